@@ -156,7 +156,7 @@ struct BlobTierTests {
     limits.bytes = 20_000
     try client.store.setBlobLimits(limits)
     try await until { client.node.state["first"]?.phase == .live }
-    await client.node.keepLimitsOnce()
+    await client.node.enforceBlobLimitsOnce()
     #expect(try client.store.absentValues().evicted == 6)
     #expect(client.log.lines.contains { $0.contains("6 large values have left") })
     await client.node.stop()

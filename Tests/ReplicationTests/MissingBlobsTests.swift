@@ -28,7 +28,7 @@ import Testing
     // Who looks through the journal has all of it durable first.
     store.control.setPoisoned()
     #expect(try store.blobsToFetch().blobs == missing)
-    #expect(throws: StoreError.self) { try store.forgetAbsent() }
+    #expect(throws: StoreError.self) { try store.pruneAbsenceRecords() }
   }
 
   @Test("What is written meanwhile counts: a value that nothing refers to any more is not asked for")

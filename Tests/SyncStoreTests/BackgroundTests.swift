@@ -10,7 +10,7 @@ struct BackgroundTests {
   @Test("leaves the processor to writers where it tidies, and not where it makes ready what they need next")
   func givesWay() async {
     let tidying = await withCheckedContinuation { done in
-      Background.tidy { done.resume(returning: Self.niceness()) }
+      Background.runMaintenance { done.resume(returning: Self.niceness()) }
     }
     let preparing = await withCheckedContinuation { done in
       Background.prepare { done.resume(returning: Self.niceness()) }

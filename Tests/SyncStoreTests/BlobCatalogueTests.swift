@@ -163,7 +163,7 @@ import Testing
     try sweeping.execute("BEGIN IMMEDIATE")
     #expect(#expect(throws: StoreError.self) { try blobs.put(bytes: [1], durable: true) }?.code == .busy)
     #expect(#expect(throws: StoreError.self) { try blobs.makeDurable([reference]) }?.code == .busy)
-    #expect(#expect(throws: StoreError.self) { try blobs.counts(on: reference.hash) }?.code == .busy)
+    #expect(#expect(throws: StoreError.self) { try blobs.retain(reference.hash) }?.code == .busy)
     let other = try blobs.put(bytes: [2], durable: true)
     #expect(try blobs.read(other) == [2])
     // The sweep takes the object whose row it holds: who puts it once more is told of a new one.
@@ -185,7 +185,7 @@ import Testing
     }
     #expect(
       #expect(throws: StoreError.self) { try blobs.put(bytes: [1], durable: true) }?.code == .inputOutput)
-    #expect(#expect(throws: StoreError.self) { try blobs.counts(on: reference.hash) }?.code == .inputOutput)
+    #expect(#expect(throws: StoreError.self) { try blobs.retain(reference.hash) }?.code == .inputOutput)
     let other = try blobs.put(bytes: [2], durable: true)
     #expect(try blobs.read(other) == [2])
   }

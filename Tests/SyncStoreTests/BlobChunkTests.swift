@@ -28,8 +28,8 @@ struct BlobChunkTests {
     let old = try receiver.put(bytes: Self.old, durable: true)
     let new = Self.new
     let blob = try sender.put(bytes: new, durable: true)
-    #expect(try receiver.mayHaveKin(blob.size) && !receiver.mayHaveKin(1000))
-    #expect(try !sender.mayHaveKin(1000))
+    #expect(try receiver.mayShareChunks(size: blob.size) && !receiver.mayShareChunks(size: 1000))
+    #expect(try !sender.mayShareChunks(size: 1000))
     var (held, sent): (UInt64, UInt64) = (0, 0)
     while held < blob.size {
       let recipe = try sender.recipe(of: blob, from: held, bytes: 1 << 20)
@@ -56,7 +56,7 @@ struct BlobChunkTests {
   func shares() throws {
     let test = try BlobsUnderTest(.disk)
     let blobs = try test.open()
-    let bytes = pattern(2 * Int(BlobStore.leastShare) + 5_000_000)
+    let bytes = pattern(2 * Int(BlobStore.minTaskBytes) + 5_000_000)
     let blob = try blobs.put(bytes: bytes, durable: true)
     let match = try blobs.match(blobs.recipe(of: blob, from: 0, bytes: blob.size))
     #expect(match.end == blob.size)

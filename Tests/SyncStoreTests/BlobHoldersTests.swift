@@ -14,11 +14,11 @@ struct BlobHoldersTests {
     let reference = try blobs.put(bytes: pattern(5000), durable: true)
     #expect(blobs.holders(of: reference.hash) == [])
     for (member, time) in [([1], 100), ([2], 200), ([1], 50)] as [([UInt8], UInt64)] {
-      try blobs.catalogue.noteHolders([(reference.hash, member)], at: time)
+      try blobs.catalogue.recordHolders([(reference.hash, member)], at: time)
     }
     #expect(blobs.holders(of: reference.hash) == [[2], [1]])
-    blobs.noteHolder(reference.hash, member: [2], holds: false)
-    blobs.noteHolder(reference.hash, member: [3], holds: true)
+    blobs.recordHolder(reference.hash, member: [2], holds: false)
+    blobs.recordHolder(reference.hash, member: [3], holds: true)
     #expect(blobs.holders(of: reference.hash) == [[3], [1]])
   }
 
@@ -37,7 +37,7 @@ struct BlobHoldersTests {
     }
     blobs = try test.open()
     #expect(try blobs.catalogue.row(reference.hash)?.accessed == 7)
-    try blobs.catalogue.noteHolders([(reference.hash, [1])], at: 1)
+    try blobs.catalogue.recordHolders([(reference.hash, [1])], at: 1)
     blobs.close()
     #expect(
       try SQLiteConnection(path: path).run("PRAGMA user_version") == [[.integer(BlobCatalogue.version)]])

@@ -376,7 +376,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     plan.fail(.sync, on: "objects/")
     #expect(throws: StoreError.self) { try blobs.makeDurable([reference]) }
     let other = try test.open()
-    for blobs in [blobs, other] { #expect(try !blobs.counts(on: reference.hash)) }
+    for blobs in [blobs, other] { #expect(try !blobs.retain(reference.hash)) }
     #expect(#expect(throws: StoreError.self) { try blobs.makeDurable([reference]) }?.code == .blobUnavailable)
     // Nothing is lost that might be whole.
     #expect(try test.names().count == 1)

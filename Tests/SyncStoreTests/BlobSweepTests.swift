@@ -40,7 +40,7 @@ import Testing
     let blobs = try test.open()
     let references = try [[1], [2], [3]].map { try blobs.put(bytes: $0, durable: true) }
     for reference in references[...1] {
-      try blobs.catalogue.record(reference.hash, size: 1, .leaving, durable: false)
+      try blobs.catalogue.record(reference.hash, size: 1, .deleting, durable: false)
     }
     // Row gone, file there.
     try blobs.catalogue.forget(references[2].hash)

@@ -142,7 +142,7 @@ struct DiskCacheTests {
   func rotten() throws {
     let cache = try open()
     try cache.set("a", pattern(3000))
-    let (pack, slot) = try #require(try cache.packs.find(CacheEntry.name("a"), following: false))
+    let (pack, slot) = try #require(try cache.packs.lookUp(CacheEntry.name("a"), refreshing: false))
     let entry = try #require(pack.entry(slot))
     try host.storage.flipBit(of: pack.file.path, at: entry.offset + 50, bit: 1)
     #expect(try cache.get("a") == nil && !cache.contains("a"))

@@ -33,7 +33,7 @@ struct EvictionTests {
     let member: Int
     let others: [Int]
     var step = 0
-    var turn: EvictionTurn?
+    var turn: EvictionPass?
     var batch: [EvictionCandidate] = []
     var holders: [[[UInt8]]] = []
     var stepCount: Int { others.count + 3 }

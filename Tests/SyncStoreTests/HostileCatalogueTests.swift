@@ -81,7 +81,7 @@ import Testing
   @Test("Who only reads learns who holds an object, and changes nothing", arguments: Left.allCases)
   func reading(_ left: Left) throws {
     let writer = try test.open()
-    try writer.catalogue.noteHolders([(references[0].hash, [1, 2])], at: 7)
+    try writer.catalogue.recordHolders([(references[0].hash, [1, 2])], at: 7)
     let disk = DiskStorage()
     switch left {
     case .closed: writer.close()

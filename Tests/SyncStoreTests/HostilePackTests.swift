@@ -31,7 +31,7 @@ import Testing
     let test = try BlobsUnderTest(.disk)
     var blobs = try test.open(packing: .small)
     let first = try blobs.put(bytes: pattern(300), durable: true)
-    let (pack, slot) = try #require(try blobs.packs.find(first.hash, following: false))
+    let (pack, slot) = try #require(try blobs.packs.lookUp(first.hash, refreshing: false))
     pack.setWord(pack.newWord(stamp: .max, isLive: true), slot)
     blobs.close()
     blobs = try test.open(packing: .small)

@@ -173,7 +173,7 @@ struct PackDamageTests {
     for round in 0..<200 {
       let stamp = UInt64.random(in: 0...PackLayout.greatestStamp, using: &random)
       let word = PackWord(stamp: stamp, isLive: round.isMultiple(of: 2), isGuarded: true)
-      #expect(word.stamp == stamp && word.isLive == round.isMultiple(of: 2) && !word.isInDoubt)
+      #expect(word.stamp == stamp && word.isLive == round.isMultiple(of: 2) && !word.hasFlippedBits)
       for byte in 0..<8 {
         for mask in UInt64(1)...255 {
           let changed = PackWord(bits: word.bits ^ mask << UInt64(8 * byte), isGuarded: true)
@@ -217,7 +217,7 @@ struct PackDamageTests {
     }
     for vector in vectors.marks {
       let word = PackWord(bits: try bits(vector.word), isGuarded: true)
-      #expect(word.isLive == vector.live && word.isInDoubt == vector.in_doubt)
+      #expect(word.isLive == vector.live && word.hasFlippedBits == vector.in_doubt)
     }
     #expect(vectors.words.count == 12 && vectors.marks.count == 8)
   }

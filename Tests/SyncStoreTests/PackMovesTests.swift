@@ -14,7 +14,7 @@ struct PackMovesTests {
     let two = try test.open(packing: PackReclaimTests.tiny)
     let kept = try PackReclaimTests.mostlyDead(one, 4)
     try PackReclaimTests.expectAll(kept, in: two)
-    plan.before(.sync, of: ".pack") { try? two.packs.follow() }
+    plan.before(.sync, of: ".pack") { try? two.packs.refresh() }
     try one.packs.reclaim()
     var listed = 0
     try two.packs.eachObject { _, _, _ in listed += 1 }
@@ -32,7 +32,7 @@ struct PackMovesTests {
     let reference = try one.put(bytes: pattern(9000), durable: false)
     #expect(try two.put(bytes: pattern(9000), durable: true) == reference)
     try one.sync()
-    let (pack, slot) = try #require(try one.packs.find(reference.hash, following: false))
+    let (pack, slot) = try #require(try one.packs.lookUp(reference.hash, refreshing: false))
     let entry = try #require(pack.entry(slot))
     _ = one.quarantine(reference.hash, pack, entry)
     #expect(try one.read(reference) == pattern(9000))
@@ -51,16 +51,16 @@ struct PackMovesTests {
     try one.packs.retireWriter()
     let two = try test.open(packing: .small)
     let both = try [one, two].map { tier in
-      let (pack, slot) = try #require(try tier.packs.find(reference.hash, following: true))
-      return (tier, PackSet.Moved(pack: pack, slot: slot, name: reference.hash))
+      let (pack, slot) = try #require(try tier.packs.lookUp(reference.hash, refreshing: true))
+      return (tier, PackSet.MovedObject(pack: pack, slot: slot, name: reference.hash))
     }
     for (tier, moved) in both {
       let stamp = moved.pack.word(moved.slot).stamp
       _ = try tier.packs.add(reference.hash, pattern(9000), stamp: stamp, .moving(moved))
     }
-    if knowsTheOther { try two.packs.follow() }
+    if knowsTheOther { try two.packs.refresh() }
     for (tier, moved) in both {
-      try tier.packs.moving.withLock { _ throws(StoreError) in try tier.packs.handOver([moved]) }
+      try tier.packs.moving.withLock { _ throws(StoreError) in try tier.packs.commitMoves([moved]) }
     }
     #expect(try one.read(reference) == pattern(9000))
     #expect(try two.read(reference) == pattern(9000))
@@ -78,10 +78,10 @@ struct PackMovesTests {
     _ = try (ahead.packs.totals(), two.packs.totals())
     let reference = try ahead.put(bytes: pattern(9000), durable: false)
     _ = try two.put(bytes: pattern(9000), durable: false)
-    try ahead.packs.follow()
-    #expect(ahead.packs.state.withLock { $0.spares.count } == 1)
+    try ahead.packs.refresh()
+    #expect(ahead.packs.state.withLock { $0.duplicates.count } == 1)
     let use = try #require(try ahead.uses().first)
-    #expect(try two.counts(on: reference.hash))
+    #expect(try two.retain(reference.hash))
     #expect(try ahead.evict([(reference.hash, use)]) == [false])
     for tier in [ahead, two, try test.open(packing: .small)] {
       #expect(try tier.read(reference) == pattern(9000))

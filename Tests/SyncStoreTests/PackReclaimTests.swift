@@ -61,10 +61,10 @@ struct PackReclaimTests {
   func closedMeanwhile() throws {
     let test = try BlobsUnderTest(.simulated)
     let blobs = try test.open(packing: Self.tiny)
-    let kept = try Self.mostlyDead(blobs, PackSet.openAtOnce + 40)
-    #expect(try test.packs().count > PackSet.openAtOnce)
+    let kept = try Self.mostlyDead(blobs, PackSet.maxOpenPacks + 40)
+    #expect(try test.packs().count > PackSet.maxOpenPacks)
     try blobs.packs.reclaim()
-    #expect(try test.packs().count < PackSet.openAtOnce)
+    #expect(try test.packs().count < PackSet.maxOpenPacks)
     try Self.expectAll(kept, in: blobs)
     #expect(try blobs.verify() == [])
   }
@@ -78,7 +78,7 @@ struct PackReclaimTests {
     _ = try packs.totals()
     // Between the two copies of the header, the first of which makes it a pack.
     plan.before(.write, of: ".pack") {
-      plan.before(.write, of: ".pack") { try? packs.follow() }
+      plan.before(.write, of: ".pack") { try? packs.refresh() }
     }
     var references: [BlobReference] = []
     for seed in 0..<3 as Range<UInt64> {
@@ -86,7 +86,7 @@ struct PackReclaimTests {
     }
     #expect(packs.state.withLock { $0.packs.count } == 1)
     try packs.retireWriter()
-    try packs.follow()
+    try packs.refresh()
     try packs.reclaim()
     for (seed, reference) in references.enumerated() {
       #expect(try blobs.read(reference) == pattern(15_000, seed: UInt64(seed)))
@@ -99,7 +99,7 @@ struct PackReclaimTests {
     let watcher = try test.open(packing: Self.tiny)
     let first = try test.open(packing: Self.tiny)
     let gone = try first.put(bytes: pattern(40_000), durable: true)
-    #expect(try watcher.counts(on: gone.hash))
+    #expect(try watcher.retain(gone.hash))
     #expect(try first.remove(gone.hash))
     try first.packs.retireWriter()
     try first.packs.reclaim()

@@ -314,7 +314,7 @@ struct PackTests {
 extension BlobStore {
   /// Where the bytes of a packed object are.
   func place(of hash: BlobHash) throws -> (path: String, offset: Int)? {
-    guard let (pack, slot) = try packs.find(hash, following: true), let entry = pack.entry(slot) else {
+    guard let (pack, slot) = try packs.lookUp(hash, refreshing: true), let entry = pack.entry(slot) else {
       return nil
     }
     return (pack.file.path, entry.offset)
@@ -325,7 +325,7 @@ extension PackSet {
   /// The packs that are open, for tests.
   func openForTests() throws -> [(Pack, Int)] {
     try load()
-    try follow()
+    try refresh()
     return state.withLock { state in
       state.packs.enumerated().compactMap { offset, known in known.pack.map { ($0, offset) } }
     }

@@ -75,7 +75,7 @@ struct CatalogueTemplate {
     // A transfer that was not ended.
     try tier.append([1, 2, 3], to: samples.references[1].hash, at: 0)
     objects += samples.references.map(\.hash)
-    try tier.catalogue.noteHolders(objects.map { ($0, [UInt8](repeating: 1, count: 32)) }, at: Self.start)
+    try tier.catalogue.recordHolders(objects.map { ($0, [UInt8](repeating: 1, count: 32)) }, at: Self.start)
     let count = 3 + objects.count - samples.references.count
     try Self.expect(store.blobs.totals().count == UInt64(count), "an object lies in a file and in a pack")
     live = (try read(Self.names[0]), try read(Self.names[1]))
@@ -230,7 +230,7 @@ struct CatalogueTemplate {
     try Self.expect(tier.read(new) == value, "a new object is another")
     let wasSettled: Void? = try? tier.makeDurable([samples.references[1]])
     Self.expect(wasSettled == nil, "an object that is not here was made durable")
-    _ = try tier.mayHaveKin(10 << 20)
+    _ = try tier.mayShareChunks(size: 10 << 20)
     let match = try tier.match(samples.recipe)
     let like = samples.references[0]
     if try tier.assemble(like.hash, match, upTo: match.end) == like.size {
@@ -268,7 +268,7 @@ struct CatalogueTemplate {
   private func expectEviction(_ store: Store, _ choice: UInt8, _ isNewer: Bool) throws {
     var limits = BlobLimits()
     limits.count = 0
-    let turn: EvictionTurn
+    let turn: EvictionPass
     do {
       guard let begun = try store.beginEviction(limits) else { preconditionFailure("nobody else evicts") }
       turn = begun

@@ -173,7 +173,9 @@ final class BlobDesk {
       guard requests[hash]?.driver === driver else { return }
       failed(hash, "\(driver.peerName) does not have it")
       let context = context
-      context.workers.later { try? context.store.blobs.noteHolder(hash, member: device.bytes, holds: false) }
+      context.workers.later {
+        try? context.store.blobs.recordHolder(hash, member: device.bytes, holds: false)
+      }
     case .part(let hash, let offset, let bytes): swarms[hash]?.arrived(offset, bytes, from: device)
     case .partsLacking(let hash): swarms[hash]?.lost(device)
     case .holdings(let stated): answered(stated, by: device)
@@ -213,8 +215,8 @@ final class BlobDesk {
     let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
     context.workers.later {
       let result = Result { () throws(StoreError) in
-        try context.store.noteArrived([hash])
-        if let device { try context.store.blobs.noteHolder(hash, member: device.bytes, holds: true) }
+        try context.store.recordArrived([hash])
+        if let device { try context.store.blobs.recordHolder(hash, member: device.bytes, holds: true) }
       }
       loop.execute { this.value.finish(hash, result.mapError { ReplicationError($0) }) }
     }

@@ -35,7 +35,7 @@ extension Node {
     precondition(policy.retry.lowerBound >= 1, "a pause has at least a millisecond")
     let keeper = keeper
     context.loop.execute { keeper.value.start(policy) }
-    keepBlobLimits()
+    startEnforcingBlobLimits()
   }
 
   /// Tries all peers that are kept in step, and that are waited for, at once.

@@ -27,7 +27,7 @@ extension Node {
   }
 
   /// Attempts to get the turn, and milliseconds between two: others have it, or are just being told something.
-  private static let attemptsForTurn = 50, pauseForTurn = 100
+  private static let acquireAttempts = 50, pauseForTurn = 100
 
   func trim(
     _ limits: BlobLimits?, dialling: Bool, _ progress: @escaping @Sendable (BlobTrimProgress) -> Void
@@ -42,9 +42,9 @@ extension Node {
     defer {
       if dialling { context.loop.execute { core.value.desk.release() } }
     }
-    let turn = try await turn(limits)
+    let turn = try await acquireEvictionPass(limits)
     defer { turn.end() }
-    var leaving = Leaving()
+    var leaving = PendingEviction()
     do throws(ReplicationError) {
       var someoneAnswers = true
       while true {
@@ -85,13 +85,13 @@ extension Node {
     let store = store
     return try await ofWorker { () throws(StoreError) in
       let report = turn.end()
-      try store.noteBlobTrim(report)
+      try store.recordBlobTrim(report)
       return report
     }
   }
 
   /// A group that leaves while the next one is asked about.
-  private struct Leaving {
+  private struct PendingEviction {
     private var done = 0
     private var task: Task<Result<Void, ReplicationError>, Never>?
 
@@ -119,7 +119,7 @@ extension Node {
   }
 
   private func evict(
-    _ batch: [EvictionCandidate], _ statements: [DeviceID: HoldingsStated.Statement], _ turn: EvictionTurn
+    _ batch: [EvictionCandidate], _ statements: [DeviceID: HoldingsStated.Statement], _ turn: EvictionPass
   ) async throws(ReplicationError) {
     try await ofWorker { () throws(StoreError) in
       var holders = batch.map { _ in [[UInt8]]() }
@@ -132,9 +132,9 @@ extension Node {
     }
   }
 
-  private func turn(_ limits: BlobLimits?) async throws(ReplicationError) -> EvictionTurn {
+  private func acquireEvictionPass(_ limits: BlobLimits?) async throws(ReplicationError) -> EvictionPass {
     let store = store
-    for _ in 0..<Self.attemptsForTurn {
+    for _ in 0..<Self.acquireAttempts {
       let turn = try await ofWorker { () throws(StoreError) in
         if let limits { return try store.beginEviction(limits) }
         return try store.beginEviction(try store.blobLimits)
@@ -153,7 +153,7 @@ extension Node {
   }
 
   /// Keeps the limits of the store in the background from now on, with the members that are connected.
-  func keepBlobLimits() {
+  func startEnforcingBlobLimits() {
     upkeep.withLock { task in
       guard task == nil else { return }
       task = Task { [weak self] in
@@ -161,7 +161,7 @@ extension Node {
           guard let seconds = await self?.secondsToUpkeep() else { return }
           try? await Task.sleep(for: .seconds(seconds))
           guard !Task.isCancelled else { return }
-          await self?.keepLimitsOnce()
+          await self?.enforceBlobLimitsOnce()
         }
       }
     }
@@ -174,7 +174,7 @@ extension Node {
   }
 
   /// Looks once whether limits are exceeded, and does what can be done about it.
-  func keepLimitsOnce() async {
+  func enforceBlobLimitsOnce() async {
     let store = store
     do throws(ReplicationError) {
       let isDue = try await ofWorker { () throws(StoreError) in

@@ -106,7 +106,7 @@ public final class Node: Sendable {
     let bound = Endpoint(host: address.host, port: address.port)
     try await recordAddress(bound)
     board.change { $0.listening = bound }
-    keepBlobLimits()
+    startEnforcingBlobLimits()
     return bound
   }
 

@@ -50,7 +50,7 @@ extension SessionStore {
   /// Blobs that came in one range each: what is durable together costs one sync.
   func storeBlobs(_ ranges: [BlobRange], _ sizes: [UInt64], from sender: ActorID) throws -> SessionEvent {
     let blobs = try store.blobs
-    let noted = try store.notedAbsence(of: ranges.map(\.hash))
+    let noted = try store.absenceVersions(of: ranges.map(\.hash))
     var arrived: [BlobReference] = []
     var outcomes: [Bool] = []
     for (range, size) in zip(ranges, sizes) {
@@ -62,21 +62,21 @@ extension SessionStore {
     }
     try blobs.makeDurable(arrived)
     // Noted now, the next session does not look for them.
-    try store.noteArrived(arrived.map(\.hash), notedBefore: noted)
+    try store.recordArrived(arrived.map(\.hash), unlessChangedSince: noted)
     return .blobsStored(outcomes)
   }
 
   func complete(_ blob: BlobReference, held: UInt64) throws -> SessionEvent {
     let blobs = try store.blobs
     guard held == blob.size else { return .blobStored(hash: blob.hash, held: held, isComplete: false) }
-    let noted = try store.notedAbsence(of: [blob.hash])
+    let noted = try store.absenceVersions(of: [blob.hash])
     do throws(StoreError) {
       try blobs.complete(blob, durable: true)
     } catch {
       guard error.code == .damaged else { throw error }
       return .blobRejected(blob.hash)
     }
-    try store.noteArrived([blob.hash], notedBefore: noted)
+    try store.recordArrived([blob.hash], unlessChangedSince: noted)
     return .blobStored(hash: blob.hash, held: held, isComplete: true)
   }
 }

@@ -239,7 +239,8 @@ package final class SessionStore: Sendable {
       }
       needs.append(
         BlobNeed(
-          hash: blob.hash, size: blob.size, offset: offset, hasKin: try store.blobs.mayHaveKin(blob.size)))
+          hash: blob.hash, size: blob.size, offset: offset,
+          hasKin: try store.blobs.mayShareChunks(size: blob.size)))
     }
     return needs
   }

@@ -77,7 +77,7 @@ package enum WireLimits {
   /// Blobs that one question about what is held names; at least 1.
   package static let holdings = 1024
   /// Bytes that those have together, unless it is one: who is asked reads them.
-  package static let holdingsBytes: UInt64 = EvictionTurn.bytesAtOnce
+  package static let holdingsBytes: UInt64 = EvictionPass.batchBytes
   /// Bytes a second that are read through, on average, to tell a member that may only read what is held here.
   package static let readOnlyScanBytesPerSecond: UInt64 = 16 << 20
   /// Times within `renewalMilliseconds` that peers can make a copy a new actor.

@@ -11,7 +11,7 @@ struct BackupFile {
 
   /// What one backup added.
   struct Section {
-    var closing: BackupClosing
+    var closing: BackupFooter
     /// SHA-256 of the closing.
     var hash: [UInt8]
     var entries: [Entry]
@@ -78,13 +78,13 @@ struct BackupFile {
       let entry = Entry(header: header, offset: offset + BackupFormat.headerBytes)
       guard entry.end <= size else { return nil }
       offset = entry.end
-      guard header.kind == .closing else {
+      guard header.kind == .footer else {
         entries.append(entry)
         hasher.update(bytes)
         continue
       }
       let content = try file.read(header.length, at: entry.offset)
-      guard SHA256.hash(content) == header.hash, let closing = try? BackupClosing(content),
+      guard SHA256.hash(content) == header.hash, let closing = try? BackupFooter(content),
         closing.section == (last?.closing.section ?? 0) + 1,
         closing.previous == last?.hash ?? [UInt8](repeating: 0, count: SHA256.byteCount),
         closing.after == last?.closing.position ?? 0, closing.entries == hasher.finish()
@@ -104,7 +104,7 @@ struct BackupFile {
       while place + BackupFormat.headerBytes <= piece.count, place < Self.pieceBytes {
         if piece[place] == 0x53, piece[place + 1] == 0x59,
           let header = BackupEntryHeader(Array(piece[place..<(place + BackupFormat.headerBytes)])),
-          header.kind == .closing,
+          header.kind == .footer,
           isWhole(Entry(header: header, offset: offset + place + BackupFormat.headerBytes))
         {
           throw damaged("bytes between \(end) and \(offset + place) were changed: use another backup")
@@ -251,19 +251,19 @@ struct BackupWriter {
   }
 
   /// Ends the section, durably: first what it is made of, then what makes it count.
-  mutating func close(_ closing: BackupClosing) throws(StoreError) {
+  mutating func close(_ closing: BackupFooter) throws(StoreError) {
     var closing = closing
     closing.entries = headers.finish()
     try file.resize(to: offset)
     try file.sync()
     let content = closing.encoded()
-    guard content.count <= BackupFormat.closingBytes else {
+    guard content.count <= BackupFormat.maxFooterBytes else {
       throw StoreError(
         .outOfBounds,
         "\(CountText.of(closing.missing.count, "blob")) missing, more than a backup can note: sync first",
         path: file.path)
     }
-    let header = BackupEntryHeader(.closing, length: content.count, hash: SHA256.hash(content)).encoded()
+    let header = BackupEntryHeader(.footer, length: content.count, hash: SHA256.hash(content)).encoded()
     try file.write(header + padded(content), at: offset)
     try file.sync()
     offset += header.count + BackupFormat.aligned(content.count)

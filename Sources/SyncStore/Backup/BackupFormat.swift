@@ -7,7 +7,7 @@ enum BackupFormat {
   /// Entries begin at multiples of so many bytes.
   static let alignment = 8
   /// Bytes of a closing: bounds the blobs that one section can lack.
-  static let closingBytes = 64 << 20
+  static let maxFooterBytes = 64 << 20
   /// Bytes of a file of keys.
   static let keyFileBytes = 1 << 20
   /// Bytes of a segment: records of about `segmentTarget`, and one transaction more.
@@ -104,7 +104,7 @@ struct BackupEntryHeader: Equatable {
     /// The name of a sealed blob, and the object as it lies in an encrypted store.
     case encryptedBlob = 6
     /// Ends a section.
-    case closing = 5
+    case footer = 5
   }
 
   var kind: Kind
@@ -155,13 +155,13 @@ struct BackupEntryHeader: Equatable {
     case .records, .state: UInt64(BackupFormat.segmentBytes)
     case .blob: Limits.blobBytes
     case .encryptedBlob: UInt64(SHA256.byteCount) + EncryptedBlobLayout.encryptedSize(Limits.blobBytes)
-    case .closing: UInt64(BackupFormat.closingBytes)
+    case .footer: UInt64(BackupFormat.maxFooterBytes)
     }
   }
 }
 
 /// The content of the entry that ends a section: what makes of its entries a state of the store.
-struct BackupClosing: Equatable {
+struct BackupFooter: Equatable {
   /// 1 for the first of the file, then one more for each.
   var section: UInt32 = 1
   /// When it was made, milliseconds since 1970.

@@ -1,7 +1,7 @@
 /// One section of a backup on its way into the file: what lies behind a position, as segments of a journal.
 struct BackupSection {
   private let store: Store
-  private var closing: BackupClosing
+  private var closing: BackupFooter
   private(set) var writer: BackupWriter
   private let start: Int
   private var report = BackupReport()
@@ -12,7 +12,7 @@ struct BackupSection {
 
   /// `closing` says what it goes on from.
   init(
-    _ store: Store, _ closing: BackupClosing, _ writer: BackupWriter, _ progress: @escaping (UInt64) -> Void
+    _ store: Store, _ closing: BackupFooter, _ writer: BackupWriter, _ progress: @escaping (UInt64) -> Void
   ) {
     (self.store, self.closing, self.writer, self.progress) = (store, closing, writer, progress)
     start = writer.offset
@@ -21,7 +21,7 @@ struct BackupSection {
   /// Writes all of it, durably. Blobs that are `held` by earlier sections are left out; those that are `wanted` were
   /// missing there.
   mutating func write(
-    _ moment: BackupMoment, wanted: [BlobReference], held: Set<[UInt8]>
+    _ moment: BackupSnapshot, wanted: [BlobReference], held: Set<[UInt8]>
   ) throws(StoreError) -> BackupReport {
     let keyFiles = try store.keyFiles()
     for file in keyFiles { try writer.append(.keyFile, file) }
@@ -52,8 +52,8 @@ struct BackupSection {
 
   // MARK: Segments
 
-  private mutating func writeRecords(_ moment: BackupMoment) throws(StoreError) {
-    var walk = BackupWalk(moment, after: closing.after)
+  private mutating func writeRecords(_ moment: BackupSnapshot) throws(StoreError) {
+    var walk = BackupCursor(moment, after: closing.after)
     // Address space in proportion to what there is to copy: it may be limited.
     let capacity = min(BackupFormat.segmentCapacity, moment.recordBytes + BackupFormat.definitionBytes)
     var copier: CompactedSegmentBuilder?
@@ -68,7 +68,7 @@ struct BackupSection {
           if copier == nil { copier = try begin(recordsHeader(after: position), capacity: capacity) }
           open.append(view)
           report.records += 1
-          if view.kind == .blob { try note(view) }
+          if view.kind == .blob { try collectReferences(view) }
         case .end(let end):
           if var current = copier.take() {
             let views = open
@@ -95,14 +95,14 @@ struct BackupSection {
     if let copier { try finish(copier, .records) }
   }
 
-  private mutating func note(_ view: RecordView) throws(StoreError) {
+  private mutating func collectReferences(_ view: RecordView) throws(StoreError) {
     guard let shape = view.shape, let blob = view.blob(shape) else {
-      throw BackupMoment.damaged(view.segment, view.offset)
+      throw BackupSnapshot.damaged(view.segment, view.offset)
     }
     if seen.insert(blob.hash).inserted { references.append(blob) }
   }
 
-  private mutating func writeState(_ moment: BackupMoment) throws(StoreError) {
+  private mutating func writeState(_ moment: BackupSnapshot) throws(StoreError) {
     var header = try newHeader(base: 0)
     header.covered = 1...1
     header.chainSalt = closing.firstSalt

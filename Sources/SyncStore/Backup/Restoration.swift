@@ -77,7 +77,7 @@ struct Restoration {
       }
       try restoreBlob(entry, as: hash, behind: 0)
     case .encryptedBlob: try restoreBlob(entry, as: try backup.blobName(entry), behind: SHA256.byteCount)
-    case .closing: break
+    case .footer: break
     }
   }
 
@@ -101,7 +101,7 @@ struct Restoration {
   }
 
   /// The segment that the restored store appends to: empty.
-  private func beginTail(_ closing: BackupClosing) throws(StoreError) {
+  private func beginTail(_ closing: BackupFooter) throws(StoreError) {
     let number = closing.nextNumber
     guard number == (last?.covered.upperBound ?? 1) + 1,
       last.map({ $0.chainSalt == closing.chainSalt }) ?? true

@@ -82,7 +82,7 @@ extension Store {
     guard keys == held, found.end - found.sections[0].range.upperBound <= full else {
       return try backUpWhole(to: file, progress)
     }
-    let moment = try backupMoment(after: last.closing.position, token: last.closing.token)
+    let moment = try backupSnapshot(after: last.closing.position, token: last.closing.token)
     return try increment(found, last, moment, progress)
   }
 
@@ -105,11 +105,11 @@ extension Store {
       try file.resize(to: 0)
       let header = BackupFileHeader(store: id, created: environment.now())
       try file.write(header.encoded(), at: 0)
-      var closing = BackupClosing()
-      closing.token = environment.random(BackupClosing.tokenBytes)
+      var closing = BackupFooter()
+      closing.token = environment.random(BackupFooter.tokenBytes)
       (closing.firstSalt, closing.chainLength) = (environment.randomWord(), UInt32(SegmentHeader.length))
       closing.chainSalt = closing.firstSalt
-      let moment = try backupMoment(after: 0, token: closing.token)
+      let moment = try backupSnapshot(after: 0, token: closing.token)
       var section = BackupSection(self, closing, BackupWriter(file, at: BackupFormat.headerBytes), progress)
       var report = try section.write(moment, wanted: [], held: [])
       report.fileBytes = UInt64(section.writer.offset)
@@ -124,7 +124,7 @@ extension Store {
   }
 
   private func increment(
-    _ found: BackupFile, _ last: BackupFile.Section, _ moment: BackupMoment,
+    _ found: BackupFile, _ last: BackupFile.Section, _ moment: BackupSnapshot,
     _ progress: @escaping (UInt64) -> Void
   ) throws(StoreError) -> BackupReport {
     var closing = last.closing
@@ -148,7 +148,7 @@ extension Store {
   // MARK: The moment
 
   /// Does this copy know the backup as its own? At this position, or at a later one that did not get into the file.
-  private func continues(_ closing: BackupClosing) throws(StoreError) -> Bool {
+  private func continues(_ closing: BackupFooter) throws(StoreError) -> Bool {
     guard let value = try local(StateKey.backup(closing.token)), value.count == 32 else { return false }
     return try value.starts(with: actor.bytes) && Self.position(ofToken: value) >= closing.position
   }
@@ -169,17 +169,17 @@ extension Store {
   }
 
   /// Up to here all is in every backup file that this copy can go on with: the purges behind that are still to be told.
-  static func leastBackedUp(_ locals: LocalNotes) -> UInt64 {
+  static func oldestBackupPosition(_ locals: LocalNotes) -> UInt64 {
     locals.all(beginning: StateKey.backupPrefix).map { number($0.value.suffix(8)) }.min() ?? .max
   }
 
   /// Fixes a moment, notes it under the token, and makes it durable. Like a round, a backup carries writes away: a mark
   /// tells, should this copy be put back to an earlier state, which writes are known elsewhere (rule R9).
-  private func backupMoment(after position: UInt64, token: [UInt8]) throws(StoreError) -> BackupMoment {
+  private func backupSnapshot(after position: UInt64, token: [UInt8]) throws(StoreError) -> BackupSnapshot {
     try checkWritable()
     throttleWriter()
     try lockWriters()
-    let moment: BackupMoment
+    let moment: BackupSnapshot
     do {
       defer { control.unlock() }
       moment = try engine.withLock { engine throws(StoreError) in
@@ -192,7 +192,7 @@ extension Store {
         try composer.setLocal(
           StateKey.backup(token), Self.tokenValue(actor, engine.position, after: position))
         try commit(composer, &engine)
-        return try BackupMoment(after: position, in: engine)
+        return try BackupSnapshot(after: position, in: engine)
       }
     }
     try sync(upTo: moment.tail)

@@ -77,7 +77,7 @@ extension Store {
     let storage = environment.storage
     // What is replaced is the directory, not a link to it.
     let path = try storage.place(of: path)
-    try Staged.recover(path, storage)
+    try StagedDirectory.recover(path, storage)
     let backup = try BackupFile(file, storage)
     if state == nil { try backup.checkEnd() }
     let count = state ?? backup.sections.count
@@ -89,15 +89,15 @@ extension Store {
     let possession = try possessionOfReplaced(path, replacing, storage)
     defer { possession?.end() }
     let staging = path + ".restoring"
-    try Staged.clear(path + exchangeSuffix, storage)
+    try StagedDirectory.clear(path + exchangeSuffix, storage)
     do throws(StoreError) {
-      try Staged.clear(staging, storage)
+      try StagedDirectory.clear(staging, storage)
       guard try storage.createDirectory(staging) else {
         throw StoreError(.busy, "another process is restoring there: wait for it", path: path)
       }
     } catch {
       // What is in the way has to be moved, under its own name.
-      throw error.code == .alreadyExists ? error : Staged.error(error, at: staging, namedBy: path)
+      throw error.code == .alreadyExists ? error : StagedDirectory.error(error, at: staging, namedBy: path)
     }
     var own: Possession?
     defer { own?.end() }
@@ -113,14 +113,14 @@ extension Store {
           .busy, "the directory was renamed or replaced while it was restored into: restore again",
           path: staging)
       }
-      try Staged.install(staging, as: path, replacing: possession != nil, storage)
+      try StagedDirectory.install(staging, as: path, replacing: possession != nil, storage)
     } catch {
       own?.end()
       own = nil
-      try? Staged.clear(staging, storage)
-      throw Staged.error(error, at: staging, namedBy: path)
+      try? StagedDirectory.clear(staging, storage)
+      throw StagedDirectory.error(error, at: staging, namedBy: path)
     }
-    try Staged.settle(staging, as: path, storage)
+    try StagedDirectory.finishInstall(staging, as: path, storage)
     return report
   }
 
@@ -197,7 +197,7 @@ extension Store {
 }
 
 /// A directory that is made beside the place it is to have, and takes that in one step.
-enum Staged {
+enum StagedDirectory {
   /// Puts back what an exchange in steps, which was killed between two of them, has left without its name. Does nothing where something
   /// has that name.
   ///
@@ -259,7 +259,7 @@ enum Staged {
 
   /// Makes the new name durable, and then removes what was replaced. Where the first fails both stay: a loss of power may show the
   /// old names again.
-  static func settle(_ staging: String, as path: String, _ storage: any Storage) throws(StoreError) {
+  static func finishInstall(_ staging: String, as path: String, _ storage: any Storage) throws(StoreError) {
     do throws(StoreError) { try storage.syncName(of: path) } catch {
       let replaced = try storage.status(staging) == nil ? "" : "; what was there is left at \(staging)"
       throw StoreError(

@@ -17,7 +17,7 @@ package final class BlobCatalogue: Sendable {
     /// It is referred to, and not here.
     case wanted = 2
     /// It is about to be removed.
-    case leaving = 3
+    case deleting = 3
   }
 
   /// One row.
@@ -82,7 +82,7 @@ package final class BlobCatalogue: Sendable {
   }
 
   /// Tells all others that a writer counts on an object from now on, and gives its row; nil if there is none.
-  func claim(_ hash: BlobHash) throws(StoreError) -> Row? {
+  func retain(_ hash: BlobHash) throws(StoreError) -> Row? {
     let now = clock()
     return try perform { (database) throws(StoreError) in
       try database.run(
@@ -130,7 +130,7 @@ package final class BlobCatalogue: Sendable {
 
   /// Makes those of `objects` leave that nobody has counted on since `cutoff`. One without a row gets one, and stays:
   /// its grace begins now.
-  func markLeaving(_ objects: [(hash: BlobHash, size: UInt64)], before cutoff: UInt64) throws(StoreError) {
+  func markDeleting(_ objects: [(hash: BlobHash, size: UInt64)], before cutoff: UInt64) throws(StoreError) {
     let now = Int64(clock())
     try perform { (database) throws(StoreError) in
       try Self.synced(database) { () throws(StoreError) in
@@ -149,7 +149,7 @@ package final class BlobCatalogue: Sendable {
   }
 
   /// Removes what is still leaving: `remove` takes the file away, then its row goes. At most `limit`; how many it was.
-  func removeLeaving(limit: Int, _ remove: (BlobHash) throws(StoreError) -> Void) throws(StoreError) -> Int {
+  func removeDeleting(limit: Int, _ remove: (BlobHash) throws(StoreError) -> Void) throws(StoreError) -> Int {
     try perform { (database) throws(StoreError) in
       try database.transaction { () throws(StoreError) in
         let leaving = try database.run(
@@ -201,8 +201,8 @@ package final class BlobCatalogue: Sendable {
   func rebuild() throws(StoreError) {
     try guarded.withLock { guarded throws(StoreError) in
       guarded.connection = nil
-      try lockedForOpening { () throws(StoreError) in
-        if onDisk { try setAsideDatabase() }
+      try withOpeningLock { () throws(StoreError) in
+        if onDisk { try quarantineDatabase() }
         try open(&guarded)
       }
     }
@@ -217,7 +217,7 @@ package final class BlobCatalogue: Sendable {
       if onDisk, guarded.connection != nil, try files.storage.status(path)?.inode != guarded.inode {
         guarded.connection = nil
       }
-      if guarded.connection == nil { try openAgain(&guarded, damaged: nil) }
+      if guarded.connection == nil { try reopen(&guarded, damaged: nil) }
       do throws(StoreError) {
         return try body(try connection(guarded))
       } catch {
@@ -227,7 +227,7 @@ package final class BlobCatalogue: Sendable {
       }
       let damaged = guarded.inode
       guarded.connection = nil
-      try openAgain(&guarded, damaged: damaged)
+      try reopen(&guarded, damaged: damaged)
       return try body(try connection(guarded))
     }
   }
@@ -237,16 +237,16 @@ package final class BlobCatalogue: Sendable {
     throw StoreError(.closed, "the catalogue is closed: open the store again", path: path)
   }
 
-  private func openAgain(_ guarded: inout Guarded, damaged inode: UInt64?) throws(StoreError) {
-    try lockedForOpening { () throws(StoreError) in
+  private func reopen(_ guarded: inout Guarded, damaged inode: UInt64?) throws(StoreError) {
+    try withOpeningLock { () throws(StoreError) in
       // Another process may have made it anew already.
-      if onDisk, let inode, try files.storage.status(path)?.inode == inode { try setAsideDatabase() }
+      if onDisk, let inode, try files.storage.status(path)?.inode == inode { try quarantineDatabase() }
       try openOrRebuild(&guarded)
     }
   }
 
   /// Only one process at a time makes, opens or replaces the database.
-  private func lockedForOpening(_ body: () throws(StoreError) -> Void) throws(StoreError) {
+  private func withOpeningLock(_ body: () throws(StoreError) -> Void) throws(StoreError) {
     guard onDisk else { return try body() }
     let file = try files.storage.open("catalogue.lock", beneath: files.directory, .openOrCreate)
     _ = try file.lock(byte: 0, .exclusive, wait: true)
@@ -259,7 +259,7 @@ package final class BlobCatalogue: Sendable {
       try open(&guarded)
     } catch  where [.damaged, .foreignFile, .readOnly].contains(error.code) {
       guarded.connection = nil
-      try setAsideDatabase()
+      try quarantineDatabase()
       try open(&guarded)
     }
   }
@@ -340,8 +340,8 @@ package final class BlobCatalogue: Sendable {
     }
   }
 
-  private func setAsideDatabase() throws(StoreError) {
-    for name in Self.fileNames { _ = try files.setAside(name) }
+  private func quarantineDatabase() throws(StoreError) {
+    for name in Self.fileNames { _ = try files.quarantine(name) }
   }
 
   static let fileNames = ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"]

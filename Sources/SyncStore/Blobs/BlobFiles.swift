@@ -119,7 +119,7 @@ struct BlobFiles: Sendable {
   func partialSize(_ hash: BlobHash) throws(StoreError) -> UInt64 { try size(Self.partial(hash)) ?? 0 }
 
   private func size(_ name: String) throws(StoreError) -> UInt64? {
-    guard let status = try storage.status(path(name)), status.isOurs else { return nil }
+    guard let status = try storage.status(path(name)), status.isSingleLinkFile else { return nil }
     return UInt64(status.size)
   }
 
@@ -171,7 +171,7 @@ struct BlobFiles: Sendable {
   }
 
   /// Names, relative to the directory, of what lies among the objects and is none.
-  func strangers() throws(StoreError) -> [String] {
+  func unknownFiles() throws(StoreError) -> [String] {
     let shards = try shards()
     var found = try list("objects").map { "objects/" + $0 }.filter { !shards.contains($0) }
     for shard in shards {
@@ -231,7 +231,7 @@ struct BlobFiles: Sendable {
         guard try file.lock(byte: 0, .exclusive, wait: false) else { continue }
         if try remove(name) { count += 1 }
       } catch  where error.code == .foreignFile {
-        try setAside(name)
+        try quarantine(name)
       }
     }
     return count
@@ -271,7 +271,7 @@ struct BlobFiles: Sendable {
   }
 
   /// Keeps bytes that are no object in `quarantine/`, under a name of their own.
-  func keepAside(_ bytes: [UInt8], _ hash: BlobHash) throws(StoreError) {
+  func quarantineBytes(_ bytes: [UInt8], _ hash: BlobHash) throws(StoreError) {
     for number in 0... {
       let name = "quarantine/\(hash)" + (number == 0 ? "" : ".\(number)")
       do throws(StoreError) {
@@ -284,7 +284,7 @@ struct BlobFiles: Sendable {
 
   /// Moves whatever lies at `name` to `quarantine/`, under a name of its own. False if nothing is there.
   @discardableResult
-  func setAside(_ name: String) throws(StoreError) -> Bool {
+  func quarantine(_ name: String) throws(StoreError) -> Bool {
     let last = name.unicodeScalars.split(separator: "/").last.map { String($0) } ?? name
     for number in 0... {
       let target = path("quarantine/" + last + (number == 0 ? "" : ".\(number)"))
@@ -300,5 +300,5 @@ struct BlobFiles: Sendable {
 
 extension FileStatus {
   /// A regular file under one name: what the blob tier makes.
-  var isOurs: Bool { kind == .file && links == 1 }
+  var isSingleLinkFile: Bool { kind == .file && links == 1 }
 }

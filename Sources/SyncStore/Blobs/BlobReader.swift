@@ -62,10 +62,10 @@ package final class BlobReader: Sendable {
         opened = try pack.withBytes(entry) { sealed.decrypt($0.extracting(bytes), from: place.first, range) }
       } catch {
         guard error.code == .damaged else { throw error }
-        throw setAside()
+        throw quarantine()
       }
     }
-    guard let opened else { throw setAside() }
+    guard let opened else { throw quarantine() }
     return opened
   }
 
@@ -73,7 +73,7 @@ package final class BlobReader: Sendable {
   private func withDecrypted<Result>(
     _ sealed: EncryptedBlob, _ body: (RawSpan) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
-    guard let count = Int(exactly: size) else { throw setAside() }
+    guard let count = Int(exactly: size) else { throw quarantine() }
     let memory = Mapping.heap(count)
     var offset = 0
     while offset < count {
@@ -123,9 +123,9 @@ package final class BlobReader: Sendable {
         return try body(bytes)
       }
     } catch  where error.code == .damaged && error.path != nil {
-      throw setAside()
+      throw quarantine()
     }
-    guard let result else { throw setAside() }
+    guard let result else { throw quarantine() }
     return result
   }
 
@@ -134,7 +134,7 @@ package final class BlobReader: Sendable {
   /// - Throws: `.damaged`, and it is set aside, if it is not what was put.
   package func contents() throws(StoreError) -> [UInt8] {
     if encrypted != nil {
-      guard let count = Int(exactly: size) else { throw setAside() }
+      guard let count = Int(exactly: size) else { throw quarantine() }
       return try read(count, at: 0)
     }
     switch source {
@@ -143,15 +143,15 @@ package final class BlobReader: Sendable {
       do throws(StoreError) {
         try pack.withBytes(entry) { bytes = [UInt8](copying: $0) }
       } catch  where error.code == .damaged {
-        throw setAside()
+        throw quarantine()
       }
       // The checksum of the pack tells damage; that name and content belong together was seen when it was put.
-      guard XXH3.hash64(bytes, seed: 0) == entry.checksum else { throw setAside() }
+      guard XXH3.hash64(bytes, seed: 0) == entry.checksum else { throw quarantine() }
       return bytes
     case .file(let file):
-      guard let count = Int(exactly: size) else { throw setAside() }
+      guard let count = Int(exactly: size) else { throw quarantine() }
       let bytes = try file.read(count, at: 0)
-      guard bytes.count == count, SHA256.hash(bytes) == hash.bytes else { throw setAside() }
+      guard bytes.count == count, SHA256.hash(bytes) == hash.bytes else { throw quarantine() }
       return bytes
     }
   }
@@ -164,16 +164,16 @@ package final class BlobReader: Sendable {
     var offset: UInt64 = 0
     while offset < size {
       let piece = try read(BlobStore.pieceBytes, at: offset)
-      guard !piece.isEmpty else { throw setAside() }
+      guard !piece.isEmpty else { throw quarantine() }
       hasher.update(piece)
       try each(piece, offset)
       offset += UInt64(piece.count)
     }
-    guard hasher.finish() == hash.bytes else { throw setAside() }
+    guard hasher.finish() == hash.bytes else { throw quarantine() }
   }
 
   /// Sets the object aside, which is not what it must be; the error to throw.
-  package func setAside() -> StoreError {
+  package func quarantine() -> StoreError {
     switch source {
     case .packed(let pack, let entry): store.quarantine(hash, pack, entry)
     case .file(let file): store.quarantine(hash, name, file)

@@ -1,13 +1,13 @@
 // Objects that share files, seen from the store.
 extension BlobStore {
   /// Puts a small object, once.
-  func putPacked(_ bytes: [UInt8], _ form: BlobForm, durable: Bool) throws(StoreError) {
-    if try packs.claim(form.name, size: Int(form.size)) {
+  func putPacked(_ bytes: [UInt8], _ form: StoredBlobDescriptor, durable: Bool) throws(StoreError) {
+    if try packs.retain(form.name, size: Int(form.size)) {
       if durable { try packs.sync() }
       return
     }
     // It may lie in a file: put by an earlier version, or restored from a backup.
-    if try liesInFile(form.name), try adopt(form, durable: durable) { return }
+    if try liesInFile(form.name), try retainExisting(form, durable: durable) { return }
     try packs.add(form.name, form.stored(bytes, salt: newSalt()), isEncrypted: form.isEncrypted)
     if durable { try packs.sync() }
   }
@@ -30,7 +30,7 @@ extension BlobStore {
       guard pack.word(slot).milliseconds < cutoff, let name = pack.entry(slot)?.name,
         !referenced.contains(name)
       else { return }
-      orphans.append(PackSet.place(ordinal, slot))
+      orphans.append(PackSet.slotReference(ordinal, slot))
     }
     // Whoever counts on one from now on lifts its stamp, and it stays.
     let removed = try packs.remove(orphans, below: cutoff << 16)
@@ -45,7 +45,7 @@ extension BlobStore {
     do throws(StoreError) {
       var bytes: [UInt8] = []
       try? pack.withBytes(entry) { bytes = [UInt8](copying: $0) }
-      try files.keepAside(bytes, name)
+      try files.quarantineBytes(bytes, name)
       try packs.remove(entry, in: pack)
     } catch {
       // What cannot be set aside stays where it is, and is not served.
@@ -68,7 +68,7 @@ extension BlobStore {
           BlobProblem(
             hash: nil, name: pack.name, problem: SegmentHeader.oneCopyDamaged(isWritable: !readOnly)))
       }
-      let doubtful = (0..<pack.count).count { pack.isValid($0) && pack.word($0).isInDoubt }
+      let doubtful = (0..<pack.count).count { pack.isValid($0) && pack.word($0).hasFlippedBits }
       if doubtful > 0 {
         problems.append(
           BlobProblem(
@@ -76,7 +76,7 @@ extension BlobStore {
             problem:
               "of \(doubtful) objects bits were changed that say whether they are there: nothing was lost"))
         guard !readOnly else { return }
-        for slot in 0..<pack.count where pack.word(slot).isInDoubt { pack.settleDoubt(slot) }
+        for slot in 0..<pack.count where pack.word(slot).hasFlippedBits { pack.repairWord(slot) }
       }
     }
     return problems

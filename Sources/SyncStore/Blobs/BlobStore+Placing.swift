@@ -2,15 +2,15 @@
 extension BlobStore {
   /// Counts on an object that is here already: true if it is whole, and durable if asked for. What lies in its place
   /// and is something else is set aside.
-  func adopt(_ form: BlobForm, durable: Bool) throws(StoreError) -> Bool {
+  func retainExisting(_ form: StoredBlobDescriptor, durable: Bool) throws(StoreError) -> Bool {
     let name = form.name
     guard try files.isOccupied(name) else { return false }
     guard try files.size(of: name) == form.size else {
-      try files.setAside(BlobFiles.object(name))
+      try files.quarantine(BlobFiles.object(name))
       return false
     }
     if memory.withLock({ $0.syncFailed.contains(name) }) { return false }
-    let row = try claimRow(name)
+    let row = try retainRow(name)
     // Only a look after the claim counts: whoever was removing it either saw the claim, or is done.
     guard let file = try files.open(name) else { return false }
     if row?.durable == true { return true }
@@ -41,11 +41,11 @@ extension BlobStore {
         let reference = try write(sink)
         try sink.finish(reference)
         if durable { try sink.file.sync() }
-        let form = form(reference)
+        let form = descriptor(reference)
         if try publish(name, as: form, durable: durable) { return reference }
         // Another was faster with the same content.
         try files.remove(name)
-        if try adopt(form, durable: durable) { return reference }
+        if try retainExisting(form, durable: durable) { return reference }
       } catch {
         _ = try? files.remove(name)
         throw error
@@ -54,11 +54,11 @@ extension BlobStore {
   }
 
   /// Gives the complete and, if asked for, synced file `name` the name of its object. False if that is taken.
-  func publish(_ name: String, as form: BlobForm, durable: Bool) throws(StoreError) -> Bool {
+  func publish(_ name: String, as form: StoredBlobDescriptor, durable: Bool) throws(StoreError) -> Bool {
     let hash = form.name
     // A row from an earlier life of the object: whoever is removing that must not take this one for it, and what was
     // durable then is not now.
-    let claimed = try claimRow(hash)
+    let claimed = try retainRow(hash)
     if claimed?.durable == true {
       ignoringCatalogueErrors { (catalogue) throws(StoreError) in
         try catalogue.record(hash, size: form.size, .wanted, durable: false)
@@ -79,15 +79,15 @@ extension BlobStore {
   /// Makes objects durable that were put without it, sharing the syncs of directories. Those in packs only `withPacks`.
   /// `.blobUnavailable` if one has gone.
   package func makeDurable(_ references: [BlobReference], withPacks: Bool = true) throws(StoreError) {
-    var unsettled: [BlobForm] = []
+    var unsettled: [StoredBlobDescriptor] = []
     var arePacked = false
     for reference in Set(references).sorted(by: { $0.hash < $1.hash }) {
-      let form = form(reference)
-      if try packs.claim(form.name) {
+      let form = descriptor(reference)
+      if try packs.retain(form.name) {
         arePacked = withPacks
         continue
       }
-      let row = try claimRow(form.name)
+      let row = try retainRow(form.name)
       // Only a look after the claim counts, and at the file: the catalogue may say what is not so.
       guard try files.size(of: form.name) == form.size else { throw Self.unavailable(reference.hash) }
       if row?.durable != true { unsettled.append(form) }
@@ -135,7 +135,7 @@ extension BlobStore {
     guard let present = try? files.storage.status(files.path(path)), let own = try? file.status(),
       present.inode == own.inode
     else { return }
-    _ = try? files.setAside(path)
+    _ = try? files.quarantine(path)
     ignoringCatalogueErrors { (catalogue) throws(StoreError) in
       try catalogue.record(name, size: UInt64(own.size), .wanted, durable: false)
     }

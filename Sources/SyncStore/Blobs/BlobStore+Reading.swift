@@ -15,7 +15,7 @@ extension BlobStore {
     let names = names(of: hash)
     for following in [false, true] {
       for (name, isSealed) in names {
-        if let (pack, slot) = try packs.find(name, following: following) {
+        if let (pack, slot) = try packs.lookUp(name, refreshing: following) {
           return Self.contentSize(UInt64(pack.size(slot)), isEncrypted: isSealed)
         }
         if !following, let size = try files.size(of: name) {
@@ -68,8 +68,8 @@ extension BlobStore {
   package func reader(_ reference: BlobReference) throws(StoreError) -> BlobReader {
     for following in [false, true] {
       for (name, isSealed) in names(of: reference.hash) {
-        if let (pack, slot) = try packs.find(name, following: following), let entry = pack.entry(slot) {
-          if !readOnly { packs.noteUse(pack, slot) }
+        if let (pack, slot) = try packs.lookUp(name, refreshing: following), let entry = pack.entry(slot) {
+          if !readOnly { packs.recordUse(pack, slot) }
           return try reader(reference, name: name, source: .packed(pack, entry), isEncrypted: isSealed)
         }
         if !following, let file = try files.open(name) {
@@ -85,7 +85,7 @@ extension BlobStore {
     _ reference: BlobReference, name: BlobHash, source: BlobReader.Source, isEncrypted: Bool
   ) throws(StoreError) -> BlobReader {
     let reader = try reader(of: name, source, isEncrypted: isEncrypted, reference.hash)
-    guard reader.size == reference.size, reader.hash == reference.hash else { throw reader.setAside() }
+    guard reader.size == reference.size, reader.hash == reference.hash else { throw reader.quarantine() }
     // What lies as it is in an encrypted store may have been put there by who has the disk: no checksum of a pack is
     // believed.
     if !isEncrypted, keys.present() != nil, !memory.withLock({ $0.verified.contains(name) }) {
@@ -110,7 +110,7 @@ extension BlobStore {
       let sealed = try encryptedBlob(
         header: try plain.read(EncryptedBlobLayout.headerBytes, at: 0), path: source.path),
       sealed.encryptedSize == size
-    else { throw plain.setAside() }
+    else { throw plain.quarantine() }
     return BlobReader(
       store: self, hash: sealed.hash, name: name, source: source, size: sealed.size, encrypted: sealed)
   }

@@ -171,9 +171,9 @@ extension BlobStore {
       return try discardPartial(hash)
     }
     try withKeysHeld { () throws(StoreError) in
-      let form = form(reference)
+      let form = descriptor(reference)
       while true {
-        if try adopt(form, durable: durable) { return try discardPartial(hash) }
+        if try retainExisting(form, durable: durable) { return try discardPartial(hash) }
         let placed = try withTransfer(form.name, creating: false) { (file, state) throws(StoreError) in
           try finish(form, file, &state, durable: durable)
         }
@@ -207,7 +207,7 @@ extension BlobStore {
   }
 
   private func finish(
-    _ form: BlobForm, _ file: any StorageFile, _ state: inout PartialTransfer.State, durable: Bool
+    _ form: StoredBlobDescriptor, _ file: any StorageFile, _ state: inout PartialTransfer.State, durable: Bool
   ) throws(StoreError) -> Bool {
     let (name, reference) = (BlobFiles.partial(form.name), form.reference)
     let size = Self.contentSize(UInt64(try file.status().size), isEncrypted: form.isEncrypted)
@@ -291,7 +291,7 @@ extension BlobStore {
       return try files.open(name, creating ? .openOrCreate : .readWrite)
     } catch  where error.code == .foreignFile {
       // A link or a directory in place of a transfer: put away, so that it does not stop the blob for ever.
-      try files.setAside(name)
+      try files.quarantine(name)
       return creating ? try files.open(name, .create) : nil
     }
   }

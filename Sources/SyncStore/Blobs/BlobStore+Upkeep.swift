@@ -21,7 +21,7 @@ package struct BlobSweep: Sendable, Equatable {
 // Removing, and looking after what is there.
 extension BlobStore {
   /// Objects that leave in one transaction, during which other writers wait.
-  static let removedAtOnce = 64
+  static let removalBatchSize = 64
 
   /// Removes an object at once, whoever refers to it. False if it was not here.
   @discardableResult
@@ -36,7 +36,7 @@ extension BlobStore {
   func remove(named name: BlobHash) throws(StoreError) -> Bool {
     ignoringCatalogueErrors { (catalogue) throws(StoreError) in
       if let row = try catalogue.row(name) {
-        try catalogue.record(name, size: row.size, .leaving, durable: false)
+        try catalogue.record(name, size: row.size, .deleting, durable: false)
       }
     }
     memory.withLock { _ = $0.verified.remove(name) }
@@ -64,15 +64,15 @@ extension BlobStore {
       if !referenced.contains(hash) { orphans.append((hash, size)) }
     }
     // Unlike elsewhere, a catalogue that fails stops this: it alone knows who counts on what.
-    try catalogue.markLeaving(orphans, before: cutoff)
+    try catalogue.markDeleting(orphans, before: cutoff)
     while true {
-      let count = try catalogue.removeLeaving(limit: Self.removedAtOnce) { (hash) throws(StoreError) in
+      let count = try catalogue.removeDeleting(limit: Self.removalBatchSize) { (hash) throws(StoreError) in
         // What an earlier sweep had marked may have found a reference since.
         guard !referenced.contains(hash) else { return }
         memory.withLock { _ = $0.verified.remove(hash) }
         if try files.remove(BlobFiles.object(hash)) { sweep.objects += 1 }
       }
-      if count < Self.removedAtOnce { break }
+      if count < Self.removalBatchSize { break }
     }
     sweep.objects += try sweepPacks(referenced: referenced, before: cutoff)
     sweep.partials = try sweepPartials(referenced: referenced, before: cutoff)
@@ -111,7 +111,7 @@ extension BlobStore {
     }
     problems += try verifyTables()
     if try files.storage.status(files.directory) != nil {
-      for name in try files.strangers() {
+      for name in try files.unknownFiles() {
         problems.append(BlobProblem(hash: nil, name: name, problem: "is no object: move it away"))
       }
     }
@@ -122,7 +122,7 @@ extension BlobStore {
   /// A reader of what is called so on the disk, whatever it is; nil if nothing is. What is not sealed, or not to be opened, is read
   /// as it lies.
   func reader(named name: BlobHash) throws(StoreError) -> BlobReader? {
-    if let (pack, slot) = try packs.find(name, following: false), let entry = pack.entry(slot) {
+    if let (pack, slot) = try packs.lookUp(name, refreshing: false), let entry = pack.entry(slot) {
       return try reader(of: name, .packed(pack, entry), isEncrypted: entry.isEncrypted, name)
     }
     guard let file = try files.open(name) else { return nil }

@@ -113,7 +113,7 @@ package final class BlobStore: Sendable {
   ///
   /// - Throws: `.diskFull` if there is no room for the copies, `.busy` if another process makes them: all there is can be read, and it can
   ///   be tried again.
-  func salvageFailedPacks() throws(StoreError) { try packs.copyLeft() }
+  func salvageFailedPacks() throws(StoreError) { try packs.salvageFailedPacks() }
 
   /// Makes durable what was put without it, by whatever process. Who comes while a sync runs shares the next one.
   package func sync() throws(StoreError) {
@@ -136,12 +136,12 @@ package final class BlobStore: Sendable {
   /// Stores `bytes`, whose reference is known.
   func put(_ bytes: [UInt8], _ reference: BlobReference, durable: Bool) throws(StoreError) -> BlobReference {
     try withKeysHeld { () throws(StoreError) in
-      let form = form(reference)
+      let form = descriptor(reference)
       if packs.settings.takes(bytes.count) {
         try putPacked(bytes, form, durable: durable)
         return reference
       }
-      if try adopt(form, durable: durable) { return reference }
+      if try retainExisting(form, durable: durable) { return reference }
       try requireSpace(form.size)
       return try store(durable: durable) { (sink) throws(StoreError) in
         try sink.append(bytes)
@@ -176,7 +176,7 @@ package final class BlobStore: Sendable {
       if mayBeHere {
         let (hash, count) = try Self.hash(of: source)
         let reference = BlobReference(hash: hash, size: count, metadata: metadata)
-        if try adopt(form(reference), durable: durable) { return reference }
+        if try retainExisting(descriptor(reference), durable: durable) { return reference }
       }
       try requireSpace(stored)
       return try store(durable: durable) { (sink) throws(StoreError) in
@@ -238,9 +238,9 @@ package final class BlobStore: Sendable {
   /// Tells all others that somebody counts on an object in a file, and gives its row. Where there is one that cannot be told, as for
   /// want of room (`.diskFull`) or because another process holds the catalogue (`.busy`), a sweep of that one might take the object.
   /// Other failures, as those of a catalogue that cannot even be read, change nothing.
-  func claimRow(_ name: BlobHash) throws(StoreError) -> BlobCatalogue.Row? {
+  func retainRow(_ name: BlobHash) throws(StoreError) -> BlobCatalogue.Row? {
     do throws(StoreError) {
-      return try catalogue.claim(name)
+      return try catalogue.retain(name)
     } catch {
       memory.withLock { $0.lastCatalogueError = error }
       // The grace of what has no row begins with the sweep that first sees it.
@@ -282,7 +282,7 @@ package final class BlobStore: Sendable {
     do throws(StoreError) {
       let path = BlobFiles.object(name)
       guard try files.storage.status(files.path(path))?.inode == file.status().inode else { return error }
-      try files.setAside(path)
+      try files.quarantine(path)
     } catch {
       return error
     }

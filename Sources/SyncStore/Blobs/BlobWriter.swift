@@ -101,10 +101,10 @@ extension BlobStore {
     try withKeysHeld { () throws(StoreError) in
       // The keys were renewed while it came: what it was sealed under may be forgotten soon.
       let sink = try reencrypted(sink, reference)
-      let form = form(reference)
+      let form = descriptor(reference)
       var isSynced = false
       while true {
-        if try adopt(form, durable: true) {
+        if try retainExisting(form, durable: true) {
           try files.remove(sink.name)
           return
         }

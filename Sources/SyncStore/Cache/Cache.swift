@@ -25,7 +25,7 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
     (self.memory, self.disk) = (memory, disk)
   }
 
-  private func alone<Result>(
+  private func withStripeLocked<Result>(
     _ key: String, _ body: () throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     let stripe = stripes[Int(UInt(bitPattern: key.hashValue) % 16)]
@@ -45,7 +45,7 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
   /// - Throws: as `DiskCache.get`; as `EncodedValue.decoded` if the disk has one of another type.
   public func get(_ key: String) throws(StoreError) -> Value? {
     if let value = memory.get(key) { return value }
-    return try alone(key) { () throws(StoreError) in
+    return try withStripeLocked(key) { () throws(StoreError) in
       if let value = memory.get(key) { return value }
       guard let item = try disk.item(key) else { return nil }
       let value = try EncodedValue(bytes: item.value, type: item.type).decoded(as: Value.self)
@@ -59,7 +59,7 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
   /// - Throws: as `DiskCache.set`; then neither level has it.
   public func set(_ key: String, _ value: Value) throws(StoreError) {
     let form = try EncodedValue(value)
-    try alone(key) { () throws(StoreError) in
+    try withStripeLocked(key) { () throws(StoreError) in
       memory.remove(key)
       do throws(StoreError) { try disk.set(key, form.bytes, type: form.type) } catch {
         _ = try? disk.remove(key)
@@ -74,7 +74,7 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
   /// - Throws: as `DiskCache.remove`.
   @discardableResult
   public func remove(_ key: String) throws(StoreError) -> Bool {
-    try alone(key) { () throws(StoreError) in
+    try withStripeLocked(key) { () throws(StoreError) in
       let wasInMemory = memory.remove(key) != nil
       return try disk.remove(key) || wasInMemory
     }
@@ -85,18 +85,18 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
   /// - Parameter progress: as in `DiskCache.removeAll`.
   /// - Throws: as `DiskCache.removeAll`.
   public func removeAll(progress: ((_ done: Int, _ total: Int) -> Void)? = nil) throws(StoreError) {
-    try alone(with: stripes[...]) { () throws(StoreError) in
-      try disk.moveAside()
+    try withStripesLocked(stripes[...]) { () throws(StoreError) in
+      try disk.moveToTrash()
       memory.removeAll()
     }
     disk.emptyTrash(progress)
   }
 
   /// Works while nobody changes a key on both levels, or takes one from the disk into memory.
-  private func alone(
-    with stripes: ArraySlice<Locked<Void>>, _ body: () throws(StoreError) -> Void
+  private func withStripesLocked(
+    _ stripes: ArraySlice<Locked<Void>>, _ body: () throws(StoreError) -> Void
   ) throws(StoreError) {
     guard let stripe = stripes.first else { return try body() }
-    try stripe.withLock { _ throws(StoreError) in try alone(with: stripes.dropFirst(), body) }
+    try stripe.withLock { _ throws(StoreError) in try withStripesLocked(stripes.dropFirst(), body) }
   }
 }

@@ -13,7 +13,7 @@ extension DiskCache {
       } catch {
         guard error.code == .diskFull else { throw error }
         if error.errno == 0 {
-          guard attempt < Self.mostAttempts else {
+          guard attempt < Self.maxAttempts else {
             // Others have taken each room that was made: this value leaves at once, and the older one of its key with it.
             _ = try packs.remove(name)
             return
@@ -29,7 +29,7 @@ extension DiskCache {
     }
   }
 
-  private static let mostAttempts = 100
+  private static let maxAttempts = 100
 
   func exceeds(_ limits: Limits) throws(StoreError) -> Bool {
     let (count, bytes) = try packs.totals()
@@ -50,7 +50,7 @@ extension DiskCache {
       let result = trimming.compareExchange(
         expected: before, desired: before + 1, ordering: .acquiringAndReleasing)
       guard result.exchanged else { continue }
-      if before == 0 { Background.tidy { [weak self] in self?.trimUntilDone() } }
+      if before == 0 { Background.runMaintenance { [weak self] in self?.trimUntilDone() } }
       return
     }
   }

@@ -17,7 +17,7 @@ extension DiskCache {
       removed += try trim(toFreeDiskBytes: limits.freeDiskBytes, progress: progress)
     }
     if try exceeds(limits) {
-      removed += try leave(progress) { uses in
+      removed += try evict(progress) { uses in
         Self.needed(uses, count: limits.count, bytes: limits.bytes)
       }
     }
@@ -60,7 +60,7 @@ extension DiskCache {
       guard excess > 0 else { break }
       let share = max(excess, packs.fileLimit.load(ordering: .relaxed) / 32)
       do throws(StoreError) {
-        let left = try leave({ _, _ in }) { uses in
+        let left = try evict({ _, _ in }) { uses in
           Self.needed(uses, count: .max, bytes: uses.reduce(0) { $0 + $1.size } - share)
         }
         removed += left
@@ -81,7 +81,7 @@ extension DiskCache {
   public func trim(
     toCount count: Int, progress: (_ done: Int, _ total: Int) -> Void = { _, _ in }
   ) throws(StoreError) -> Int {
-    try leave(progress) { Self.needed($0, count: count, bytes: .max) }
+    try evict(progress) { Self.needed($0, count: count, bytes: .max) }
   }
 
   /// Makes the least recently used leave until they have at most so many bytes.
@@ -92,7 +92,7 @@ extension DiskCache {
   public func trim(
     toBytes bytes: Int, progress: (_ done: Int, _ total: Int) -> Void = { _, _ in }
   ) throws(StoreError) -> Int {
-    try leave(progress) { Self.needed($0, count: .max, bytes: bytes) }
+    try evict(progress) { Self.needed($0, count: .max, bytes: bytes) }
   }
 
   /// Makes those leave that nobody has set or got for so many seconds.
@@ -106,7 +106,7 @@ extension DiskCache {
     let age = UInt64(max(0, min(seconds, Double(UInt64.max / 4096))) * 1000)
     let now = clock()
     guard now > age else { return 0 }
-    return try leave(progress) { uses in uses.prefix { $0.stamp >> 16 < now - age }.count }
+    return try evict(progress) { uses in uses.prefix { $0.stamp >> 16 < now - age }.count }
   }
 
   /// Makes the least recently used leave until the file system has so many bytes free, or nothing is left.
@@ -120,7 +120,7 @@ extension DiskCache {
     let present = try files.storage.freeBytes(path)
     guard present < free else { return 0 }
     let wanted = Int(clamping: free - present)
-    return try leave(progress) { uses in
+    return try evict(progress) { uses in
       var bytes = 0
       return uses.prefix { use in
         guard bytes < wanted else { return false }
@@ -136,7 +136,7 @@ extension DiskCache {
   ///   room to move what stays. What has left until then has left.
   @discardableResult
   public func removeLarger(than bytes: Int) throws(StoreError) -> Int {
-    try leave({ _, _ in }, which: { $0.size > bytes }) { $0.count }
+    try evict({ _, _ in }, which: { $0.size > bytes }) { $0.count }
   }
 
   /// Makes values leave that were set or got last before a time in milliseconds since 1970.
@@ -145,7 +145,7 @@ extension DiskCache {
   ///   room to move what stays. What has left until then has left.
   @discardableResult
   public func removeOlder(than time: UInt64) throws(StoreError) -> Int {
-    try leave({ _, _ in }, which: { $0.stamp >> 16 < time }) { $0.count }
+    try evict({ _, _ in }, which: { $0.stamp >> 16 < time }) { $0.count }
   }
 
   /// Makes all values leave, at once: the directory of them is moved aside, and removed while others go on.
@@ -153,13 +153,13 @@ extension DiskCache {
   /// - Parameter progress: how many of how many files are gone; with it, the call returns when all are.
   /// - Throws: `.closed`; `.inputOutput` if the directory cannot be moved aside: then all are still there.
   public func removeAll(progress: ((_ done: Int, _ total: Int) -> Void)? = nil) throws(StoreError) {
-    try moveAside()
+    try moveToTrash()
     emptyTrash(progress)
   }
 
-  func moveAside() throws(StoreError) {
+  func moveToTrash() throws(StoreError) {
     try checkOpen()
-    try packs.moveAside()
+    try packs.moveToTrash()
   }
 
   /// Removes what was moved aside: on return with `progress`, in the background without.
@@ -167,15 +167,15 @@ extension DiskCache {
     if let progress {
       Self.empty(Self.trash(of: files), of: packs, progress)
     } else {
-      Self.emptyTrashBeside(of: packs)
+      Self.emptyTrashInBackground(of: packs)
     }
   }
 
   /// Removes in the background what is moved aside by now. What is moved aside later is left to who does it, and tells how far it is.
-  static func emptyTrashBeside(of packs: PackSet) {
+  static func emptyTrashInBackground(of packs: PackSet) {
     let trash = trash(of: packs.files)
     guard !trash.isEmpty else { return }
-    Background.tidy { empty(trash, of: packs) { _, _ in } }
+    Background.runMaintenance { empty(trash, of: packs) { _, _ in } }
   }
 
   /// What `removeAll` has moved aside, also what a killed process left.
@@ -219,7 +219,7 @@ extension DiskCache {
   }
 
   /// Makes the first `count` of the values in the order of their last use leave. Those used meanwhile stay.
-  private func leave(
+  private func evict(
     _ progress: (_ done: Int, _ total: Int) -> Void, which: (PackSet.Use) -> Bool = { _ in true },
     count: ([PackSet.Use]) -> Int
   ) throws(StoreError) -> Int {
@@ -228,10 +228,10 @@ extension DiskCache {
     let total = count(uses)
     guard total > 0 else { return 0 }
     var removed = 0
-    for start in stride(from: 0, to: total, by: Self.leaveAtOnce) {
-      let batch = uses[start..<min(start + Self.leaveAtOnce, total)]
+    for start in stride(from: 0, to: total, by: Self.evictionBatchSize) {
+      let batch = uses[start..<min(start + Self.evictionBatchSize, total)]
       removed += try packs.remove(batch.map(\.place), below: (batch.last?.stamp ?? 0) + 1)
-      progress(min(start + Self.leaveAtOnce, total), total)
+      progress(min(start + Self.evictionBatchSize, total), total)
     }
     do throws(StoreError) { try packs.reclaim() } catch {
       // Above the limit nothing can be moved: `shrink` makes more leave.
@@ -240,7 +240,7 @@ extension DiskCache {
     return removed
   }
 
-  private static let leaveAtOnce = 4096
+  private static let evictionBatchSize = 4096
 }
 
 extension PackSet {
@@ -256,7 +256,7 @@ extension PackSet {
 
   /// Bounds the bytes of all files. What directories take, and making room, is within a fifth more than `bytes`. A limit below
   /// `smallestLimit` bounds the values alone: it is less than the files that hold a few of them.
-  func bound(to bytes: Int) {
+  func limitFileBytes(to bytes: Int) {
     let isBound = (Self.smallestLimit..<Int.max / 2).contains(bytes)
     fileLimit.store(isBound ? bytes - Self.directoryBytes : .max, ordering: .relaxed)
     movingLimit.store(isBound ? bytes + bytes / 5 - Self.directoryBytes : .max, ordering: .relaxed)
@@ -270,7 +270,7 @@ extension PackSet {
   /// All objects, for who makes the least recently used leave.
   func uses() throws(StoreError) -> [Use] {
     try load()
-    let all = state.withLock { Array($0.places.values) + $0.others.values }
+    let all = state.withLock { Array($0.slotsByPrefix.values) + $0.slotsByName.values }
     // In the order of their packs.
     return try inGroups(all.sorted()) { place, state throws(StoreError) -> Use? in
       guard let pack = try pack(Self.ordinal(place), &state) else { return nil }
@@ -281,14 +281,14 @@ extension PackSet {
   }
 
   /// Lets all objects go at once, durably: their directory gets another name. Only for who has the directory alone.
-  func moveAside() throws(StoreError) {
+  func moveToTrash() throws(StoreError) {
     try load()
     try moving.withLock { _ throws(StoreError) in
-      try writing.withLock { writer throws(StoreError) in try moveAside(&writer) }
+      try writing.withLock { writer throws(StoreError) in try moveToTrash(&writer) }
     }
   }
 
-  private func moveAside(_ writer: inout Writer) throws(StoreError) {
+  private func moveToTrash(_ writer: inout Writer) throws(StoreError) {
     try state.withLock { state throws(StoreError) in
       let name = "trash-\(BlobFiles.uniqueName())"
       guard try files.storage.renameUnlessPresent(files.path("packs"), to: files.path(name)) else {
@@ -296,7 +296,7 @@ extension PackSet {
       }
       trashBytes.add(state.fileBytes, ordering: .relaxed)
       for ordinal in state.packs.indices where !state.packs[ordinal].isGone { drop(ordinal, &state) }
-      (state.places, state.others, state.spares, writer) = ([:], [:], [:], Writer())
+      (state.slotsByPrefix, state.slotsByName, state.duplicates, writer) = ([:], [:], [:], Writer())
       _ = try files.storage.createDirectory(files.path("packs"))
       try files.storage.syncDirectory(files.directory)
     }

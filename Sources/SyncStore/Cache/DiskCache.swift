@@ -76,7 +76,7 @@ public final class DiskCache: Sendable {
   let clock: @Sendable () -> UInt64
   private let lock: any StorageFile
   private let limitsNow: LockedField<Limits>
-  private let upkeep = MemoryUpkeep()
+  private let maintenance = CacheMaintenance()
   /// 0: no trim was asked for; 1: one is under way; 2: another one is to follow it.
   let trimming = Atomic(0)
   /// Held by the one thread that makes room.
@@ -136,15 +136,15 @@ public final class DiskCache: Sendable {
       files, settings: settings, readOnly: false, isShared: false, boot: environment.bootWord,
       clock: environment.now, random: environment.randomWord)
     limitsNow = LockedField(limits)
-    packs.bound(to: limits.bytes)
+    packs.limitFileBytes(to: limits.bytes)
     try packs.load()
     try Self.countTrash(of: packs)
     // A process that was killed within a set has left the older value, too.
-    packs.endAllSpares()
+    packs.removeAllDuplicates()
     if limits.trimInterval > 0 {
-      upkeep.repeats(every: limits.trimInterval) { [weak self] in _ = try? self?.trim() }
+      maintenance.schedule(every: limits.trimInterval) { [weak self] in _ = try? self?.trim() }
     }
-    Self.emptyTrashBeside(of: packs)
+    Self.emptyTrashInBackground(of: packs)
     // The limits may be lower than those of the last opening.
     if try exceeds(limits) || isNearlyFull { trimSoon() }
   }
@@ -163,14 +163,14 @@ public final class DiskCache: Sendable {
   }
 
   deinit {
-    upkeep.end()
+    maintenance.end()
     if !closed.load(ordering: .acquiring) { packs.close() }
   }
 
   /// Makes everything durable and lets the directory go. Calls after it fail with `.closed`.
   public func close() {
     guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return }
-    upkeep.end()
+    maintenance.end()
     packs.close()
     _ = try? lock.lock(byte: 0, .none, wait: false)
   }
@@ -186,7 +186,7 @@ public final class DiskCache: Sendable {
     get { limitsNow.withLock { $0 } }
     set {
       limitsNow.withLock { $0 = newValue }
-      packs.bound(to: newValue.bytes)
+      packs.limitFileBytes(to: newValue.bytes)
       trimSoon()
     }
   }
@@ -208,7 +208,7 @@ public final class DiskCache: Sendable {
   /// Is there a value? It does not count as used.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
-  public func contains(_ key: String) throws(StoreError) -> Bool { try find(key) != nil }
+  public func contains(_ key: String) throws(StoreError) -> Bool { try lookUp(key) != nil }
 
   /// The value of a key, which is the last used one then; nil if there is none.
   ///
@@ -279,7 +279,7 @@ public final class DiskCache: Sendable {
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   @discardableResult
   public func remove(_ key: String) throws(StoreError) -> Bool {
-    guard try find(key) != nil else { return false }
+    guard try lookUp(key) != nil else { return false }
     return try packs.remove(CacheEntry.name(key)) != nil
   }
 
@@ -299,7 +299,7 @@ public final class DiskCache: Sendable {
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   public func information(_ key: String) throws(StoreError) -> Information? {
-    guard let (pack, slot, entry) = try find(key) else { return nil }
+    guard let (pack, slot, entry) = try lookUp(key) else { return nil }
     return try Self.information(pack, slot, entry)
   }
 
@@ -332,9 +332,9 @@ public final class DiskCache: Sendable {
 
   // MARK: Finding
 
-  private func find(_ key: String) throws(StoreError) -> (Pack, Int, PackEntry)? {
+  private func lookUp(_ key: String) throws(StoreError) -> (Pack, Int, PackEntry)? {
     try checkOpen()
-    guard let (pack, slot) = try packs.find(CacheEntry.name(key), following: false),
+    guard let (pack, slot) = try packs.lookUp(CacheEntry.name(key), refreshing: false),
       let entry = pack.entry(slot)
     else { return nil }
     return (pack, slot, entry)
@@ -344,7 +344,7 @@ public final class DiskCache: Sendable {
   private func withEntry<Result>(
     _ key: String, _ body: (RawSpan, CacheEntry.Header) throws(StoreError) -> Result
   ) throws(StoreError) -> Result? {
-    guard let (pack, slot, entry) = try find(key) else { return nil }
+    guard let (pack, slot, entry) = try lookUp(key) else { return nil }
     var isDamaged = false
     var result: Result?
     do throws(StoreError) {
@@ -363,7 +363,7 @@ public final class DiskCache: Sendable {
     if isDamaged {
       try packs.remove(entry, in: pack)
     } else {
-      packs.noteUse(pack, slot)
+      packs.recordUse(pack, slot)
     }
     return result
   }

@@ -55,30 +55,30 @@
   @usableFromInline var limits: CacheLimits
   /// Wide enough for the sum of costs that are each as large as can be.
   @usableFromInline var cost: Int128 = 0
-  @usableFromInline var places: [CacheKey<Key>: Int32] = [:]
+  @usableFromInline var slots: [CacheKey<Key>: Int32] = [:]
   @usableFromInline var entries: [Entry] = []
   @usableFromInline var newest: Int32 = -1
   @usableFromInline var oldest: Int32 = -1
   @usableFromInline var free: Int32 = -1
 
   /// How many leave while others wait.
-  @inlinable static var leaveAtOnce: Int { 1024 }
+  @inlinable static var evictionBatchSize: Int { 1024 }
   /// A value without references is nothing to be released elsewhere.
   @inlinable static var isWorthReleasing: Bool { !_isPOD(Value.self) }
 
   @usableFromInline init(limits: CacheLimits) { self.limits = limits }
 
-  @inlinable var count: Int { places.count }
+  @inlinable var count: Int { slots.count }
 
-  @inlinable func contains(_ key: Key) -> Bool { places[CacheKey(key)] != nil }
+  @inlinable func contains(_ key: Key) -> Bool { slots[CacheKey(key)] != nil }
 
   @inlinable mutating func get(_ key: Key, at time: UInt64) -> Value? {
-    guard let place = places[CacheKey(key)] else { return nil }
-    return use(place, at: time)
+    guard let place = slots[CacheKey(key)] else { return nil }
+    return touch(place, at: time)
   }
 
   /// Makes an entry the newest one. Returns its value.
-  @inlinable mutating func use(_ place: Int32, at time: UInt64) -> Value? {
+  @inlinable mutating func touch(_ place: Int32, at time: UInt64) -> Value? {
     let (first, last) = (newest, oldest)
     var (end, value) = (last, Value?.none)
     do {
@@ -103,9 +103,9 @@
   @inlinable mutating func set(_ key: Key, _ value: Value, cost: Int, at time: UInt64) -> Value? {
     // One search for both: what is new gets the place that is next.
     let next = free >= 0 ? free : Int32(entries.count)
-    let place = Self.find(&places[CacheKey(key)], orMake: next)
+    let place = Self.findOrInsert(&slots[CacheKey(key)], next)
     if place != next {
-      let old = use(place, at: time)
+      let old = touch(place, at: time)
       self.cost += Int128(cost) - Int128(entries[Int(place)].cost)
       entries[Int(place)].value = value
       entries[Int(place)].cost = cost
@@ -124,15 +124,15 @@
   }
 
   @inlinable @inline(__always)
-  static func find(_ place: inout Int32?, orMake next: Int32) -> Int32 {
+  static func findOrInsert(_ place: inout Int32?, _ next: Int32) -> Int32 {
     if let place { return place }
     place = next
     return next
   }
 
   @inlinable mutating func remove(_ key: Key) -> Value? {
-    guard let place = places.removeValue(forKey: CacheKey(key)) else { return nil }
-    return take(place)
+    guard let place = slots.removeValue(forKey: CacheKey(key)) else { return nil }
+    return removeEntry(at: place)
   }
 
   @inlinable mutating func removeAll() -> [Value] {
@@ -143,43 +143,43 @@
 
   // MARK: Leaving
   //
-  // Each makes at most `leaveAtOnce` leave: who gets that many asks again.
+  // Each makes at most `evictionBatchSize` leave: who gets that many asks again.
 
   /// Those above the limits of count and cost. All of them: a limit holds after each call.
   @inlinable mutating func overLimits() -> [Value] {
     let costLimit = Int128(limits.cost)
     guard count > limits.count || cost > costLimit else { return [] }
     var gone: [Value] = []
-    while oldest >= 0, count > limits.count || cost > costLimit { gone.append(leave()) }
+    while oldest >= 0, count > limits.count || cost > costLimit { gone.append(evictOldest()) }
     return gone
   }
 
-  @inlinable mutating func trim(toCount limit: Int) -> [Value] { leave { $0.count > max(limit, 0) } }
+  @inlinable mutating func trim(toCount limit: Int) -> [Value] { evict { $0.count > max(limit, 0) } }
 
-  @inlinable mutating func trim(toCost limit: Int) -> [Value] { leave { $0.cost > Int128(max(limit, 0)) } }
+  @inlinable mutating func trim(toCost limit: Int) -> [Value] { evict { $0.cost > Int128(max(limit, 0)) } }
 
   @inlinable mutating func trim(toAge seconds: Double, at time: UInt64) -> [Value] {
     guard seconds < Double(UInt64.max / 2048) else { return [] }
     let milliseconds = UInt64(max(seconds, 0) * 1000)
-    return leave { entries in
+    return evict { entries in
       let used = entries.entries[Int(entries.oldest)].used
       return time > used && time - used > milliseconds
     }
   }
 
-  @inlinable mutating func leave(while isWanted: (borrowing LRUEntries) -> Bool) -> [Value] {
+  @inlinable mutating func evict(while isWanted: (borrowing LRUEntries) -> Bool) -> [Value] {
     var gone: [Value] = []
-    while gone.count < Self.leaveAtOnce, oldest >= 0, isWanted(self) { gone.append(leave()) }
+    while gone.count < Self.evictionBatchSize, oldest >= 0, isWanted(self) { gone.append(evictOldest()) }
     return gone
   }
 
-  @inlinable mutating func leave() -> Value {
+  @inlinable mutating func evictOldest() -> Value {
     let place = oldest
-    places[CacheKey(entries[Int(place)].key)] = nil
-    return take(place)
+    slots[CacheKey(entries[Int(place)].key)] = nil
+    return removeEntry(at: place)
   }
 
-  @inlinable mutating func take(_ place: Int32) -> Value {
+  @inlinable mutating func removeEntry(at place: Int32) -> Value {
     unlink(place)
     guard let value = entries[Int(place)].value.take() else {
       preconditionFailure("a free place is not named")

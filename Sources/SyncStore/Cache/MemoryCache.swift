@@ -21,7 +21,7 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
   @usableFromInline let mutex = CacheMutex()
   // Under the mutex.
   @usableFromInline var entries: LRUEntries<Key, Value>
-  private let upkeep: MemoryUpkeep
+  private let maintenance: CacheMaintenance
   @usableFromInline let now: @Sendable () -> UInt64
 
   /// An empty cache.
@@ -53,15 +53,15 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
     (self.name, self.trimInterval, self.releasesInBackground) = (name, trimInterval, releasesInBackground)
     self.now = now
     entries = LRUEntries(limits: CacheLimits(count: countLimit, cost: costLimit, age: ageLimit))
-    upkeep = MemoryUpkeep()
+    maintenance = CacheMaintenance()
     if trimInterval > 0 {
-      upkeep.repeats(every: trimInterval) { [weak self] in self?.trimByLimits() }
+      maintenance.schedule(every: trimInterval) { [weak self] in self?.trimByLimits() }
     }
-    if yieldsToPressure { upkeep.listens { [weak self] level in self?.yield(to: level) } }
+    if yieldsToPressure { maintenance.onMemoryPressure { [weak self] level in self?.yield(to: level) } }
   }
 
   deinit {
-    upkeep.end()
+    maintenance.end()
     if releasesInBackground { Self.release(locked { $0.removeAll() }, inBackground: true) }
   }
 
@@ -141,15 +141,15 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
   // MARK: Trimming
 
   /// Makes the least recently used leave until there are at most so many.
-  public func trim(toCount count: Int) { leave { $0.trim(toCount: count) } }
+  public func trim(toCount count: Int) { evict { $0.trim(toCount: count) } }
 
   /// Makes the least recently used leave until they cost at most so much.
-  public func trim(toCost cost: Int) { leave { $0.trim(toCost: cost) } }
+  public func trim(toCost cost: Int) { evict { $0.trim(toCost: cost) } }
 
   /// Makes those leave that nobody has set or got for so many seconds.
   public func trim(toAge seconds: Double) {
     let time = now()
-    leave { $0.trim(toAge: seconds, at: time) }
+    evict { $0.trim(toAge: seconds, at: time) }
   }
 
   /// Gives memory back as the machine, or the program, asks for it: half of the values, or all.
@@ -162,23 +162,23 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
 
   private func trimByLimits() {
     let time = now()
-    leave { $0.trim(toAge: $0.limits.age, at: time) }
+    evict { $0.trim(toAge: $0.limits.age, at: time) }
   }
 
   // MARK: Leaving
 
   private func change(_ body: (inout LRUEntries<Key, Value>) -> Void) {
-    leave { state in
+    evict { state in
       body(&state)
       return state.overLimits()
     }
   }
 
   /// A batch at a time, so that nobody waits for long.
-  private func leave(_ body: (inout LRUEntries<Key, Value>) -> [Value]) {
+  private func evict(_ body: (inout LRUEntries<Key, Value>) -> [Value]) {
     while true {
       let gone = locked { body(&$0) }
-      let isLast = gone.count < LRUEntries<Key, Value>.leaveAtOnce
+      let isLast = gone.count < LRUEntries<Key, Value>.evictionBatchSize
       Self.release(consume gone, inBackground: releasesInBackground)
       if isLast { return }
     }
@@ -189,6 +189,6 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
     let last = Locked(values)
     // This thread's reference goes before the other one can.
     values = []
-    Background.tidy { last.withLock { $0 = [] } }
+    Background.runMaintenance { last.withLock { $0 = [] } }
   }
 }

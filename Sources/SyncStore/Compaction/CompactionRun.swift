@@ -60,7 +60,7 @@ struct CompactionRun: Sendable {
     isFirst = places.lowerBound == 0
     position = engine.position
     let before = engine.journal.segments[..<places.lowerBound].map(\.header.compactedAt).min()
-    expiredPurges = min(before ?? .max, Store.leastBackedUp(engine.locals))
+    expiredPurges = min(before ?? .max, Store.oldestBackupPosition(engine.locals))
     hashIndex = engine.index.hashIndex
     kept = Set(engine.keptConflicts())
     parked = Set(engine.parked.values.joined())

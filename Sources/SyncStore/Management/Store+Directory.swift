@@ -63,9 +63,9 @@ extension Store {
   package static func remove(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
     let path = try storage.place(of: path)
     let trash = path + ".removing"
-    try Staged.recover(path, storage)
-    try Staged.clear(path + exchangeSuffix, storage)
-    try Staged.clear(trash, storage)
+    try StagedDirectory.recover(path, storage)
+    try StagedDirectory.clear(path + exchangeSuffix, storage)
+    try StagedDirectory.clear(trash, storage)
     guard let status = try storage.status(path), status.kind == .directory else { return false }
     guard try storage.status(path + "/" + StoreIdentity.fileName) != nil else {
       // One that was being created, or whose removal could not begin with another name.
@@ -107,7 +107,7 @@ extension Store {
     from path: String, to newPath: String, _ storage: any Storage
   ) throws(StoreError) {
     let (path, newPath) = (try storage.place(of: path), try storage.place(of: newPath))
-    try Staged.recover(path, storage)
+    try StagedDirectory.recover(path, storage)
     guard try exists(at: path, storage) else {
       throw StoreError(.notAStore, "there is no store here: name the directory of one", path: path)
     }

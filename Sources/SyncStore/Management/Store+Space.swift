@@ -15,7 +15,7 @@ extension Store {
       var keys: [Key] = []
       let start = last
       try StoreError.only {
-        last = try scanEntries(range, after: start, limit: Self.deletedAtOnce) { keys.append($0.key) }
+        last = try scanEntries(range, after: start, limit: Self.deleteBatchSize) { keys.append($0.key) }
       }
       if !keys.isEmpty {
         // The last one makes those before it durable, too.
@@ -27,7 +27,7 @@ extension Store {
     return deleted
   }
 
-  private static let deletedAtOnce = 500
+  private static let deleteBatchSize = 500
 
   /// Deletes keys, all or none, and tells how many had a value.
   ///
@@ -70,7 +70,7 @@ extension Store {
     let before = try blobs.totalBytes()
     // The grace begins before the moment at which the references are looked at.
     let now = environment.now()
-    let named = Set(try forgetAbsent().all.keys)
+    let named = Set(try pruneAbsenceRecords().all.keys)
     let referenced = try named.union(pinnedBlobs()).union(awaitedBlobs())
     _ = try blobs.sweepOrphans(referenced: referenced, graceSeconds: graceSeconds, now: now)
     // What an earlier version left as it is, of a store that is encrypted.
@@ -103,18 +103,18 @@ extension Store {
   func eachReferenceToBlob(_ visit: (_ hash: BlobHash, _ isBeaten: Bool) -> Void) throws(StoreError) {
     try checkWritable()
     try lockWriters()
-    let moment: BackupMoment
+    let moment: BackupSnapshot
     do {
       defer { control.unlock() }
-      moment = try engine.withLock { engine throws(StoreError) in try BackupMoment(after: 0, in: engine) }
+      moment = try engine.withLock { engine throws(StoreError) in try BackupSnapshot(after: 0, in: engine) }
     }
     // What was overwritten counts again after a loss of power, unless what replaced it is durable (rule R7).
     try sync(upTo: moment.tail)
-    var walk = BackupWalk(moment, after: 0)
+    var walk = BackupCursor(moment, after: 0)
     while let steps = try walk.next(in: self) {
       for case .keep(let view) in steps where view.kind == .blob {
         guard let shape = view.shape, let blob = view.blob(shape) else {
-          throw BackupMoment.damaged(view.segment, view.offset)
+          throw BackupSnapshot.damaged(view.segment, view.offset)
         }
         visit(blob.hash, view.flags.contains(.loser))
       }

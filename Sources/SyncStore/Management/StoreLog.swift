@@ -71,7 +71,7 @@ public enum CorruptionChoice: Hashable, Sendable {
 
 extension Store {
   /// Asks the program about damage that is not mended; tells the log what was found.
-  func judgeDamage() throws(StoreError) {
+  func reportDamage() throws(StoreError) {
     let report = try reading { engine throws(StoreError) -> CorruptionReport? in
       let open = engine.gaps.filter { !engine.state.resolvedDamage.contains($0.location) }
       if open.isEmpty { return nil }

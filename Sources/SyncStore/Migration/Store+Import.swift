@@ -60,15 +60,15 @@ struct ImportBatch {
   private var pending: [(key: Key, value: Value)] = []
   private var bytes = 0
 
-  private static let bytesAtOnce = 2 << 20
-  private static let keysAtOnce = 1000
+  private static let batchBytes = 2 << 20
+  private static let batchKeys = 1000
 
   init(_ store: Store, _ conflict: ImportConflict) { (self.store, self.conflict) = (store, conflict) }
 
   mutating func add(_ key: Key, _ value: Value) throws {
     pending.append((key, value))
     bytes += key.bytes.count + value.bytes.count
-    if bytes >= Self.bytesAtOnce || pending.count >= Self.keysAtOnce { try flush() }
+    if bytes >= Self.batchBytes || pending.count >= Self.batchKeys { try flush() }
   }
 
   /// The same for a key that may be none: then it is passed over.

@@ -15,7 +15,7 @@ enum Background {
   /// A store that is being tidied must not hold up another one, and nobody's processor is to be taken for it: `.background` is a niceness of
   /// 10. A writer that has to share its processor with a compaction of its own niceness waits for four ticks of the scheduler at a time.
   /// Where writers have to wait for a compaction, they leave it the processor.
-  private static let tidyingQueue = DispatchQueue(
+  private static let maintenanceQueue = DispatchQueue(
     label: "syncstore.tidying", qos: .background, attributes: .concurrent)
 
   /// One file after the other: the disk takes no more at once.
@@ -35,7 +35,7 @@ enum Background {
   /// Waits until the files that were given to `release` so far are gone, and their blocks are free.
   static func waitForReleases() { releasingQueue.sync {} }
 
-  static func tidy(_ work: @escaping @Sendable () -> Void) { tidyingQueue.async(execute: work) }
+  static func runMaintenance(_ work: @escaping @Sendable () -> Void) { maintenanceQueue.async(execute: work) }
 
   /// Processors that the machine has, at least 1.
   static var processors: Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }

@@ -51,7 +51,7 @@ extension DiskStorage {
       throw SystemCall.failure("cannot change names with \(other)", path)
     }
     // In steps. `other` has no name between the first and the second: a process that dies there leaves what it was under the third name,
-    // and `Staged.recover` puts it back.
+    // and `StagedDirectory.recover` puts it back.
     let parked = other + exchangeSuffix
     guard try renameUnlessPresent(other, to: parked) else {
       throw SystemCall.failure("cannot change names with \(other)", path, errno: EEXIST)

@@ -140,7 +140,7 @@ extension Store {
     _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
     _ composer: inout TransactionBuilder
   ) throws(StoreError) -> Dot? {
-    try countOnBlob(of: content)
+    try retainBlob(of: content)
     let held = try heldForWriting(key.bytes, composer)
     try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
     return composer.record(of: key.bytes)?.dot

@@ -109,7 +109,7 @@ extension Store {
       case .clear: nil
       }
     guard deadline != held.deadline else { return true }
-    try countOnBlob(of: held.content)
+    try retainBlob(of: held.content)
     try composer.issue(
       key: key.bytes, content: held.content, type: held.type, deadline: deadline, held: held.replaced)
     return true

@@ -123,7 +123,7 @@ extension BlobStore {
   /// Is the object here, with all its bytes?
   func isWhole(_ reference: BlobReference) throws(StoreError) -> Bool {
     for (name, isSealed) in names(of: reference.hash) {
-      guard let (pack, slot) = try packs.find(name, following: false) else { continue }
+      guard let (pack, slot) = try packs.lookUp(name, refreshing: false) else { continue }
       guard let entry = pack.entry(slot),
         Self.contentSize(UInt64(entry.size), isEncrypted: isSealed) == reference.size
       else { return false }

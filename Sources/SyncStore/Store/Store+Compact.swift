@@ -80,7 +80,7 @@ extension Store {
       return !lifecycle.compactionScheduled
     }
     guard begins, environment.compacting == .beside else { return }
-    Background.tidy { [weak self] in self?.compactWhileDue() }
+    Background.runMaintenance { [weak self] in self?.compactWhileDue() }
   }
 
   /// Writers come here before they take their mutex, so that the disk does not fill faster than it is tidied.

@@ -83,7 +83,7 @@ extension Store {
     }
     let (_, tail) = try append { composer throws(StoreError) in
       let held = try self.heldForWriting(key.bytes, composer)
-      try self.countOnBlob(of: content)
+      try self.retainBlob(of: content)
       try composer.issue(
         key: key.bytes, content: content, type: beaten.type, deadline: beaten.deadline, held: held)
     }

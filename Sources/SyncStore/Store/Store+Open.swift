@@ -40,7 +40,7 @@ extension Store {
     }
     let storage = environment.storage
     let path = try directory(behind: path, storage)
-    try Staged.recover(path, storage)
+    try StagedDirectory.recover(path, storage)
     let name = name ?? path.unicodeScalars.split(separator: "/").last.map { String($0) } ?? "store"
     guard StoreIdentity.isName(name) else {
       throw StoreError(
@@ -223,7 +223,7 @@ extension Store {
     let configuration = try configuration.checked()
     let path = try environment.storage.place(of: path)
     while true {
-      try Staged.recover(path, environment.storage)
+      try StagedDirectory.recover(path, environment.storage)
       let status = try checkDirectory(path, environment.storage)
       let store = try StoreRegistry.shared.inTurn(status, environment, path) {
         () throws(StoreError) in
@@ -260,12 +260,12 @@ extension Store {
     }
     let store = try Opening(path, identity, configuration, environment, seal).run()
     StoreRegistry.shared.remember(store, status)
-    try store.judgeDamage()
-    try store.takeBlobSettings(from: configuration)
+    try store.reportDamage()
+    try store.persistBlobSettings(from: configuration)
     // What fails here is tried again at the next opening, and by `finishRekeying`.
     try? store.finishRetiringKeys()
     if store.isWritable, store.isRekeying, environment.compacting == .beside {
-      Background.tidy { [weak store] in _ = try? store?.finishRekeying(waiting: false) }
+      Background.runMaintenance { [weak store] in _ = try? store?.finishRekeying(waiting: false) }
     }
     return store
   }

@@ -307,10 +307,10 @@ extension Store {
     var arrived: [BlobHash] = []
     for blob in try absentBlobs(.awaited) {
       // What has come and could not be made durable is asked for again: a loss of power would take it, and nothing would name it.
-      let isHere = try isWritable ? blobs.countsDurably(on: blob.hash) : blobs.has(blob.hash)
+      let isHere = try isWritable ? blobs.retainDurably(blob.hash) : blobs.has(blob.hash)
       if isHere { arrived.append(blob.hash) } else { missing.append(blob) }
     }
-    if !arrived.isEmpty { try noteArrived(arrived) }
+    if !arrived.isEmpty { try recordArrived(arrived) }
     // A few that do not come may be those of values that were overwritten everywhere since: nobody has them any more.
     guard isWritable, !missing.isEmpty, missing.count <= Self.minMissingToCache else { return (missing, []) }
     // Looking through a large journal takes longer than a peer may wait: the next attempt finds what this one found.
@@ -320,7 +320,7 @@ extension Store {
       return (missing, known.spare.intersection(hashes))
     }
     let references: BlobReferences
-    do throws(StoreError) { references = try forgetAbsent() } catch {
+    do throws(StoreError) { references = try pruneAbsenceRecords() } catch {
       // Of damaged records it cannot be told to what they refer: all is asked for.
       guard error.code == .damaged else { throw error }
       return (missing, [])

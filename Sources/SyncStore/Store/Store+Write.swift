@@ -82,7 +82,7 @@ extension Store {
     _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?, _ durability: Durability?
   ) throws(StoreError) {
     let (_, tail) = try append { composer throws(StoreError) in
-      try self.countOnBlob(of: content)
+      try self.retainBlob(of: content)
       let held = try self.heldForWriting(key.bytes, composer)
       try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
     }

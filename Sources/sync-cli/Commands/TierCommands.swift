@@ -142,7 +142,7 @@ enum TierCommands {
       var limits = limitsAreGiven(invocation) ? BlobLimits() : try store.blobLimits
       if limitsAreGiven(invocation) { limits.copies = try store.blobLimits.copies }
       try read(&limits, invocation)
-      guard limits.areAny else {
+      guard limits.hasLimits else {
         try invocation.tell(
           "\(Text.size(gained)) given back", json: ["gained_bytes": .integer(gained)], output)
         try failures.check()

@@ -1,7 +1,7 @@
 // Which chunks the objects in files have: what a transfer need not bring.
 extension BlobCatalogue {
   /// Where a chunk lies.
-  struct ChunkPlace: Sendable {
+  struct ChunkLocation: Sendable {
     var object: BlobHash
     var offset: UInt64
     var count: Int
@@ -30,7 +30,7 @@ extension BlobCatalogue {
   }
 
   /// Objects of at least so many bytes that were not cut, the last used first.
-  func uncut(from size: UInt64) throws(StoreError) -> [(BlobHash, UInt64)] {
+  func unchunkedObjects(from size: UInt64) throws(StoreError) -> [(BlobHash, UInt64)] {
     try perform { (database) throws(StoreError) in
       try database.run(
         """
@@ -42,7 +42,9 @@ extension BlobCatalogue {
   }
 
   /// Notes all chunks of an object.
-  func note(_ chunks: [(key: [UInt8], offset: UInt64, count: Int)], of object: BlobHash) throws(StoreError) {
+  func recordChunks(_ chunks: [(key: [UInt8], offset: UInt64, count: Int)], of object: BlobHash)
+    throws(StoreError)
+  {
     try perform { (database) throws(StoreError) in
       try database.transaction { () throws(StoreError) in
         try database.run("DELETE FROM chunk WHERE hash = ?", [.bytes(object.bytes)])
@@ -73,15 +75,15 @@ extension BlobCatalogue {
   }
 
   /// Where each of these chunks lies; nil for one that is nowhere.
-  func places(ofChunks keys: [[UInt8]]) throws(StoreError) -> [ChunkPlace?] {
+  func locations(ofChunks keys: [[UInt8]]) throws(StoreError) -> [ChunkLocation?] {
     try perform { (database) throws(StoreError) in
       try database.reading { () throws(StoreError) in
-        try keys.map { key throws(StoreError) -> ChunkPlace? in
+        try keys.map { key throws(StoreError) -> ChunkLocation? in
           let row = try database.run(
             "SELECT hash, offset, length FROM chunk WHERE key = ? LIMIT 1", [.bytes(key)]
           ).first
           guard let row, let object = BlobHash(bytes: row[0].bytes) else { return nil }
-          return ChunkPlace(
+          return ChunkLocation(
             object: object, offset: UInt64(clamping: row[1].integer), count: Int(clamping: row[2].integer))
         }
       }

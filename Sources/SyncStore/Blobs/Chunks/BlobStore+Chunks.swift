@@ -1,11 +1,11 @@
 // Objects that are like others that are here: what they have in common need not come from a peer.
 extension BlobStore {
   /// Objects from this many bytes on are worth it: those that lie in files of their own.
-  package static let chunkedFrom: UInt64 = 4 << 20
+  package static let minChunkedBytes: UInt64 = 4 << 20
   /// Bytes of a chunk, on average.
   static let chunkBytes = 32 << 10
   /// Bytes of objects that are looked through for one transfer and were not before; the last used first.
-  static let chunkedAtOnce: UInt64 = 8 << 30
+  static let maxChunkedBytes: UInt64 = 8 << 30
 
   /// What an object is made of from `offset` on, about `bytes` of it.
   ///
@@ -32,7 +32,7 @@ extension BlobStore {
     var (position, start) = (offset, offset)
     while position < reader.size, start < end {
       let piece = try reader.read(pieceBytes, at: position)
-      guard !piece.isEmpty else { throw reader.setAside() }
+      guard !piece.isEmpty else { throw reader.quarantine() }
       var used = 0
       for cut in chunker.feed(piece.span) {
         let stop = Int(offset + UInt64(cut) - position)
@@ -55,10 +55,10 @@ extension BlobStore {
   }
 
   /// Is there an object that one of so many bytes may have something in common with?
-  package func mayHaveKin(_ size: UInt64) throws(StoreError) -> Bool {
-    guard size > Self.chunkedFrom, !readOnly else { return false }
+  package func mayShareChunks(size: UInt64) throws(StoreError) -> Bool {
+    guard size > Self.minChunkedBytes, !readOnly else { return false }
     return ignoringCatalogueErrors { (catalogue) throws(StoreError) in
-      try catalogue.hasObject(from: Self.chunkedFrom)
+      try catalogue.hasObject(from: Self.minChunkedBytes)
     }
       ?? false
   }
@@ -66,12 +66,12 @@ extension BlobStore {
   /// Looks for the chunks of a recipe in all objects that are here. Objects that were not cut yet are.
   package func match(_ recipe: BlobRecipe) throws(StoreError) -> BlobMatch {
     try requireWritable()
-    ignoringCatalogueErrors { (catalogue) throws(StoreError) in try cutObjects(catalogue) }
+    ignoringCatalogueErrors { (catalogue) throws(StoreError) in try chunkObjects(catalogue) }
     var match = BlobMatch()
     match.end = recipe.offset
     let keys = keys.present()
     let found = ignoringCatalogueErrors { (catalogue) throws(StoreError) in
-      try catalogue.places(ofChunks: recipe.chunks.map { Self.chunkKey($0, keys) })
+      try catalogue.locations(ofChunks: recipe.chunks.map { Self.chunkKey($0, keys) })
     }
     for (index, chunk) in recipe.chunks.enumerated() {
       if let place = found?[index], place.count == chunk.count {
@@ -92,22 +92,22 @@ extension BlobStore {
     keys.map { Array($0.keyedHash(chunk.name).prefix(BlobChunk.nameBytes)) } ?? chunk.name
   }
 
-  private func cutObjects(_ catalogue: BlobCatalogue) throws(StoreError) {
+  private func chunkObjects(_ catalogue: BlobCatalogue) throws(StoreError) {
     let keys = keys.present()
-    var budget = Self.chunkedAtOnce
-    for (name, size) in try catalogue.uncut(from: Self.chunkedFrom) {
+    var budget = Self.maxChunkedBytes
+    for (name, size) in try catalogue.unchunkedObjects(from: Self.minChunkedBytes) {
       guard size <= budget else { return }
       budget -= size
       guard let file = try files.open(name), let reader = try reader(inFile: name, file) else { continue }
       let chunks = try Self.chunks(of: reader)
-      try catalogue.note(chunks.map { (Self.chunkKey($0, keys), $1, $0.count) }, of: name)
+      try catalogue.recordChunks(chunks.map { (Self.chunkKey($0, keys), $1, $0.count) }, of: name)
     }
   }
 
   /// What an object is made of, cut by all processors at once: whoever waits for a transfer waits for this first. Where one ends
   /// and the next one begins a chunk may be there twice, or be none that the content asks for: they are hints.
   private static func chunks(of reader: BlobReader) throws(StoreError) -> [(BlobChunk, UInt64)] {
-    let share = max(leastShare, reader.size / UInt64(Background.processors) + 1)
+    let share = max(minTaskBytes, reader.size / UInt64(Background.processors) + 1)
     let count = Int((reader.size + share - 1) / share)
     let shares = Locked([Result<[(BlobChunk, UInt64)], StoreError>](repeating: .success([]), count: count))
     Background.atOnce(count) { index in
@@ -127,7 +127,7 @@ extension BlobStore {
   }
 
   /// Bytes that are worth another processor.
-  static let leastShare: UInt64 = 16 << 20
+  static let minTaskBytes: UInt64 = 16 << 20
 
   /// Goes on with a transfer from objects that are here: from where it ended up to `end`, or up to what is not to be had. Returns
   /// how many bytes of the object are here now.

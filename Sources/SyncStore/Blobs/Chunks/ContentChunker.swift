@@ -8,8 +8,8 @@ package struct ContentChunker: Sendable {
   /// Bytes of a chunk: at least a quarter of the average, at most four times it; the last one may be smaller.
   package let average: Int
 
-  private let strict: UInt64
-  private let lax: UInt64
+  private let strictMask: UInt64
+  private let laxMask: UInt64
   private var hash: UInt64 = 0
   /// Bytes of the chunk that is not ended.
   private var length = 0
@@ -23,8 +23,8 @@ package struct ContentChunker: Sendable {
     self.average = average
     let bits = average.trailingZeroBitCount
     // The upper bits have seen the most bytes.
-    strict = ~(UInt64.max >> UInt64(bits + 2))
-    lax = ~(UInt64.max >> UInt64(bits - 2))
+    strictMask = ~(UInt64.max >> UInt64(bits + 2))
+    laxMask = ~(UInt64.max >> UInt64(bits - 2))
   }
 
   /// Takes in the next bytes. Returns where chunks end, as offsets from the start of the content.
@@ -43,7 +43,7 @@ package struct ContentChunker: Sendable {
         (next, length) = (next + skipped, length + skipped)
         continue
       }
-      let mask = length < average ? strict : lax
+      let mask = length < average ? strictMask : laxMask
       let stop = min(bytes.count, next + (length < average ? average : most) - length)
       let start = next
       var found = false

@@ -69,12 +69,12 @@ final class Pack: Sendable {
   }
   var isClosed: Bool { load(PackLayout.state) & PackLayout.closedState != 0 }
   /// Was a sync of it an error, or is it cut off?
-  var hasFailed: Bool { isCutOff || load(PackLayout.state) & PackLayout.failedState != 0 }
+  var hasFailed: Bool { hasMappingFault || load(PackLayout.state) & PackLayout.failedState != 0 }
   /// Did the kernel refuse a page of the table (F26, F28), or is the file shorter than it was (F38)? What was stored there since is
   /// seen through this mapping alone, and zeros stand for what was there before.
-  var isCutOff: Bool { table.fault != nil }
+  var hasMappingFault: Bool { table.fault != nil }
   /// The error of who needs the table.
-  var cutOff: StoreError {
+  var mappingFaultError: StoreError {
     StoreError(
       .poisoned,
       "a page of its table cannot be written: close the store, make room or check the disk, and open it again",
@@ -88,7 +88,7 @@ final class Pack: Sendable {
 
   /// After the last entry whose checksum is right; `count` if there is none from there on.
   func entryCount(atLeast count: Int) -> Int {
-    (count..<header.slots).last { isValid($0) || isMendable($0) }.map { $0 + 1 } ?? count
+    (count..<header.slots).last { isValid($0) || isRepairable($0) }.map { $0 + 1 } ?? count
   }
 
   private var isGuarded: Bool { header.version >= PackLayout.guardedVersion }
@@ -114,13 +114,13 @@ final class Pack: Sendable {
   /// Lifts the stamp of a live object. False if it is none any more. With `isRising` the stamp is another one after this also where the
   /// clock stands behind it: who has listed the object before sees that somebody counts on it.
   @discardableResult
-  func claim(_ slot: Int, stamp: UInt64, isRising: Bool = false) -> Bool {
+  func raiseStamp(of slot: Int, to: UInt64, strictly: Bool = false) -> Bool {
     while true {
       let old = word(slot)
       guard old.isLive else { return false }
       guard isWritable else { return true }
-      let new = isRising && old.stamp < PackLayout.greatestStamp ? max(stamp, old.stamp + 1) : stamp
-      if old.stamp >= new, !old.isInDoubt { return true }
+      let new = strictly && old.stamp < PackLayout.greatestStamp ? max(to, old.stamp + 1) : to
+      if old.stamp >= new, !old.hasFlippedBits { return true }
       // One in doubt is written anew, so that the next flipped bit finds all its marks.
       if exchange(old, by: newWord(stamp: max(new, old.stamp), isLive: true), slot) { return true }
     }
@@ -137,9 +137,9 @@ final class Pack: Sendable {
   }
 
   /// Writes a word in doubt as what it is taken for.
-  func settleDoubt(_ slot: Int) {
+  func repairWord(_ slot: Int) {
     let old = word(slot)
-    guard isWritable, old.isInDoubt else { return }
+    guard isWritable, old.hasFlippedBits else { return }
     // Where somebody else has changed it meanwhile, its marks are right again.
     _ = exchange(old, by: newWord(stamp: old.stamp, isLive: old.isLive), slot)
   }
@@ -169,7 +169,7 @@ final class Pack: Sendable {
 
   /// The entry with the one bit turned back that was flipped in it; nil if it is whole, void, or more was changed. No other entry
   /// has the same checksum: 448 of 2^64 values count.
-  private func mended(_ slot: Int) -> [UInt8]? {
+  private func repaired(_ slot: Int) -> [UInt8]? {
     guard !isValid(slot), !isVoid(slot) else { return nil }
     let start = PackLayout.offset(slot)
     var bytes = table.bytes(start..<start + 48)
@@ -183,11 +183,11 @@ final class Pack: Sendable {
     return nil
   }
 
-  private func isMendable(_ slot: Int) -> Bool { mended(slot) != nil }
+  private func isRepairable(_ slot: Int) -> Bool { repaired(slot) != nil }
 
   /// Turns back one flipped bit of an entry. False if it is whole, or cannot be made so.
-  func mend(_ slot: Int) -> Bool {
-    guard isWritable, !isCutOff, let bytes = mended(slot) else { return false }
+  func repair(_ slot: Int) -> Bool {
+    guard isWritable, !hasMappingFault, let bytes = repaired(slot) else { return false }
     let start = PackLayout.offset(slot)
     table.store(bytes, at: start)
     table.store(entryChecksum(start), at: start + 56)
@@ -237,7 +237,7 @@ final class Pack: Sendable {
     try contents.withLock { contents throws(StoreError) in
       if let contents { return contents }
       let end = min(try file.status().size, header.size)
-      guard end > header.tableBytes else { throw cutShort }
+      guard end > header.tableBytes else { throw truncatedError }
       do throws(StoreError) {
         contents = try file.map(header.tableBytes..<end, writable: false)
       } catch {
@@ -248,7 +248,7 @@ final class Pack: Sendable {
     }
   }
 
-  private var cutShort: StoreError {
+  private var truncatedError: StoreError {
     StoreError(.damaged, "was cut short: run `Store.verify`", path: file.path)
   }
 
@@ -260,13 +260,13 @@ final class Pack: Sendable {
   ) throws(StoreError) -> Result {
     guard let mapping = try mapped() else { return try withCopy(entry, body) }
     let start = entry.offset - header.tableBytes
-    guard start >= 0, start + entry.size <= mapping.count else { throw cutShort }
+    guard start >= 0, start + entry.size <= mapping.count else { throw truncatedError }
     let result = try mapping.withBytes(start..<start + entry.size) { bytes throws(StoreError) in
       try body(bytes)
     }
     switch mapping.fault {
     case nil: return result
-    case .truncated: throw cutShort
+    case .truncated: throw truncatedError
     case .refused: throw StoreError(.inputOutput, "cannot be read: check the disk", path: file.path)
     }
   }
@@ -275,7 +275,7 @@ final class Pack: Sendable {
     _ entry: PackEntry, _ body: (RawSpan) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     let bytes = try file.read(entry.size, at: entry.offset)
-    guard bytes.count == entry.size else { throw cutShort }
+    guard bytes.count == entry.size else { throw truncatedError }
     let copy = Mapping.heap(bytes.count)
     copy.store(bytes, at: 0)
     return try copy.withBytes(0..<bytes.count) { bytes throws(StoreError) in try body(bytes) }

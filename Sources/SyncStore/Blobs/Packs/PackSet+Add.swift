@@ -3,44 +3,47 @@ internal import Synchronization
 // How an object gets into a pack, and becomes durable there.
 extension PackSet {
   /// Counts on an object that is here: false if it is not, or if it cannot be made durable any more.
-  func claim(_ name: BlobHash, size: Int? = nil, following: Bool = false) throws(StoreError) -> Bool {
-    try claimed(name, size: size, following: following) != nil
+  func retain(_ name: BlobHash, size: Int? = nil, refreshing: Bool = false) throws(StoreError) -> Bool {
+    try retainedDurability(name, size: size, refreshing: refreshing) != nil
   }
 
   /// The same, telling whether it is known to be durable; nil if it is not here.
-  func claimed(
-    _ name: BlobHash, size: Int? = nil, following: Bool = false
+  func retainedDurability(
+    _ name: BlobHash, size: Int? = nil, refreshing: Bool = false
   ) throws(StoreError) -> Bool? {
-    guard let (pack, slot) = try find(name, following: following) else { return nil }
+    guard let (pack, slot) = try lookUp(name, refreshing: refreshing) else { return nil }
     if let size, pack.size(slot) != size { return nil }
-    guard !isSuspect(pack, slot), pack.claim(slot, stamp: stamp(), isRising: true) else { return nil }
+    guard !cannotBecomeDurable(pack, slot), pack.raiseStamp(of: slot, to: stamp(), strictly: true) else {
+      return nil
+    }
     let isNamed = pack.isClosed || pack.isNamed.load(ordering: .acquiring)
     return isNamed && slot < pack.durable
   }
 
   /// Reads lift the stamp of an object: the order of last use is exact. It costs a word in a mapped table, which the kernel
   /// writes back when it likes.
-  func noteUse(_ pack: Pack, _ slot: Int) {
+  func recordUse(_ pack: Pack, _ slot: Int) {
     // Where stores to mapped pages are refused, as on a full disk whose file system copies on write, reads go on without them.
-    let refusedUntil = notesUsesAt.load(ordering: .relaxed)
+    let refusedUntil = useRecordingResumesAt.load(ordering: .relaxed)
     guard refusedUntil == 0 || SystemCall.monotonicMilliseconds() >= refusedUntil else { return }
-    pack.claim(slot, stamp: stamp())
-    if pack.isCutOff {
-      notesUsesAt.store(SystemCall.monotonicMilliseconds() + Self.usesPassedOver, ordering: .relaxed)
+    pack.raiseStamp(of: slot, to: stamp())
+    if pack.hasMappingFault {
+      useRecordingResumesAt.store(
+        SystemCall.monotonicMilliseconds() + Self.useRecordingPause, ordering: .relaxed)
     }
   }
 
   /// Milliseconds.
-  private static let usesPassedOver: UInt64 = 60_000
+  private static let useRecordingPause: UInt64 = 60_000
 
   /// Can it not become durable any more?
-  func isSuspect(_ pack: Pack, _ slot: Int) -> Bool { pack.hasFailed && slot >= pack.durable }
+  func cannotBecomeDurable(_ pack: Pack, _ slot: Int) -> Bool { pack.hasFailed && slot >= pack.durable }
 
   /// What becomes of an object of the same name that is here already.
   enum Adding {
     case unlessThere, replacing
     /// It stays for now, as what is moved from there; what was removed or replaced meanwhile is not moved.
-    case moving(Moved)
+    case moving(MovedObject)
   }
 
   /// Adds an object. Nothing is synced. Returns the bytes of the one that it replaced.
@@ -59,7 +62,7 @@ extension PackSet {
         name: name, offset: writer.end, size: bytes.count, isEncrypted: isEncrypted, checksum: checksum)
       try pack.file.write(bytes, at: entry.offset)
       pack.publish(entry, stamp: given ?? stamp())
-      guard !pack.isCutOff else { throw pack.cutOff }
+      guard !pack.hasMappingFault else { throw pack.mappingFaultError }
       writer.end = PackLayout.aligned(entry.offset + entry.size)
       added.add(1, ordering: .sequentiallyConsistent)
       return try state.withLock { state throws(StoreError) in
@@ -71,36 +74,36 @@ extension PackSet {
           pack.remove(slot)
           return nil
         }
-        if case .moving(let source) = adding { source.noteCopy(Self.place(ordinal, slot)) }
-        guard let (old, oldSlot) = try find(name, &state), !(old.isSame(as: pack) && oldSlot == slot) else {
-          try enter(pack, slot, ordinal, &state)
+        if case .moving(let source) = adding { source.recordCopy(Self.slotReference(ordinal, slot)) }
+        guard let (old, oldSlot) = try lookUp(name, &state), !(old.isSame(as: pack) && oldSlot == slot) else {
+          try indexEntry(pack, slot: slot, ordinal: ordinal, &state)
           return nil
         }
         switch adding {
         case .unlessThere:
           // Another thread was faster; what cannot become durable any more is replaced, too.
-          guard isSuspect(old, oldSlot) else {
+          guard cannotBecomeDurable(old, oldSlot) else {
             pack.remove(slot)
             return nil
           }
         case .replacing: break
         case .moving(let source):
-          guard source.lies(in: old, oldSlot) || isSuspect(old, oldSlot) else {
+          guard source.lies(in: old, oldSlot) || cannotBecomeDurable(old, oldSlot) else {
             pack.remove(slot)
             return nil
           }
           // Whoever has counted on it since it was read counts on this one.
-          pack.claim(slot, stamp: source.pack.word(source.slot).stamp)
-          try enter(pack, slot, ordinal, &state, replacing: true)
+          pack.raiseStamp(of: slot, to: source.pack.word(source.slot).stamp)
+          try indexEntry(pack, slot: slot, ordinal: ordinal, &state, replacing: true)
           return nil
         }
         let size = old.size(oldSlot)
-        try enter(pack, slot, ordinal, &state, replacing: true)
+        try indexEntry(pack, slot: slot, ordinal: ordinal, &state, replacing: true)
         old.remove(oldSlot)
         if case .replacing = adding {
-          endSpares(name, &state)
+          removeDuplicates(name, &state)
         } else if let ordinal = state.ordinals[old.header.number] {
-          forgetSpare(old, oldSlot, Self.place(ordinal, oldSlot), &state)
+          forgetDuplicate(old, slot: oldSlot, place: Self.slotReference(ordinal, oldSlot), &state)
         }
         return size
       }
@@ -118,17 +121,17 @@ extension PackSet {
       }
       let isMany = state.withLock { state in
         state.packs[ordinal].isRetired = true
-        return state.openPacks >= Self.openAtOnce
+        return state.openPacks >= Self.maxOpenPacks
       }
       let mean = (writer.end - pack.header.tableBytes) / max(pack.count, 1)
       if settings.savesSpace { cut(pack, ordinal) }
       writer = Writer(meanBytes: mean)
       // Only what is sealed can be closed, and a cache that is never full seals nothing by itself.
-      if isMany { Background.tidy { [weak self] in _ = try? self?.sync() } }
+      if isMany { Background.runMaintenance { [weak self] in _ = try? self?.sync() } }
     }
     let mean = writer.meanBytes > 0 ? writer.meanBytes : needed
     let pack = try makePack(for: needed, mean: mean, isMoving: isMoving)
-    let ordinal = try state.withLock { state throws(StoreError) in try add(pack, &state) }
+    let ordinal = try state.withLock { state throws(StoreError) in try register(pack, &state) }
     writer = Writer(ordinal: ordinal, pack: pack, end: pack.header.tableBytes, meanBytes: mean)
     return (pack, ordinal)
   }
@@ -224,26 +227,26 @@ extension PackSet {
   func sync() throws(StoreError) {
     try load()
     let target = added.load(ordering: .sequentiallyConsistent)
-    if !isShared, settled.load(ordering: .acquiring) >= target { return }
-    let ticket = arrivals.add(1, ordering: .sequentiallyConsistent).newValue
+    if !isShared, addedDurably.load(ordering: .acquiring) >= target { return }
+    let ticket = syncTickets.add(1, ordering: .sequentiallyConsistent).newValue
     try syncs.wait { () throws(StoreError) in
-      served.load(ordering: .acquiring) >= ticket
+      servedTickets.load(ordering: .acquiring) >= ticket
     } work: { () throws(StoreError) in
       try syncNow()
     }
   }
 
   private func syncNow() throws(StoreError) {
-    let begun = arrivals.load(ordering: .sequentiallyConsistent)
+    let begun = syncTickets.load(ordering: .sequentiallyConsistent)
     let target = added.load(ordering: .sequentiallyConsistent)
-    if isShared { try follow() }
-    let open = try state.withLock { state throws(StoreError) -> [(Pack, Known)] in
-      var open: [(Pack, Known)] = []
+    if isShared { try refresh() }
+    let open = try state.withLock { state throws(StoreError) -> [(Pack, KnownPack)] in
+      var open: [(Pack, KnownPack)] = []
       for ordinal in state.packs.indices {
         let known = state.packs[ordinal]
-        if known.isClosed || known.isGone || known.isLeaving || known.isLeft { continue }
+        if known.isClosed || known.isGone || known.isEvacuating || known.needsSalvage { continue }
         guard var pack = try pack(ordinal, &state) else { continue }
-        if pack.isCutOff { pack = try mapAgain(pack, ordinal, &state, atOnce: true) }
+        if pack.hasMappingFault { pack = try remap(pack, ordinal: ordinal, &state, ignoringBackoff: true) }
         open.append((pack, known))
       }
       return open
@@ -260,19 +263,19 @@ extension PackSet {
       }
       for (pack, _) in unnamed { pack.isNamed.store(true, ordering: .releasing) }
     }
-    settled.store(target, ordering: .releasing)
-    served.store(begun, ordering: .releasing)
+    addedDurably.store(target, ordering: .releasing)
+    servedTickets.store(begun, ordering: .releasing)
     for (pack, known) in open where known.isRetired { closePack(pack) }
   }
 
   private func syncPack(_ pack: Pack, isOwn: Bool) throws(StoreError) {
     let (count, durable) = (pack.count, pack.durable)
-    guard !pack.isCutOff else {
+    guard !pack.hasMappingFault else {
       // How much there is cannot be read. Of what this process has added it is not to be said that it is durable; what others had left
       // costs its own keys, and not the store.
       guard isOwn else { return }
-      onFailedSync(pack.cutOff)
-      throw pack.cutOff
+      onFailedSync(pack.mappingFaultError)
+      throw pack.mappingFaultError
     }
     guard durable < count else { return }
     guard !pack.hasFailed else {

@@ -5,7 +5,7 @@ extension PackSet {
   /// The pack of an ordinal, opened if need be; nil if it has gone.
   func pack(_ ordinal: Int, _ state: inout State) throws(StoreError) -> Pack? {
     if let pack = state.packs[ordinal].pack {
-      return pack.isCutOff ? try mapAgain(pack, ordinal, &state, atOnce: false) : pack
+      return pack.hasMappingFault ? try remap(pack, ordinal: ordinal, &state, ignoringBackoff: false) : pack
     }
     guard !state.packs[ordinal].isGone else { return nil }
     guard let pack = try openPack(state.packs[ordinal].number) else {
@@ -17,12 +17,15 @@ extension PackSet {
   }
 
   /// A pack whose table is cut off, mapped once more: that shows what the file has. What holds its lock stays the same.
-  func mapAgain(_ pack: Pack, _ ordinal: Int, _ state: inout State, atOnce: Bool) throws(StoreError) -> Pack {
+  func remap(_ pack: Pack, ordinal: Int, _ state: inout State, ignoringBackoff: Bool) throws(StoreError)
+    -> Pack
+  {
     let now = SystemCall.monotonicMilliseconds()
-    guard !state.packs[ordinal].isLeaving, atOnce || now >= state.packs[ordinal].mapsAgainAt else {
+    guard !state.packs[ordinal].isEvacuating, ignoringBackoff || now >= state.packs[ordinal].nextRemapAt
+    else {
       return pack
     }
-    state.packs[ordinal].mapsAgainAt = now + Self.mapsAgainMilliseconds
+    state.packs[ordinal].nextRemapAt = now + Self.remapBackoffMilliseconds
     let again = try Pack(
       pack.header, name: pack.name, file: pack.file, isWritable: pack.isWritable,
       isHeaderDamaged: pack.isHeaderDamaged)
@@ -31,15 +34,16 @@ extension PackSet {
     return again
   }
 
-  private static let mapsAgainMilliseconds: UInt64 = 1000
+  private static let remapBackoffMilliseconds: UInt64 = 1000
 
   func keepOpen(_ pack: Pack, _ ordinal: Int, _ state: inout State) {
-    if state.openPacks >= Self.openAtOnce {
+    if state.openPacks >= Self.maxOpenPacks {
       for other in state.packs.indices
-      where state.packs[other].isClosed && !state.packs[other].isLeaving && state.packs[other].pack != nil {
+      where state.packs[other].isClosed && !state.packs[other].isEvacuating && state.packs[other].pack != nil
+      {
         state.packs[other].pack = nil
         state.openPacks -= 1
-        if state.openPacks < Self.openAtOnce / 2 { break }
+        if state.openPacks < Self.maxOpenPacks / 2 { break }
       }
     }
     state.packs[ordinal].pack = pack
@@ -66,7 +70,7 @@ extension PackSet {
     let opened: (any StorageFile)?
     do throws(StoreError) { opened = try files.open(name, readOnly ? .readOnly : .readWrite) } catch {
       guard error.code == .foreignFile, !readOnly else { throw error }
-      try files.setAside(name)
+      try files.quarantine(name)
       return nil
     }
     guard let file = opened else { return nil }
@@ -79,7 +83,7 @@ extension PackSet {
       return pack
     }
     let isEmpty = try file.read(PackLayout.headerBytes, at: 0).allSatisfy { $0 == 0 }
-    if isEmpty { try files.remove(name) } else { try files.setAside(name) }
+    if isEmpty { try files.remove(name) } else { try files.quarantine(name) }
     return nil
   }
 
@@ -93,7 +97,7 @@ extension PackSet {
       guard let header = try PackHeader(bytes, path: file.path), header.number == number,
         size >= header.tableBytes
       else { continue }
-      let isMended = copies.allSatisfy { $0 == bytes } || mendHeaders(with: bytes, of: file)
+      let isMended = copies.allSatisfy { $0 == bytes } || repairHeaders(with: bytes, of: file)
       return try Pack(
         header, name: name, file: file, isWritable: !readOnly, isHeaderDamaged: !isMended)
     }
@@ -102,7 +106,7 @@ extension PackSet {
 
   /// Writes the copies of a header that are not as `bytes`, the whole one: nothing else writes there once a pack is made. False if that
   /// cannot be done.
-  private func mendHeaders(with bytes: [UInt8], of file: any StorageFile) -> Bool {
+  private func repairHeaders(with bytes: [UInt8], of file: any StorageFile) -> Bool {
     guard !readOnly else { return false }
     for offset in PackLayout.headerCopies {
       guard (try? file.write(bytes, at: offset)) != nil else { return false }

@@ -4,7 +4,7 @@ internal import Synchronization
 extension PackSet {
   /// Looks at packs that nobody adds to and that are not sealed: what is whole is made durable, one that has room is
   /// added to from now on, the others are sealed. What those hold whose sync had failed is to be copied.
-  func recoverLeft() throws(StoreError) {
+  func recoverAbandoned() throws(StoreError) {
     var ours: [(pack: Pack, ordinal: Int)] = []
     try eachPack { pack, ordinal throws(StoreError) in
       if try recover(pack) { ours.append((pack, ordinal)) }
@@ -27,7 +27,7 @@ extension PackSet {
     let chosen = writer
     writing.withLock { $0 = chosen }
     for (pack, ordinal) in ours where pack.hasFailed {
-      state.withLock { $0.packs[ordinal].isLeft = true }
+      state.withLock { $0.packs[ordinal].needsSalvage = true }
       // Whoever comes to it first copies it.
       _ = try pack.file.lock(byte: 0, .none, wait: false)
     }
@@ -37,34 +37,34 @@ extension PackSet {
   ///
   /// - Throws: `.diskFull` if there is no room for the copies, `.busy` if another process is at it: what is left can be read, and it can be
   ///   tried again.
-  func copyLeft() throws(StoreError) {
+  func salvageFailedPacks() throws(StoreError) {
     guard !readOnly else { return }
     try load()
-    if isShared { try findLeft() }
+    if isShared { try findFailedPacks() }
     let left = state.withLock { state in
-      state.packs.indices.filter { state.packs[$0].isLeft && !state.packs[$0].isGone }
+      state.packs.indices.filter { state.packs[$0].needsSalvage && !state.packs[$0].isGone }
     }
     guard !left.isEmpty else { return }
     try moving.withLock { _ throws(StoreError) in
       for ordinal in left {
         let found = try state.withLock { state throws(StoreError) in try pack(ordinal, &state) }
-        guard let found, try !evacuateEnded(found, ordinal) else { continue }
+        guard let found, try !evacuateUnused(found, ordinal) else { continue }
         throw StoreError(.busy, "another process copies what is in it: try again", path: found.file.path)
       }
     }
   }
 
   /// What a process has left that has gone since this one came.
-  private func findLeft() throws(StoreError) {
-    try follow()
+  private func findFailedPacks() throws(StoreError) {
+    try refresh()
     try state.withLock { state throws(StoreError) in
       for ordinal in state.packs.indices {
         let known = state.packs[ordinal]
-        guard !known.isClosed, !known.isGone, !known.isOwn, !known.isLeft,
+        guard !known.isClosed, !known.isGone, !known.isOwn, !known.needsSalvage,
           let pack = try pack(ordinal, &state),
-          !pack.isCutOff, pack.hasFailed, try pack.file.lock(byte: 0, .exclusive, wait: false)
+          !pack.hasMappingFault, pack.hasFailed, try pack.file.lock(byte: 0, .exclusive, wait: false)
         else { continue }
-        state.packs[ordinal].isLeft = true
+        state.packs[ordinal].needsSalvage = true
         _ = try pack.file.lock(byte: 0, .none, wait: false)
       }
     }
@@ -81,12 +81,12 @@ extension PackSet {
       // Sealing was interrupted, or the size lost: where there is no room now, nothing is added.
       _ = try? pack.file.allocate(to: pack.header.size)
     }
-    if wasKept(pack) {
+    if pageCacheSurvived(pack) {
       // No checksum guards *count*: an entry after it that is whole was there.
       pack.count = pack.entryCount(atLeast: pack.count)
     } else {
       var end = 0
-      for slot in 0..<pack.header.slots where pack.isValid(slot) || pack.mend(slot) { end = slot + 1 }
+      for slot in 0..<pack.header.slots where pack.isValid(slot) || pack.repair(slot) { end = slot + 1 }
       let known = min(pack.durable, end)
       pack.count = end
       for slot in known..<end {
@@ -98,13 +98,13 @@ extension PackSet {
         if pack.word(slot).isLive, try !pack.isWhole(entry) { pack.remove(slot) }
       }
     }
-    if !pack.isCutOff {
+    if !pack.hasMappingFault {
       pack.table.clear(PackLayout.offset(pack.count)..<pack.header.tableBytes)
       pack.boot = boot
       pack.file.mark()
     }
     // What cannot be read, or written, stays as it is, for a day when it can.
-    guard !pack.isCutOff else {
+    guard !pack.hasMappingFault else {
       _ = try pack.file.lock(byte: 0, .none, wait: false)
       return false
     }
@@ -120,21 +120,22 @@ extension PackSet {
 
   /// Is all there that was written to it last, whether it was synced or not? A file system that was lost and is mounted anew shows
   /// what the disk has, in the same boot.
-  func wasKept(_ pack: Pack) -> Bool { pack.boot == boot && boot != 0 && pack.file.isMarked }
+  func pageCacheSurvived(_ pack: Pack) -> Bool { pack.boot == boot && boot != 0 && pack.file.isMarked }
 
   // MARK: Giving back
 
   /// Removes an object, whoever counts on it. Its bytes; nil if it was not here.
   func remove(_ name: BlobHash) throws(StoreError) -> Int? {
-    guard try find(name, following: true) != nil else { return nil }
+    guard try lookUp(name, refreshing: true) != nil else { return nil }
     // At once, so that nothing takes its place in between.
     return try state.withLock { state throws(StoreError) in
-      guard let (pack, slot) = try find(name, &state), let ordinal = state.ordinals[pack.header.number] else {
+      guard let (pack, slot) = try lookUp(name, &state), let ordinal = state.ordinals[pack.header.number]
+      else {
         return nil
       }
       let size = pack.size(slot)
-      guard end(pack, slot, ordinal, &state) else {
-        if pack.isCutOff { throw pack.cutOff }
+      guard removeEntry(pack, slot: slot, ordinal: ordinal, &state) else {
+        if pack.hasMappingFault { throw pack.mappingFaultError }
         return nil
       }
       return size
@@ -149,8 +150,11 @@ extension PackSet {
           pack.isNamed(entry.name, $0) && pack.entry($0)?.offset == entry.offset
         })
       else { return }
-      guard end(pack, slot, ordinal, withSpares: false, &state) || !pack.isCutOff else { throw pack.cutOff }
-      forgetSpare(pack, slot, Self.place(ordinal, slot), &state)
+      guard
+        removeEntry(pack, slot: slot, ordinal: ordinal, withDuplicates: false, &state)
+          || !pack.hasMappingFault
+      else { throw pack.mappingFaultError }
+      forgetDuplicate(pack, slot: slot, place: Self.slotReference(ordinal, slot), &state)
     }
   }
 
@@ -158,7 +162,7 @@ extension PackSet {
   func remove(_ places: [UInt32], below limit: UInt64) throws(StoreError) -> Int {
     try inGroups(places) { place, state throws(StoreError) in
       guard let pack = try pack(Self.ordinal(place), &state) else { return false }
-      return end(pack, Self.slot(place), Self.ordinal(place), below: limit, &state)
+      return removeEntry(pack, slot: Self.slot(place), ordinal: Self.ordinal(place), below: limit, &state)
     }.count { $0 }
   }
 
@@ -176,7 +180,7 @@ extension PackSet {
   }
 
   /// - Parameter isDue: whether what lives in a pack that has so many bytes of objects is to be copied to others.
-  private func reclaim(_ isDue: (Known, Int) -> Bool) throws(StoreError) {
+  private func reclaim(_ isDue: (KnownPack, Int) -> Bool) throws(StoreError) {
     guard !readOnly else { return }
     try load()
     var failure: StoreError?
@@ -204,7 +208,7 @@ extension PackSet {
 
   /// Seals, by a sync, the packs that this process has filled, where one of them is to be emptied: in a store each sync does that, in a
   /// cache nothing else.
-  private func closeRetired(_ isDue: (Known, Int) -> Bool) throws(StoreError) {
+  private func closeRetired(_ isDue: (KnownPack, Int) -> Bool) throws(StoreError) {
     let retired = state.withLock { state in
       state.packs.filter { $0.isRetired && !$0.isClosed && !$0.isGone && $0.liveCount > 0 }
     }
@@ -215,7 +219,7 @@ extension PackSet {
     if isOneDue { try sync() }
   }
 
-  private func reclaim(_ ordinal: Int, _ isDue: (Known, Int) -> Bool) throws(StoreError) {
+  private func reclaim(_ ordinal: Int, _ isDue: (KnownPack, Int) -> Bool) throws(StoreError) {
     let (pack, known) = try state.withLock { state throws(StoreError) in
       (try self.pack(ordinal, &state), state.packs[ordinal])
     }
@@ -227,12 +231,12 @@ extension PackSet {
       if pack.live.count == 0 { try evacuate(pack, ordinal) }
       return
     }
-    _ = try evacuateEnded(pack, ordinal)
+    _ = try evacuateUnused(pack, ordinal)
   }
 
   /// Copies what lives in a pack to which nobody adds any more to others, and removes it. False if another process is at it. The
   /// caller holds `moving`.
-  func evacuateEnded(_ pack: Pack, _ ordinal: Int) throws(StoreError) -> Bool {
+  func evacuateUnused(_ pack: Pack, _ ordinal: Int) throws(StoreError) -> Bool {
     guard try pack.file.lock(byte: 0, .exclusive, wait: false) else { return false }
     defer { _ = try? pack.file.lock(byte: 0, .none, wait: false) }
     try evacuate(pack, ordinal)
@@ -241,16 +245,16 @@ extension PackSet {
 
   /// Copies what lives in a pack to others, and removes it. The caller holds its lock, and `moving`.
   func evacuate(_ pack: Pack, _ ordinal: Int) throws(StoreError) {
-    state.withLock { $0.packs[ordinal].isLeaving = true }
-    defer { state.withLock { $0.packs[ordinal].isLeaving = false } }
-    var moved: [Moved] = []
+    state.withLock { $0.packs[ordinal].isEvacuating = true }
+    defer { state.withLock { $0.packs[ordinal].isEvacuating = false } }
+    var moved: [MovedObject] = []
     for slot in 0..<pack.count {
       let word = pack.word(slot)
       guard word.isLive, let entry = pack.entry(slot) else { continue }
-      let object = Moved(pack: pack, slot: slot, name: entry.name)
+      let object = MovedObject(pack: pack, slot: slot, name: entry.name)
       // A copy of it may have been left by one who was killed in the middle of this.
-      if let (other, place) = try find(entry.name, following: false), !other.isSame(as: pack),
-        !isSuspect(other, place)
+      if let (other, place) = try lookUp(entry.name, refreshing: false), !other.isSame(as: pack),
+        !cannotBecomeDurable(other, place)
       {
         moved.append(object)
         continue
@@ -263,23 +267,23 @@ extension PackSet {
         // Damage is for who reads it, or verifies: the file stays. But one whose sync has failed would have each sync to come
         // fail, and what it could not store is often what is damaged.
         guard pack.hasFailed else { return }
-        try files.keepAside(copy, entry.name)
+        try files.quarantineBytes(copy, entry.name)
         try remove(entry, in: pack)
         continue
       }
       try add(entry.name, copy, isEncrypted: entry.isEncrypted, stamp: word.stamp, .moving(object))
       moved.append(object)
     }
-    try handOver(moved)
+    try commitMoves(moved)
     let isEmpty = pack.live.count == 0
-    guard !pack.isCutOff else { throw pack.cutOff }
+    guard !pack.hasMappingFault else { throw pack.mappingFaultError }
     guard isEmpty else { return }
     try files.remove(pack.name)
     state.withLock { drop(ordinal, &$0) }
   }
 
   /// An object that has a successor.
-  final class Moved: Sendable {
+  final class MovedObject: Sendable {
     let pack: Pack
     let slot: Int
     /// What its successor is called.
@@ -297,7 +301,7 @@ extension PackSet {
       return copied == 0 ? nil : UInt32(copied - 1)
     }
 
-    func noteCopy(_ place: UInt32) { copied.store(UInt64(place) + 1, ordering: .relaxed) }
+    func recordCopy(_ place: UInt32) { copied.store(UInt64(place) + 1, ordering: .relaxed) }
 
     var isLive: Bool { pack.word(slot).isLive }
     func lies(in other: Pack, _ place: Int) -> Bool { pack.isSame(as: other) && slot == place }
@@ -305,51 +309,53 @@ extension PackSet {
 
   /// Makes the successors durable, then ends the old ones; whoever counted on one meanwhile, or removed it, did so to the new
   /// one. The caller holds `moving` since it looked for the first of them: what another has ended would seem removed.
-  func handOver(_ batch: [Moved]) throws(StoreError) {
+  func commitMoves(_ batch: [MovedObject]) throws(StoreError) {
     guard !batch.isEmpty else { return }
     try sync()
     for moved in batch {
-      try state.withLock { state throws(StoreError) in try handOver(moved, &state) }
+      try state.withLock { state throws(StoreError) in try commitMove(moved, &state) }
     }
   }
 
-  private func handOver(_ moved: Moved, _ state: inout State) throws(StoreError) {
-    guard let (copy, place) = try find(moved.name, &state), !moved.lies(in: copy, place),
-      !isSuspect(copy, place)
+  private func commitMove(_ moved: MovedObject, _ state: inout State) throws(StoreError) {
+    guard let (copy, place) = try lookUp(moved.name, &state), !moved.lies(in: copy, place),
+      !cannotBecomeDurable(copy, place)
     else { return }
     while true {
       let word = moved.pack.word(moved.slot)
       // Zeros of a page that was refused are no removal.
-      guard !moved.pack.isCutOff else { throw moved.pack.cutOff }
-      guard word.isLive else { return try endCopy(of: moved, below: word.stamp + 1, &state) }
+      guard !moved.pack.hasMappingFault else { throw moved.pack.mappingFaultError }
+      guard word.isLive else { return try removeObsoleteCopy(of: moved, below: word.stamp + 1, &state) }
       // It has gone meanwhile: the old one is what there is then.
-      guard copy.claim(place, stamp: word.stamp) else { return }
+      guard copy.raiseStamp(of: place, to: word.stamp) else { return }
       let ended = moved.pack.newWord(stamp: word.stamp, isLive: false)
       if moved.pack.exchange(word, by: ended, moved.slot) {
-        return forgetEnded(moved, &state)
+        return unindexOriginal(moved, &state)
       }
     }
   }
 
   /// Of one that somebody else has ended: it was removed, or moved by another process, whose copy is all that there is then. So nothing
   /// is ended but what this process has made, unless somebody has counted on it since.
-  private func endCopy(of moved: Moved, below limit: UInt64, _ state: inout State) throws(StoreError) {
+  private func removeObsoleteCopy(of moved: MovedObject, below limit: UInt64, _ state: inout State)
+    throws(StoreError)
+  {
     guard let place = moved.copy else { return }
     let (ordinal, slot) = (Self.ordinal(place), Self.slot(place))
     guard let pack = try pack(ordinal, &state), pack.isNamed(moved.name, slot) else { return }
-    _ = end(pack, slot, ordinal, below: limit, withSpares: false, &state)
-    if !pack.word(slot).isLive { forgetSpare(pack, slot, place, &state) }
+    _ = removeEntry(pack, slot: slot, ordinal: ordinal, below: limit, withDuplicates: false, &state)
+    if !pack.word(slot).isLive { forgetDuplicate(pack, slot: slot, place: place, &state) }
   }
 
   /// One that had another name than its successor was still counted.
-  private func forgetEnded(_ moved: Moved, _ state: inout State) {
+  private func unindexOriginal(_ moved: MovedObject, _ state: inout State) {
     guard let ordinal = state.ordinals[moved.pack.header.number] else { return }
-    let place = Self.place(ordinal, moved.slot)
-    if state.places[moved.pack.prefix(moved.slot)] == place {
-      discount(moved.pack, moved.slot, ordinal, &state)
-      state.places[moved.pack.prefix(moved.slot)] = nil
+    let place = Self.slotReference(ordinal, moved.slot)
+    if state.slotsByPrefix[moved.pack.prefix(moved.slot)] == place {
+      uncountLive(moved.pack, slot: moved.slot, ordinal: ordinal, &state)
+      state.slotsByPrefix[moved.pack.prefix(moved.slot)] = nil
     } else {
-      forgetSpare(moved.pack, moved.slot, place, &state)
+      forgetDuplicate(moved.pack, slot: moved.slot, place: place, &state)
     }
   }
 }

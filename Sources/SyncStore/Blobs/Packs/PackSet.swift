@@ -39,11 +39,11 @@ package struct PackSettings: Sendable, Equatable {
 ///   lives in it is copied, and nothing that counts on it becomes durable before (`salvageFailedPacks`).
 /// - Bytes of an object stay where they are as long as anybody maps them: space is given back by whole files.
 /// - Objects move from pack to pack under `moving`: the locks of files do not tell the threads of one process apart.
-/// - Ordinals and numbers are given once: who holds one while all packs go (`moveAside`) finds nothing.
+/// - Ordinals and numbers are given once: who holds one while all packs go (`moveToTrash`) finds nothing.
 /// - Locks are taken in the order `loading`, `moving`, `writing`, `state`; no reader waits for `moving` or `writing`.
 package final class PackSet: Sendable {
   /// A pack as this process knows it.
-  struct Known {
+  struct KnownPack {
     let number: UInt64
     /// Nil if it is not open now.
     var pack: Pack?
@@ -55,13 +55,13 @@ package final class PackSet: Sendable {
     var isRetired = false
     var isGone = false
     /// What lives in it is being copied to others.
-    var isLeaving = false
+    var isEvacuating = false
     /// This process has added to it.
     var isOwn = false
     /// Its sync had failed before this process came, and what lives in it is to be copied to others.
-    var isLeft = false
+    var needsSalvage = false
     /// Before then, by the clock that only rises, it is not mapped anew: where the disk fails each attempt takes long.
-    var mapsAgainAt: UInt64 = 0
+    var nextRemapAt: UInt64 = 0
     var liveCount = 0
     var liveBytes = 0
     /// Bytes of its file.
@@ -75,14 +75,14 @@ package final class PackSet: Sendable {
   }
 
   struct State {
-    var packs: [Known] = []
+    var packs: [KnownPack] = []
     var ordinals: [UInt64: Int] = [:]
     /// Where objects are, by the first eight bytes of their names: ordinal and slot.
-    var places: [UInt64: UInt32] = [:]
+    var slotsByPrefix: [UInt64: UInt32] = [:]
     /// Those whose first eight bytes another one has as well.
-    var others: [BlobHash: UInt32] = [:]
+    var slotsByName: [BlobHash: UInt32] = [:]
     /// Live ones under names of which another one counts.
-    var spares: [BlobHash: [UInt32]] = [:]
+    var duplicates: [BlobHash: [UInt32]] = [:]
     var openPacks = 0
     var liveCount = 0
     var liveBytes = 0
@@ -106,7 +106,7 @@ package final class PackSet: Sendable {
   }
 
   /// Packs that are open at once: each costs a descriptor.
-  static let openAtOnce = 192
+  static let maxOpenPacks = 192
 
   let files: BlobFiles
   let settings: PackSettings
@@ -125,12 +125,12 @@ package final class PackSet: Sendable {
   private let isLoaded = Atomic(false)
   let lastStamp = Atomic<UInt64>(0)
   /// Before then, by the clock that only rises, uses are not noted: one could not be.
-  let notesUsesAt = Atomic<UInt64>(0)
+  let useRecordingResumesAt = Atomic<UInt64>(0)
   /// Objects added by this process, and those of them that are known durable.
   let added = Atomic<UInt64>(0)
-  let settled = Atomic<UInt64>(0)
-  let arrivals = Atomic<UInt64>(0)
-  let served = Atomic<UInt64>(0)
+  let addedDurably = Atomic<UInt64>(0)
+  let syncTickets = Atomic<UInt64>(0)
+  let servedTickets = Atomic<UInt64>(0)
   let syncs = GroupCommit()
   /// Bytes that all files may have. Adding fails beyond it, and what lives may be moved up to `movingLimit`: a writer waits until
   /// room was made, and making room needs some itself.
@@ -163,17 +163,19 @@ package final class PackSet: Sendable {
   // MARK: What there is
 
   /// Where an object is; nil if it is not here. `following`: looks for what other processes have added since.
-  func find(_ name: BlobHash, following: Bool) throws(StoreError) -> (pack: Pack, slot: Int)? {
+  func lookUp(_ name: BlobHash, refreshing: Bool) throws(StoreError) -> (pack: Pack, slot: Int)? {
     try load()
-    if let found = try state.withLock({ state throws(StoreError) in try find(name, &state) }) { return found }
-    guard following, isShared else { return nil }
-    try follow()
-    return try state.withLock { state throws(StoreError) in try find(name, &state) }
+    if let found = try state.withLock({ state throws(StoreError) in try lookUp(name, &state) }) {
+      return found
+    }
+    guard refreshing, isShared else { return nil }
+    try refresh()
+    return try state.withLock { state throws(StoreError) in try lookUp(name, &state) }
   }
 
-  func find(_ name: BlobHash, _ state: inout State) throws(StoreError) -> (pack: Pack, slot: Int)? {
+  func lookUp(_ name: BlobHash, _ state: inout State) throws(StoreError) -> (pack: Pack, slot: Int)? {
     if let found = try indexed(name, &state) { return found }
-    return try enterSpares(name, &state) ? try indexed(name, &state) : nil
+    return try indexDuplicates(name, &state) ? try indexed(name, &state) : nil
   }
 
   /// Where the index has an object that lives.
@@ -181,15 +183,15 @@ package final class PackSet: Sendable {
     _ name: BlobHash, _ state: inout State
   ) throws(StoreError) -> (pack: Pack, slot: Int)? {
     let prefix = name.prefix
-    if let place = state.places[prefix], let pack = try pack(Self.ordinal(place), &state),
+    if let place = state.slotsByPrefix[prefix], let pack = try pack(Self.ordinal(place), &state),
       pack.isNamed(name, Self.slot(place))
     {
       if pack.word(Self.slot(place)).isLive { return (pack, Self.slot(place)) }
-      state.places[prefix] = nil
+      state.slotsByPrefix[prefix] = nil
     }
-    guard !state.others.isEmpty, let place = state.others[name] else { return nil }
+    guard !state.slotsByName.isEmpty, let place = state.slotsByName[name] else { return nil }
     guard let pack = try pack(Self.ordinal(place), &state), pack.word(Self.slot(place)).isLive else {
-      state.others[name] = nil
+      state.slotsByName[name] = nil
       return nil
     }
     return (pack, Self.slot(place))
@@ -204,7 +206,7 @@ package final class PackSet: Sendable {
   /// Calls `body` for each live object, pack by pack.
   func eachObject(_ body: (Pack, Int, Int) throws(StoreError) -> Void) throws(StoreError) {
     try load()
-    if isShared { try follow() }
+    if isShared { try refresh() }
     try eachPack { pack, ordinal throws(StoreError) in
       for slot in 0..<pack.count
       where pack.word(slot).isLive && pack.isValid(slot) {
@@ -223,7 +225,7 @@ package final class PackSet: Sendable {
     }
   }
 
-  static func place(_ ordinal: Int, _ slot: Int) -> UInt32 { UInt32(ordinal) << 12 | UInt32(slot) }
+  static func slotReference(_ ordinal: Int, _ slot: Int) -> UInt32 { UInt32(ordinal) << 12 | UInt32(slot) }
   static func ordinal(_ place: UInt32) -> Int { Int(place >> 12) }
   static func slot(_ place: UInt32) -> Int { Int(place & 0xFFF) }
 
@@ -234,22 +236,22 @@ package final class PackSet: Sendable {
     if isLoaded.load(ordering: .acquiring) { return }
     try loading.withLock { isDone throws(StoreError) in
       guard !isDone else { return }
-      try follow(taking: readOnly)
+      try refresh(indexing: readOnly)
       if !readOnly {
-        try recoverLeft()
-        try follow()
+        try recoverAbandoned()
+        try refresh()
       }
       isDone = true
       isLoaded.store(true, ordering: .releasing)
       // What can be tried again is no matter for who reads: whoever makes the store durable does so.
-      do throws(StoreError) { try copyLeft() } catch {
+      do throws(StoreError) { try salvageFailedPacks() } catch {
         guard error.code == .diskFull || error.code == .busy else { throw error }
       }
     }
   }
 
   /// Takes in packs and, if `taking`, entries that other processes have added.
-  func follow(taking: Bool = true) throws(StoreError) {
+  func refresh(indexing: Bool = true) throws(StoreError) {
     guard try files.storage.status(files.path("packs")) != nil else { return }
     let numbers = try files.storage.list(files.path("packs")).compactMap { Pack.number($0) }
     try state.withLock { state throws(StoreError) in
@@ -265,21 +267,21 @@ package final class PackSet: Sendable {
       }
       for number in numbers where state.ordinals[number].map({ state.packs[$0].isGone }) ?? true {
         guard let pack = try openPack(number) else { continue }
-        try add(pack, &state)
+        try register(pack, &state)
       }
-      guard taking else { return }
+      guard indexing else { return }
       for ordinal in state.packs.indices
       where !state.packs[ordinal].isGone && !state.packs[ordinal].isClosed {
-        if let pack = try pack(ordinal, &state) { try take(pack, ordinal, &state) }
+        if let pack = try pack(ordinal, &state) { try indexNewEntries(pack, ordinal: ordinal, &state) }
       }
-      if hasOneGone { try settleSpares(&state) }
+      if hasOneGone { try recheckDuplicates(&state) }
     }
   }
 
   /// Takes in a pack that was just made, or found. One that others have found in the directory before its maker came to this has its
   /// place already, and the maker's object is put there: that one has the lock.
   @discardableResult
-  func add(_ pack: Pack, _ state: inout State) throws(StoreError) -> Int {
+  func register(_ pack: Pack, _ state: inout State) throws(StoreError) -> Int {
     if let ordinal = state.ordinals[pack.header.number], !state.packs[ordinal].isGone {
       if state.packs[ordinal].pack == nil { state.openPacks += 1 }
       state.packs[ordinal].pack = pack
@@ -290,7 +292,7 @@ package final class PackSet: Sendable {
         .outOfBounds, "more packs than one process can know: open it again", path: files.directory)
     }
     let ordinal = state.packs.count
-    state.packs.append(Known(number: pack.header.number))
+    state.packs.append(KnownPack(number: pack.header.number))
     state.setFileBytes(try pack.file.status().size, ordinal)
     state.ordinals[pack.header.number] = ordinal
     keepOpen(pack, ordinal, &state)
@@ -298,16 +300,16 @@ package final class PackSet: Sendable {
   }
 
   /// Enters what a pack has and the index has not.
-  func take(_ pack: Pack, _ ordinal: Int, _ state: inout State) throws(StoreError) {
+  func indexNewEntries(_ pack: Pack, ordinal: Int, _ state: inout State) throws(StoreError) {
     let isSealed = pack.isClosed
     // Behind a loss of power nobody has counted: who only reads goes by the checksums alone.
-    let isUncounted = readOnly && !isSealed && !wasKept(pack)
+    let isUncounted = readOnly && !isSealed && !pageCacheSurvived(pack)
     let count = isUncounted ? pack.header.slots : pack.count
     var loaded = isUncounted ? 0 : count
     for slot in state.packs[ordinal].loaded..<max(count, state.packs[ordinal].loaded) {
       // The entry of a removed object is mended too: otherwise it would be reported as damaged for ever.
-      guard pack.isValid(slot) || pack.mend(slot), pack.word(slot).isLive else { continue }
-      try enter(pack, slot, ordinal, &state)
+      guard pack.isValid(slot) || pack.repair(slot), pack.word(slot).isLive else { continue }
+      try indexEntry(pack, slot: slot, ordinal: ordinal, &state)
       // A writer may come, and go on behind this one.
       loaded = max(loaded, slot + 1)
     }
@@ -317,53 +319,53 @@ package final class PackSet: Sendable {
 
   /// Enters one object. Of two of one name the one counts that was used last: neither is removed here, for it is not known
   /// which of them is durable.
-  func enter(
-    _ pack: Pack, _ slot: Int, _ ordinal: Int, _ state: inout State, replacing: Bool = false
+  func indexEntry(
+    _ pack: Pack, slot: Int, ordinal: Int, _ state: inout State, replacing: Bool = false
   ) throws(StoreError) {
-    let (prefix, place) = (pack.prefix(slot), Self.place(ordinal, slot))
-    if let old = state.places[prefix] {
+    let (prefix, place) = (pack.prefix(slot), Self.slotReference(ordinal, slot))
+    if let old = state.slotsByPrefix[prefix] {
       if old == place { return }
       if let other = try self.pack(Self.ordinal(old), &state), other.word(Self.slot(old)).isLive {
         guard let name = pack.entry(slot)?.name else { return }
         guard other.isNamed(name, Self.slot(old)) else {
-          if state.others[name] == place { return }
-          if let older = state.others[name] {
-            uncount(older, &state)
-            passOver(older, name, &state)
+          if state.slotsByName[name] == place { return }
+          if let older = state.slotsByName[name] {
+            uncountLive(older, &state)
+            recordDuplicate(older, name: name, &state)
           }
-          state.others[name] = place
-          return count(pack, slot, ordinal, &state)
+          state.slotsByName[name] = place
+          return countLive(pack, slot: slot, ordinal: ordinal, &state)
         }
         guard replacing || pack.word(slot).stamp > other.word(Self.slot(old)).stamp else {
-          return passOver(place, name, &state)
+          return recordDuplicate(place, name: name, &state)
         }
-        passOver(old, name, &state)
-        discount(other, Self.slot(old), Self.ordinal(old), &state)
+        recordDuplicate(old, name: name, &state)
+        uncountLive(other, slot: Self.slot(old), ordinal: Self.ordinal(old), &state)
       }
     }
-    state.places[prefix] = place
-    count(pack, slot, ordinal, &state)
+    state.slotsByPrefix[prefix] = place
+    countLive(pack, slot: slot, ordinal: ordinal, &state)
   }
 
-  private func uncount(_ place: UInt32, _ state: inout State) {
+  private func uncountLive(_ place: UInt32, _ state: inout State) {
     guard let pack = state.packs[Self.ordinal(place)].pack else { return }
-    discount(pack, Self.slot(place), Self.ordinal(place), &state)
+    uncountLive(pack, slot: Self.slot(place), ordinal: Self.ordinal(place), &state)
   }
 
   /// Is this the place of the object that the index knows?
   func isCurrent(_ pack: Pack, _ slot: Int, _ ordinal: Int) throws(StoreError) -> Bool {
-    let place = Self.place(ordinal, slot)
+    let place = Self.slotReference(ordinal, slot)
     return try state.withLock { state throws(StoreError) in
-      if state.places[pack.prefix(slot)] == place { return true }
-      if !state.others.isEmpty, state.others.values.contains(place) { return true }
-      guard !state.spares.isEmpty, let name = pack.entry(slot)?.name, state.spares[name] != nil,
-        let (counting, other) = try find(name, &state)
+      if state.slotsByPrefix[pack.prefix(slot)] == place { return true }
+      if !state.slotsByName.isEmpty, state.slotsByName.values.contains(place) { return true }
+      guard !state.duplicates.isEmpty, let name = pack.entry(slot)?.name, state.duplicates[name] != nil,
+        let (counting, other) = try lookUp(name, &state)
       else { return false }
       return counting.isSame(as: pack) && other == slot
     }
   }
 
-  private func count(_ pack: Pack, _ slot: Int, _ ordinal: Int, _ state: inout State) {
+  private func countLive(_ pack: Pack, slot: Int, ordinal: Int, _ state: inout State) {
     let size = pack.size(slot)
     state.packs[ordinal].liveCount += 1
     state.packs[ordinal].liveBytes += size
@@ -377,7 +379,7 @@ package final class PackSet: Sendable {
   }
 
   /// An object that is not live any more. Those of a pack that has gone are not counted as it is.
-  func discount(_ pack: Pack, _ slot: Int, _ ordinal: Int, _ state: inout State) {
+  func uncountLive(_ pack: Pack, slot: Int, ordinal: Int, _ state: inout State) {
     guard !state.packs[ordinal].isGone else { return }
     let size = pack.size(slot)
     state.packs[ordinal].liveCount -= 1

@@ -34,7 +34,7 @@ struct PackWord: Equatable, Sendable {
   var isLive: Bool { isGuarded ? markedBits < Self.markCount - 1 : bits & 1 != 0 }
 
   /// Do the bits that say whether it lives contradict each other? Then some of them were changed by the disk.
-  var isInDoubt: Bool { isGuarded && markedBits != 0 && markedBits != Self.markCount }
+  var hasFlippedBits: Bool { isGuarded && markedBits != 0 && markedBits != Self.markCount }
 
   /// Milliseconds since 1970, then 16 bits that order what happens within one: the order of last use is exact.
   var stamp: UInt64 {

@@ -1,6 +1,6 @@
 /// How an object lies here, or is to: under the hash of its content, as it is; or, in an encrypted store, sealed and under a
 /// name that only who has the keys can make of that hash.
-struct BlobForm: Sendable {
+struct StoredBlobDescriptor: Sendable {
   /// The object, by its content.
   let reference: BlobReference
   /// What it is called on the disk.
@@ -33,7 +33,9 @@ extension BlobStore {
   }
 
   /// How the object is written now.
-  func form(_ reference: BlobReference) -> BlobForm { BlobForm(reference, writingKeys) }
+  func descriptor(_ reference: BlobReference) -> StoredBlobDescriptor {
+    StoredBlobDescriptor(reference, writingKeys)
+  }
 
   /// A salt for one object.
   func newSalt() -> [UInt8] {
@@ -81,7 +83,7 @@ extension BlobStore {
   }
 
   /// Is the file the object that its form says, with every byte?
-  func isContent(_ file: any StorageFile, _ form: BlobForm) throws(StoreError) -> Bool {
+  func isContent(_ file: any StorageFile, _ form: StoredBlobDescriptor) throws(StoreError) -> Bool {
     guard form.isEncrypted else { return try Self.hash(of: file).0 == form.name }
     guard
       let sealed = try encryptedBlob(

@@ -64,10 +64,10 @@ extension BlobStore {
   private func reencryptBatch(of stale: inout ArraySlice<BlobHash>, _ renewal: inout BlobRekeyReport)
     throws(StoreError)
   {
-    var (batch, bytes): ([PackSet.Moved], Int) = ([], 0)
+    var (batch, bytes): ([PackSet.MovedObject], Int) = ([], 0)
     while bytes < Self.reencryptBatchBytes, let name = stale.popFirst() {
       // Removed since, or moved by another.
-      guard let (pack, slot) = try packs.find(name, following: false), let entry = pack.entry(slot) else {
+      guard let (pack, slot) = try packs.lookUp(name, refreshing: false), let entry = pack.entry(slot) else {
         continue
       }
       let stamp = pack.word(slot).stamp
@@ -83,9 +83,9 @@ extension BlobStore {
         renewal.damaged.insert(name)
         continue
       }
-      let form = form(reference)
+      let form = descriptor(reference)
       if form.isEncrypted, !entry.isEncrypted { renewal.encryptedPlaintext = true }
-      let moved = PackSet.Moved(pack: pack, slot: slot, name: form.name)
+      let moved = PackSet.MovedObject(pack: pack, slot: slot, name: form.name)
       try packs.add(
         form.name, form.stored(plain, salt: newSalt()), isEncrypted: form.isEncrypted, stamp: stamp,
         .moving(moved))
@@ -93,7 +93,7 @@ extension BlobStore {
       renewal.reencrypted += 1
       bytes += plain.count
     }
-    try packs.handOver(batch)
+    try packs.commitMoves(batch)
   }
 
   private func reencryptFiles(_ renewal: inout BlobRekeyReport) throws(StoreError) {
@@ -125,7 +125,7 @@ extension BlobStore {
       try source.verify { (piece, _) throws(StoreError) in try sink.append(piece) }
       try sink.finish(reference)
       try sink.file.sync()
-      let form = form(reference)
+      let form = descriptor(reference)
       if form.name == name {
         // Under another key, and the same name: in the place of the old one.
         _ = try files.publish(temporary, as: name, replacing: true)
@@ -192,7 +192,7 @@ extension PackSet {
     try eachPack { pack, ordinal throws(StoreError) in
       guard (0..<pack.count).contains(where: { !pack.isEncryptedObject($0) }) else { return }
       // Another process adds to it: who is alone does it.
-      guard state.withLock({ $0.packs[ordinal].isClosed }), try evacuateEnded(pack, ordinal) else { return }
+      guard state.withLock({ $0.packs[ordinal].isClosed }), try evacuateUnused(pack, ordinal) else { return }
       found = true
     }
     return found

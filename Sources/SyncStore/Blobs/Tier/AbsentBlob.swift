@@ -53,7 +53,7 @@ package struct AbsentBlob: Hashable, Sendable {
 }
 
 /// Where it was noted at some moment that blobs are not here.
-package struct NotedAbsence: Sendable {
+package struct AbsenceVersions: Sendable {
   /// By the local keys.
   fileprivate var places: [[UInt8]: Location] = [:]
 }
@@ -94,7 +94,7 @@ extension Store {
         if takes, place >= 0 { absent[place].reason = .awaited }
         continue
       }
-      guard try !blobs.countsDurably(on: blob.hash) else {
+      guard try !blobs.retainDurably(blob.hash) else {
         places[blob.hash] = -1
         continue
       }
@@ -109,34 +109,34 @@ extension Store {
   }
 
   /// What is noted of these now. Before one of them comes, for who notes then that it has.
-  package func notedAbsence(of hashes: [BlobHash]) throws(StoreError) -> NotedAbsence {
+  package func absenceVersions(of hashes: [BlobHash]) throws(StoreError) -> AbsenceVersions {
     let locals = try localNotes
-    var noted = NotedAbsence()
+    var noted = AbsenceVersions()
     for key in hashes.map({ AbsentBlob.key($0) }) { noted.places[key] = locals.place(of: key) }
     return noted
   }
 
   /// Notes that blobs have come that were not here. What is noted since `before` stays: one may have left again meanwhile.
-  package func noteArrived(
-    _ hashes: [BlobHash], notedBefore before: NotedAbsence? = nil
+  package func recordArrived(
+    _ hashes: [BlobHash], unlessChangedSince before: AbsenceVersions? = nil
   ) throws(StoreError) {
-    let noted = if let before { before } else { try notedAbsence(of: hashes) }
+    let noted = if let before { before } else { try absenceVersions(of: hashes) }
     let keys = hashes.map { AbsentBlob.key($0) }.filter { noted.places[$0] != nil }
     guard !keys.isEmpty else { return }
     // Nothing waits for it: what is noted and is here is passed over everywhere.
-    try note(keys.map { ($0, nil) }, ifStillAt: noted)
+    try putLocalRecords(keys.map { ($0, nil) }, ifUnchangedSince: noted)
   }
 
   /// Sets notes of this copy's own, with `noted` only those that still lie where that says. Readers wait while what was appended at
   /// once is entered into the index, so it is not all of them. Returns up to where they reach; nil if there are none.
   @discardableResult
-  func note(
-    _ notes: [(key: [UInt8], value: [UInt8]?)], ifStillAt noted: NotedAbsence? = nil
+  func putLocalRecords(
+    _ notes: [(key: [UInt8], value: [UInt8]?)], ifUnchangedSince noted: AbsenceVersions? = nil
   ) throws(StoreError) -> UInt64? {
     var end: UInt64?
-    for start in stride(from: 0, to: notes.count, by: Self.notesAtOnce) {
+    for start in stride(from: 0, to: notes.count, by: Self.localRecordBatchSize) {
       let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
-        let part = notes[start..<min(start + Self.notesAtOnce, notes.count)]
+        let part = notes[start..<min(start + Self.localRecordBatchSize, notes.count)]
         let present = noted.map { noted in
           engine.withLock { engine in
             part.filter {
@@ -151,16 +151,16 @@ extension Store {
     return end
   }
 
-  private static let notesAtOnce = 256
+  private static let localRecordBatchSize = 256
 
   /// Forgets what is noted of blobs that no record refers to any more, and of those that are here. Returns what records refer to.
-  func forgetAbsent() throws(StoreError) -> BlobReferences {
+  func pruneAbsenceRecords() throws(StoreError) -> BlobReferences {
     // First what is noted, then what is referred to: what is noted anew meanwhile, for a record that has just come, lies elsewhere.
     let noted = try allAbsent()
-    let places = try notedAbsence(of: noted.map(\.blob.hash))
+    let places = try absenceVersions(of: noted.map(\.blob.hash))
     let referenced = try referencesToBlobs()
     guard !noted.isEmpty else { return referenced }
-    try blobs.follow()
+    try blobs.refresh()
     var gone: [[UInt8]] = []
     for absent in noted {
       let hash = absent.blob.hash
@@ -169,9 +169,9 @@ extension Store {
         continue
       }
       // Known is not enough: what could not be made durable is as good as not here.
-      if try blobs.isKnown(hash), try blobs.countsDurably(on: hash) { gone.append(absent.key) }
+      if try blobs.isKnown(hash), try blobs.retainDurably(hash) { gone.append(absent.key) }
     }
-    try note(gone.map { ($0, nil) }, ifStillAt: places)
+    try putLocalRecords(gone.map { ($0, nil) }, ifUnchangedSince: places)
     return referenced
   }
 
@@ -182,7 +182,7 @@ extension Store {
     let all = try allAbsent()
     guard !all.isEmpty else { return AbsentValues() }
     var found = AbsentValues()
-    try blobs.follow()
+    try blobs.refresh()
     // What has come otherwise than in a session is forgotten by the next one, or by the next trim.
     for absent in all {
       if try blobs.isKnown(absent.blob.hash) { continue }

@@ -1,7 +1,7 @@
 // Who else holds an object, as far as it was last heard: whom to ask first, and whom to name to people. Nothing is evicted by it.
 extension BlobCatalogue {
   /// Notes that members were seen to hold objects, at `time` in milliseconds since 1970.
-  package func noteHolders(
+  package func recordHolders(
     _ seen: some Sequence<(name: BlobHash, member: [UInt8])>, at time: UInt64
   ) throws(StoreError) {
     try perform { (database) throws(StoreError) in
@@ -39,17 +39,17 @@ extension BlobStore {
   /// Members that were seen to hold an object: `DeviceID`s, those seen last first. Empty if it is not known.
   package func holders(of hash: BlobHash) -> [[UInt8]] {
     ignoringCatalogueErrors { (catalogue) throws(StoreError) in
-      try catalogue.holders(of: form(BlobReference(hash: hash, size: 0)).name)
+      try catalogue.holders(of: descriptor(BlobReference(hash: hash, size: 0)).name)
     } ?? []
   }
 
   /// Notes that a member was seen to hold an object, or not to.
-  package func noteHolder(_ hash: BlobHash, member: [UInt8], holds: Bool) {
+  package func recordHolder(_ hash: BlobHash, member: [UInt8], holds: Bool) {
     guard !readOnly else { return }
-    let name = form(BlobReference(hash: hash, size: 0)).name
+    let name = descriptor(BlobReference(hash: hash, size: 0)).name
     ignoringCatalogueErrors { (catalogue) throws(StoreError) in
       if holds {
-        try catalogue.noteHolders([(name, member)], at: clock())
+        try catalogue.recordHolders([(name, member)], at: clock())
       } else {
         try catalogue.forgetHolder(name, member: member)
       }

@@ -55,7 +55,7 @@ public struct BlobLimits: Hashable, Sendable {
   public init() {}
 
   /// Is anything limited?
-  public var areAny: Bool {
+  public var hasLimits: Bool {
     count != .max || bytes != .max || ageMilliseconds != .max || freeDiskBytes > 0
   }
 }

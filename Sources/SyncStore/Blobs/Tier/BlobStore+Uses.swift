@@ -18,7 +18,7 @@ extension BlobStore {
   /// All objects here, the least recently used first. Nobody waits for long meanwhile.
   func uses() throws(StoreError) -> [BlobUse] {
     checkpoint()
-    if packs.isShared { try packs.follow() }
+    if packs.isShared { try packs.refresh() }
     var uses = try packs.uses().map {
       BlobUse(place: $0.place, name: nil, stamp: $0.stamp, size: UInt64($0.size))
     }
@@ -65,23 +65,23 @@ extension BlobStore {
   func reclaim() throws(StoreError) { try packs.reclaim() }
 
   /// Takes notice of what other processes have added to packs.
-  func follow() throws(StoreError) { if packs.isShared { try packs.follow() } }
+  func refresh() throws(StoreError) { if packs.isShared { try packs.refresh() } }
 
   /// Is the object here, as far as this process knows?
   func isKnown(_ hash: BlobHash) throws(StoreError) -> Bool {
     for (name, _) in names(of: hash) {
-      if try packs.find(name, following: false) != nil { return true }
+      if try packs.lookUp(name, refreshing: false) != nil { return true }
       if try files.size(of: name) != nil { return true }
     }
     return false
   }
 
   /// Counts on an object if it is here: nothing that was begun before takes it away.
-  package func counts(on hash: BlobHash) throws(StoreError) -> Bool { try claim(hash) != nil }
+  package func retain(_ hash: BlobHash) throws(StoreError) -> Bool { try retainedLocation(of: hash) != nil }
 
   /// The same, and it is durable on return.
-  func countsDurably(on hash: BlobHash) throws(StoreError) -> Bool {
-    guard let claim = try claim(hash) else { return false }
+  func retainDurably(_ hash: BlobHash) throws(StoreError) -> Bool {
+    guard let claim = try retainedLocation(of: hash) else { return false }
     switch claim {
     case .durable: return true
     case .packed: try packs.sync()
@@ -97,7 +97,7 @@ extension BlobStore {
   }
 
   /// What an object that is here lies in.
-  enum Claim {
+  enum RetainedLocation {
     /// Whatever it is: it is durable.
     case durable
     /// A pack, which may have to be synced.
@@ -106,16 +106,16 @@ extension BlobStore {
     case file(BlobHash)
   }
 
-  private func claim(_ hash: BlobHash) throws(StoreError) -> Claim? {
+  private func retainedLocation(of hash: BlobHash) throws(StoreError) -> RetainedLocation? {
     let names = names(of: hash)
     for following in [false, true] {
       for (name, _) in names {
-        if let isDurable = try packs.claimed(name, following: following) {
+        if let isDurable = try packs.retainedDurability(name, refreshing: following) {
           return isDurable ? .durable : .packed
         }
         guard !following, try files.size(of: name) != nil, !memory.withLock({ $0.syncFailed.contains(name) })
         else { continue }
-        let row = try claimRow(name)
+        let row = try retainRow(name)
         // Only a look after the claim counts.
         if try files.size(of: name) != nil { return row?.durable == true ? .durable : .file(name) }
       }
@@ -124,12 +124,12 @@ extension BlobStore {
   }
 
   /// What a reading found of an object.
-  enum Possession: Sendable { case whole, absent, rotten }
+  enum CheckResult: Sendable { case intact, missing, corrupt }
 
   /// Counts on an object and reads all of it, unless that is cancelled (`.cancelled`). What is not what it was is set aside.
-  func possession(
-    of reference: BlobReference, isCancelled: () -> Bool = { false }
-  ) throws(StoreError) -> Possession {
+  func retainAndCheck(
+    _ reference: BlobReference, isCancelled: () -> Bool = { false }
+  ) throws(StoreError) -> CheckResult {
     func checkCancelled() throws(StoreError) {
       if isCancelled() {
         throw StoreError(.cancelled, "reading \(reference.hash) was cancelled: ask again")
@@ -137,22 +137,22 @@ extension BlobStore {
     }
     try checkCancelled()
     // Another size is another's mistake, and nothing to set aside for.
-    guard try counts(on: reference.hash), try has(reference) else { return .absent }
+    guard try retain(reference.hash), try has(reference) else { return .missing }
     do throws(StoreError) {
       let reader = try reader(reference)
       // The checksum of the pack tells damage; that name and content belong together was seen when it was put.
       if case .packed(let pack, let entry) = reader.source {
-        guard try pack.isWhole(entry) else { throw reader.setAside() }
+        guard try pack.isWhole(entry) else { throw reader.quarantine() }
       } else {
         // Whoever has asked lets go of its own for this word: what was seen whole once may have rotted since.
         try reader.verify { _, _ throws(StoreError) in try checkCancelled() }
         rememberVerified(reader.name)
       }
-      return .whole
+      return .intact
     } catch {
       switch error.code {
-      case .blobUnavailable: return .absent
-      case .damaged: return .rotten
+      case .blobUnavailable: return .missing
+      case .damaged: return .corrupt
       default: throw error
       }
     }
@@ -210,17 +210,20 @@ extension PackSet {
       let (place, limit) = object
       guard let pack = try pack(Self.ordinal(place), &state) else { return false }
       let slot = Self.slot(place)
-      guard end(pack, slot, Self.ordinal(place), below: limit, withSpares: false, &state) else {
-        if pack.isCutOff { throw pack.cutOff }
+      guard
+        removeEntry(
+          pack, slot: slot, ordinal: Self.ordinal(place), below: limit, withDuplicates: false, &state)
+      else {
+        if pack.hasMappingFault { throw pack.mappingFaultError }
         return false
       }
-      guard !state.spares.isEmpty, let name = pack.entry(slot)?.name else { return true }
-      return try find(name, &state) == nil
+      guard !state.duplicates.isEmpty, let name = pack.entry(slot)?.name else { return true }
+      return try lookUp(name, &state) == nil
     }
   }
 
   /// Objects that are looked at while others wait.
-  private static let atOnce = 256
+  private static let groupSize = 256
   /// Microseconds between two groups: longer than it takes to wake who waits for the lock. Without it this thread would have the lock
   /// again before, and nobody else for as long as there are objects.
   private static let pauseMicroseconds: UInt32 = 50
@@ -231,10 +234,10 @@ extension PackSet {
   ) throws(StoreError) -> [Answer] {
     var answers: [Answer] = []
     answers.reserveCapacity(items.count)
-    for start in stride(from: 0, to: items.count, by: Self.atOnce) {
+    for start in stride(from: 0, to: items.count, by: Self.groupSize) {
       if start > 0 { SystemCall.sleep(microseconds: Self.pauseMicroseconds) }
       try state.withLock { state throws(StoreError) in
-        for item in items[start..<min(start + Self.atOnce, items.count)] {
+        for item in items[start..<min(start + Self.groupSize, items.count)] {
           answers.append(try body(item, &state))
         }
       }

@@ -32,7 +32,7 @@ extension Store {
     guard settings.policy != policy else { return }
     settings.policy = policy
     try set(settings)
-    try awaitWhatPolicyTakes(policy)
+    try requestEagerBlobs(policy)
   }
 
   /// Changes the limits, durably. They hold again soon, if a `Node` runs and enough members can be asked.
@@ -51,13 +51,13 @@ extension Store {
   }
 
   /// What was given at the opening is kept from now on.
-  func takeBlobSettings(from configuration: Configuration) throws(StoreError) {
+  func persistBlobSettings(from configuration: Configuration) throws(StoreError) {
     guard isWritable else { return }
     if let limits = configuration.blobLimits { try setBlobLimits(limits) }
     if let policy = configuration.blobPolicy { try setBlobPolicy(policy) }
   }
 
-  private func awaitWhatPolicyTakes(_ policy: BlobPolicy) throws(StoreError) {
+  private func requestEagerBlobs(_ policy: BlobPolicy) throws(StoreError) {
     let left = try absentBlobs(.leftOut) + absentBlobs(.evicted)
     guard !left.isEmpty else { return }
     var wanted = Set<BlobHash>()
@@ -75,7 +75,7 @@ extension Store {
       }
     }
     let absent = left.filter { wanted.contains($0.hash) }.map { AbsentBlob($0, .awaited) }
-    if !absent.isEmpty { try noteAbsent(absent) }
+    if !absent.isEmpty { try recordAbsent(absent) }
   }
 
   // MARK: The last trim
@@ -105,7 +105,7 @@ extension Store {
   }
 
   /// Keeps what an attempt to keep the limits came to, for `status`.
-  package func noteBlobTrim(_ report: BlobTrimReport) throws(StoreError) {
+  package func recordBlobTrim(_ report: BlobTrimReport) throws(StoreError) {
     var writer = ByteWriter()
     writer.write(UInt8(1))
     writer.write(environment.now())

@@ -3,15 +3,15 @@ extension Store {
   /// Begins a turn in which objects may leave until `limits` hold; nil while another has it. End it.
   ///
   /// - Throws: `.damaged` if records were lost: who knows which values they name.
-  package func beginEviction(_ limits: BlobLimits) throws(StoreError) -> EvictionTurn? {
+  package func beginEviction(_ limits: BlobLimits) throws(StoreError) -> EvictionPass? {
     try checkWritable()
-    return try EvictionTurn(self, limits)
+    return try EvictionPass(self, limits)
   }
 
   /// Do the limits that are kept call for a turn?
   package func exceedsBlobLimits() throws(StoreError) -> Bool {
     let limits = try blobLimits
-    guard isWritable, limits.areAny else { return false }
+    guard isWritable, limits.hasLimits else { return false }
     // An age is exceeded by whatever lies here long enough: a look at all is how that is found.
     if limits.ageMilliseconds != .max { return true }
     let blobs = try blobs
@@ -54,8 +54,8 @@ extension Store {
   /// For the holder of the writers' mutex, who is about to name the blob in a new record: it has been put before, and may have been made
   /// to leave since, because the same content was here under another key that others hold. From here on it stays: who makes it leave
   /// looks whether it was counted on.
-  func countOnBlob(of content: Record.Content) throws(StoreError) {
-    guard case .blob(let blob) = content, try !blobs.counts(on: blob.hash) else { return }
+  func retainBlob(of content: Record.Content) throws(StoreError) {
+    guard case .blob(let blob) = content, try !blobs.retain(blob.hash) else { return }
     throw StoreError(
       .blobUnavailable,
       "the content of blob \(blob.hash) has left to keep the limits before its key was written: put it again",
@@ -63,8 +63,8 @@ extension Store {
   }
 
   /// Notes durably that these are about to leave.
-  func noteAbsent(_ absent: [AbsentBlob]) throws(StoreError) {
-    if let tail = try note(absent.map { ($0.key, $0.value) }) { try sync(upTo: tail) }
+  func recordAbsent(_ absent: [AbsentBlob]) throws(StoreError) {
+    if let tail = try putLocalRecords(absent.map { ($0.key, $0.value) }) { try sync(upTo: tail) }
   }
 
   /// What this copy says to one that wants objects to leave: what it covers, and which of them it holds, durably and in good
@@ -78,22 +78,22 @@ extension Store {
     of blobs: [BlobReference], isCancelled: () -> Bool = { false }
   ) throws(StoreError) -> (covered: VersionVector, held: [Bool])? {
     guard isWritable, try scope == nil else { return nil }
-    do throws(StoreError) { return try countedOn(blobs, isCancelled) } catch {
+    do throws(StoreError) { return try retained(blobs, isCancelled) } catch {
       guard error.code == .diskFull || error.code == .busy else { throw error }
       return nil
     }
   }
 
-  private func countedOn(
+  private func retained(
     _ blobs: [BlobReference], _ isCancelled: () -> Bool
   ) throws(StoreError) -> (covered: VersionVector, held: [Bool])? {
     let tier = try self.blobs
-    return try tier.whileNothingLeaves { () throws(StoreError) in
+    return try tier.withEvictionExcluded { () throws(StoreError) in
       var held: [Bool] = []
       for blob in blobs {
-        let possession = try tier.possession(of: blob, isCancelled: isCancelled)
-        if possession == .rotten { try want(blob) }
-        held.append(possession == .whole)
+        let possession = try tier.retainAndCheck(blob, isCancelled: isCancelled)
+        if possession == .corrupt { try want(blob) }
+        held.append(possession == .intact)
       }
       try tier.makeDurable(zip(blobs, held).filter(\.1).map(\.0))
       // Durable on return, and behind what was counted on: a sweep that begins from now on sees the records it covers.

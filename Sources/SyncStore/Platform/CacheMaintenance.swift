@@ -3,7 +3,7 @@ private import Dispatch
 /// What a cache has done beside its callers: trims at an interval, and giving back when memory is short.
 ///
 /// Invariant: once `end` has returned, nothing new begins; what has begun holds its cache weakly.
-final class MemoryUpkeep: Sendable {
+final class CacheMaintenance: Sendable {
   private let state = LockedField<(timer: Timer?, listener: MemoryPressure.Listener?)>((nil, nil))
 
   /// A source is thread-safe; its type does not say so.
@@ -14,7 +14,7 @@ final class MemoryUpkeep: Sendable {
   private static let queue = DispatchQueue(label: "syncstore.cache", qos: .utility)
 
   /// Runs `work` every so many seconds, not to the moment: the machine may sleep on.
-  func repeats(every seconds: Double, _ work: @escaping @Sendable () -> Void) {
+  func schedule(every seconds: Double, _ work: @escaping @Sendable () -> Void) {
     // A timer cannot count to infinity: once in a year is never.
     let seconds = min(max(seconds, 0.001), 365 * 86_400)
     let source = DispatchSource.makeTimerSource(queue: Self.queue)
@@ -26,7 +26,7 @@ final class MemoryUpkeep: Sendable {
   }
 
   /// Has `work` told when memory is short.
-  func listens(_ work: @escaping @Sendable (MemoryPressure.Level) -> Void) {
+  func onMemoryPressure(_ work: @escaping @Sendable (MemoryPressure.Level) -> Void) {
     let listener = MemoryPressure.listen(work)
     state.withLock { $0.listener = listener }
   }

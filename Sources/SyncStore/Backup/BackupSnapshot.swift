@@ -2,7 +2,7 @@
 /// written, compacted or re-keyed meanwhile does not change it.
 ///
 /// Invariants: all of it is durable before any of it is copied (rule R7); segments are kept mapped as long as this lives.
-struct BackupMoment: Sendable {
+struct BackupSnapshot: Sendable {
   /// The last position.
   let position: UInt64
   /// Up to where the journal is to be made durable.
@@ -16,7 +16,7 @@ struct BackupMoment: Sendable {
   private let table: SegmentTable
   fileprivate let losers: Set<Location>
   /// Places whose records were lost and came again.
-  fileprivate let mended: Set<JournalDamage>
+  fileprivate let repairedDamage: Set<JournalDamage>
 
   /// What is behind `position` in a view that is up to date, for the holder of the writers' mutex.
   init(after position: UInt64, in engine: Engine) throws(StoreError) {
@@ -26,7 +26,7 @@ struct BackupMoment: Sendable {
         "bytes \(gap.bytes) are damaged, and a backup would lack their records: run `Store.verify` first",
         path: engine.journal.path(of: gap.segment))
     }
-    mended = engine.gapSet
+    repairedDamage = engine.gapSet
     self.position = engine.position
     tail = engine.applied.packed
     let start = engine.start(of: position + 1)
@@ -101,8 +101,8 @@ struct BackupMoment: Sendable {
 }
 
 /// Goes through the records of a moment in the order of their positions, a few at a time under the engine's lock.
-struct BackupWalk {
-  private let moment: BackupMoment
+struct BackupCursor {
+  private let snapshot: BackupSnapshot
   private let after: UInt64
   private var index = 0
   private var walker: SegmentWalker?
@@ -115,10 +115,10 @@ struct BackupWalk {
     case end(UInt64)
   }
 
-  private static let recordsAtOnce = 64
+  private static let recordBatchSize = 64
 
-  init(_ moment: BackupMoment, after: UInt64) {
-    (self.moment, self.after) = (moment, after)
+  init(_ moment: BackupSnapshot, after: UInt64) {
+    (self.snapshot, self.after) = (moment, after)
     walker = moment.segments.first.map { SegmentWalker($0, from: moment.offset, limit: moment.ends[0]) }
   }
 
@@ -129,7 +129,7 @@ struct BackupWalk {
     guard walker != nil else { return nil }
     let start = self
     // It may be done again: only what the last time gave counts.
-    let (steps, walk) = try store.reading { engine throws(StoreError) -> ([Step], BackupWalk) in
+    let (steps, walk) = try store.reading { engine throws(StoreError) -> ([Step], BackupCursor) in
       var walk = start
       return (try walk.steps(engine), walk)
     }
@@ -139,20 +139,20 @@ struct BackupWalk {
 
   private mutating func steps(_ engine: Engine) throws(StoreError) -> [Step] {
     var steps: [Step] = []
-    for _ in 0..<Self.recordsAtOnce {
+    for _ in 0..<Self.recordBatchSize {
       guard let step = walker?.next() else {
         index += 1
         walker =
-          moment.segments.indices.contains(index)
-          ? SegmentWalker(moment.segments[index], limit: moment.ends[index]) : nil
+          snapshot.segments.indices.contains(index)
+          ? SegmentWalker(snapshot.segments[index], limit: snapshot.ends[index]) : nil
         if walker == nil { break }
         continue
       }
       switch step {
       case .gap(let range):
-        let segment = moment.segments[index]
-        guard moment.mended.contains(JournalDamage(segment: segment.number, bytes: range)) else {
-          throw segment.faultError ?? BackupMoment.damaged(segment, range.lowerBound)
+        let segment = snapshot.segments[index]
+        guard snapshot.repairedDamage.contains(JournalDamage(segment: segment.number, bytes: range)) else {
+          throw segment.faultError ?? BackupSnapshot.damaged(segment, range.lowerBound)
         }
       case .record(let view):
         guard view.kind != nil else {
@@ -160,7 +160,7 @@ struct BackupWalk {
             .newerFormat, "a newer program wrote a kind of record that this one does not know: update it",
             path: view.segment.file.path)
         }
-        if counted(view, engine) { steps.append(.keep(view)) }
+        if wasLive(view, engine) { steps.append(.keep(view)) }
         if view.kind != .actor, view.kind != .epoch, !view.flags.contains(.continues) {
           steps.append(.end(view.position))
         }
@@ -172,17 +172,19 @@ struct BackupWalk {
 
   /// Did the record count at the moment? One that was overtaken since is taken, too, and some that were just before:
   /// which of several counts is told by their stamps.
-  private func counted(_ view: RecordView, _ engine: Engine) -> Bool {
+  private func wasLive(_ view: RecordView, _ engine: Engine) -> Bool {
     guard view.namesActor else { return false }
     // The beaten side of a conflict bears the position of the record before it.
-    if view.flags.contains(.loser) { return view.position >= after && moment.losers.contains(view.location) }
+    if view.flags.contains(.loser) {
+      return view.position >= after && snapshot.losers.contains(view.location)
+    }
     guard view.position > after else { return false }
     // Also in a whole backup: what a purge has ended may lie in a segment that was not compacted since.
-    if view.kind == .purge { return view.position <= moment.position }
+    if view.kind == .purge { return view.position <= snapshot.position }
     if engine.isCurrent(view) { return true }
     guard let shape = view.shape, let place = engine.find(view.key(shape)),
       let held = try? engine.journal.record(at: place)
     else { return true }
-    return held.position > moment.position
+    return held.position > snapshot.position
   }
 }

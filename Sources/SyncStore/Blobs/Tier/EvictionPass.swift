@@ -36,14 +36,14 @@ public struct BlobTrimReport: Hashable, Sendable {
 /// That, and nothing else, is why no two members make the last copies leave (`docs/decisions/0030-eviction.md`): whoever counts on
 /// another's word has begun before that word was given, and who gave it had not begun. So of all who have made an object leave
 /// the one that began last counts on others who never began.
-package final class EvictionTurn: Sendable {
+package final class EvictionPass: Sendable {
   /// Objects asked about at once, at most; at least 1.
-  package static let objectsAtOnce = 1024
+  package static let batchObjects = 1024
   /// Bytes of the objects asked about at once, unless one alone has more: who is asked reads them.
-  package static let bytesAtOnce: UInt64 = 64 << 20
+  package static let batchBytes: UInt64 = 64 << 20
   /// Holders of what has left that wait to be noted, about. They lie in the order of names, which is random: to note them as they come would
   /// write a page of the catalogue for each.
-  private static let mostHolders = 16_384
+  private static let maxPendingHolders = 16_384
 
   private struct State {
     /// Behind the last that was looked at, in the order of last use.
@@ -88,11 +88,11 @@ package final class EvictionTurn: Sendable {
   package var total: Int { uses.count }
 
   /// The next objects to ask about, the least recently used first: as many as must leave if all of them may, and those that were
-  /// chosen before, up to `objectsAtOnce`. Empty if the limits hold then, or nothing else may leave.
+  /// chosen before, up to `batchObjects`. Empty if the limits hold then, or nothing else may leave.
   package func next() throws(StoreError) -> [EvictionCandidate] {
     var chosen: [EvictionCandidate] = []
     var bytes: UInt64 = 0
-    while chosen.count < Self.objectsAtOnce {
+    while chosen.count < Self.batchObjects {
       let range = state.withLock { state -> Range<Int> in
         // Together with what is chosen already.
         var projected = state
@@ -100,11 +100,11 @@ package final class EvictionTurn: Sendable {
         projected.count -= min(state.chosenCount + UInt64(chosen.count), projected.count)
         projected.bytes -= min(chosenBytes, projected.bytes)
         projected.freeBytes = Self.sum(projected.freeBytes, chosenBytes)
-        let end = min(uses.count, state.next + Self.objectsAtOnce - chosen.count)
+        let end = min(uses.count, state.next + Self.batchObjects - chosen.count)
         var place = state.next
         var room = bytes
         while place < end, exceeds(projected, uses[place]) {
-          if room > 0, room + uses[place].size > Self.bytesAtOnce { break }
+          if room > 0, room + uses[place].size > Self.batchBytes { break }
           room += uses[place].size
           projected.count -= 1
           projected.bytes -= min(uses[place].size, projected.bytes)
@@ -170,7 +170,7 @@ package final class EvictionTurn: Sendable {
       }
     }
     guard !chosen.isEmpty else { return }
-    try store.noteAbsent(chosen.map { AbsentBlob(candidates[$0].blob, .evicted) })
+    try store.recordAbsent(chosen.map { AbsentBlob(candidates[$0].blob, .evicted) })
     let blobs = try store.blobs
     let gone = try blobs.evict(chosen.map { (candidates[$0].name, candidates[$0].use) })
     var stayed: [BlobHash] = []
@@ -194,12 +194,12 @@ package final class EvictionTurn: Sendable {
         state.report.evictedBytes += candidate.use.size
       }
     }
-    if !stayed.isEmpty { try store.noteArrived(stayed) }
-    noteHolders(seen, atLeast: Self.mostHolders)
+    if !stayed.isEmpty { try store.recordArrived(stayed) }
+    recordHolders(seen, atLeast: Self.maxPendingHolders)
   }
 
   /// Notes who holds what has left, once that is so much: whom to ask first for it. Nothing depends on it.
-  private func noteHolders(_ seen: [(name: BlobHash, member: [UInt8])] = [], atLeast count: Int) {
+  private func recordHolders(_ seen: [(name: BlobHash, member: [UInt8])] = [], atLeast count: Int) {
     let due = state.withLock { state -> [(name: BlobHash, member: [UInt8])] in
       state.holders += seen
       guard state.holders.count >= count else { return [] }
@@ -209,10 +209,10 @@ package final class EvictionTurn: Sendable {
     guard !due.isEmpty, let blobs = try? store.blobs else { return }
     // In the order in which they lie each page is come to once; in parts, because others may be waiting for the catalogue.
     let sorted = due.sorted { $0.name < $1.name }
-    for start in stride(from: 0, to: sorted.count, by: Self.objectsAtOnce) {
+    for start in stride(from: 0, to: sorted.count, by: Self.batchObjects) {
       blobs.ignoringCatalogueErrors { (catalogue) throws(StoreError) in
-        try catalogue.noteHolders(
-          sorted[start..<min(start + Self.objectsAtOnce, sorted.count)], at: store.environment.now())
+        try catalogue.recordHolders(
+          sorted[start..<min(start + Self.batchObjects, sorted.count)], at: store.environment.now())
       }
     }
   }
@@ -231,7 +231,7 @@ package final class EvictionTurn: Sendable {
       return (state.report, state.isOver)
     }
     guard !wasOver else { return report }
-    noteHolders(atLeast: 1)
+    recordHolders(atLeast: 1)
     _ = try? lock.lock(byte: 0, .none, wait: false)
     if report.evicted > 0 { try? store.blobs.reclaim() }
     return report
@@ -249,7 +249,7 @@ extension BlobStore {
   }
 
   /// Works while nobody makes anything leave here; nil if somebody does.
-  func whileNothingLeaves<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError) -> Result? {
+  func withEvictionExcluded<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError) -> Result? {
     let file = try files.storage.open(Self.evictionLock, beneath: files.directory, .openOrCreate)
     guard try file.lock(byte: 0, .shared, wait: false) else { return nil }
     defer { _ = try? file.lock(byte: 0, .none, wait: false) }
