@@ -27,7 +27,7 @@ enum Program {
   ]
 
   /// How long the end of a daemon waits for who reads its log.
-  private static let lastWordsMilliseconds: Int32 = 250
+  private static let finalFlushMilliseconds: Int32 = 250
 
   /// What the name of a family means alone.
   static let alone: StringDictionary<String> = ["conflicts": "conflicts list"]
@@ -51,7 +51,7 @@ enum Program {
         }
       }
       try output.flush()
-      Diagnostics.flush(within: lastWordsMilliseconds)
+      Diagnostics.flush(within: finalFlushMilliseconds)
       return code
     } catch {
       return end(Failure(error), output)
@@ -63,7 +63,7 @@ enum Program {
     // What was found before the failure is still data; if that cannot be written either, one failure is enough.
     try? output.flush()
     Diagnostics.report(failure.message)
-    Diagnostics.flush(within: lastWordsMilliseconds)
+    Diagnostics.flush(within: finalFlushMilliseconds)
     return failure.code
   }
 }

@@ -26,14 +26,14 @@ import Testing
     let isMade = unsafe pipe(&ends) == 0
     try #require(isMade)
     let (reader, stream) = (Descriptor(standard: ends[0]), Descriptor(standard: ends[1]))
-    var lines = HeldLines { "\($0) lost\n" }
+    var lines = BoundedLineBuffer { "\($0) lost\n" }
     let count = 40_000
     var isDrained = true
     for number in 0..<count {
       lines.add(Array("line \(number)\n".utf8))
       isDrained = lines.drain(to: stream)
     }
-    #expect(!isDrained && lines.lost > 0 && lines.bytes.count <= HeldLines.mostBytes)
+    #expect(!isDrained && lines.lost > 0 && lines.bytes.count <= BoundedLineBuffer.mostBytes)
     var text: [UInt8] = []
     while !lines.drain(to: stream) { text += try reader.read(1 << 16) }
     lines.add(Array("last\n".utf8))
@@ -53,7 +53,7 @@ import Testing
     try #require(isMade)
     close(ends[0])
     signal(SIGPIPE, SIG_IGN)
-    var lines = HeldLines { "\($0) lost\n" }
+    var lines = BoundedLineBuffer { "\($0) lost\n" }
     lines.add(Array("line\n".utf8))
     let isDrained = lines.drain(to: Descriptor(standard: ends[1]))
     #expect(isDrained && lines.bytes.isEmpty)

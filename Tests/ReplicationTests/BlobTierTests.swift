@@ -238,9 +238,9 @@ struct BlobTierTests {
     let blobs = try values.indices.map { try #require(try third.store.entry(Key("many/\($0)"))?.blob) }
     let (core, ended) = (third.node.core, Locked<[String]>([]))
     try await third.node.onLoop { () throws(ReplicationError) in
-      core.value.desk.leastSwarmBytes = 5000
+      core.value.blobFetches.leastSwarmBytes = 5000
       for blob in blobs {
-        core.value.desk.fetch(blob) { result in
+        core.value.blobFetches.fetch(blob) { result in
           ended.withLock { $0.append("\(result)") }
         }
       }

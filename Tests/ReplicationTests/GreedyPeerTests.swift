@@ -232,7 +232,7 @@ import Testing
         digest: Samples.digest, receives: $0 == Samples.left, sends: $0 == Samples.right)
     }
     var exchange = Exchange(
-      client: .pull, own: hellos[0], peer: hellos[1], missing: [], isErrand: true, &port)
+      client: .pull, own: hellos[0], peer: hellos[1], missing: [], controlOnly: true, &port)
     try exchange.answered(.cursor(nil), &port)
     exchange.want(
       BlobPartsWanted(hash: Samples.hash, size: 20, parts: [BlobPart(offset: 10, count: 5)]), &port)

@@ -55,9 +55,9 @@ import Testing
     let receiver = RoundReceiver(
       cursor: Cursor(position: 1, mark: Samples.mark, closed: true), covered: VersionVector())
     func opened(_ right: MemberRight) -> SessionEvent? {
-      let guest = SessionGuest(
+      let guest = RemotePeer(
         device: Self.device, right: right, scans: HoldingsScans(), renewals: Locked(RenewalThrottle()))
-      return SessionStore(store, guest: guest).answer(.openRound(for: receiver), peer: Samples.left)
+      return SessionStore(store, remotePeer: guest).answer(.openRound(for: receiver), peer: Samples.left)
     }
     guard case .roundOpened(let records, _)? = opened(.readOnly) else {
       Issue.record("no round")
@@ -112,7 +112,7 @@ import Testing
     func session() -> SessionStore {
       SessionStore(
         store,
-        guest: SessionGuest(
+        remotePeer: RemotePeer(
           device: Self.device, right: .readWrite, scans: HoldingsScans(), renewals: Locked(RenewalThrottle()))
       )
     }

@@ -135,8 +135,8 @@ import Testing
     _ = try storage.createDirectory(directory.path + "/s")
     let identity = try StoreKeys(path: directory.path + "/s", storage: storage).makeIdentity()
     guard
-      case .member = try InvitationBook(store: server.store).redeem(
-        invitation.standing, by: identity.id, called: "late", inviter: server.node.device)
+      case .member = try InvitationStore(store: server.store).redeem(
+        invitation.pending, by: identity.id, called: "late", inviter: server.node.device)
     else {
       Issue.record("it was not redeemed")
       return
@@ -157,7 +157,7 @@ import Testing
     var ended = try Invitation(text: try Node.invite(to: server.store))
     ended.expires = 1
     try server.store.setLocal(
-      Array("invite/\(Hex.string(of: ended.id))".utf8), ended.standing.bytes)
+      Array("invite/\(Hex.string(of: ended.id))".utf8), ended.pending.bytes)
     await #expect { _ = try await TestCopy.joined(ended.text, "late") } throws: {
       ($0 as? ReplicationError)?.code == .invalidInvitation
     }

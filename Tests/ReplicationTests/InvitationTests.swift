@@ -49,8 +49,8 @@ import Testing
     #expect(try Membership(copy.store).withdrawInvitation(open[0].id))
     _ = try Node.invite(to: copy.store, addresses: Self.address)
     #expect(Self.code { _ = try Node.invite(to: copy.store, addresses: Self.address) } == .invalidInvitation)
-    let desk = InvitationDesk(store: copy.store, identity: try StoreKeys(copy.store).identity())
-    let standing = try #require(try InvitationBook(store: copy.store).open().first)
+    let desk = InvitationService(store: copy.store, identity: try StoreKeys(copy.store).identity())
+    let standing = try #require(try InvitationStore(store: copy.store).unexpired().first)
     guard
       case .redeemed = desk.answer(.redeem(standing, joiner: Samples.proof.joiner, name: "boat"), from: "n")
     else {
@@ -62,9 +62,9 @@ import Testing
 
   @Test func `F87 a redeemed invitation is open to its redeemer alone`() throws {
     let copy = try TestCopy.first()
-    var standing = StandingInvitation(
+    var standing = PendingInvitation(
       secret: SecureRandom.bytes(Invitation.secretBytes), expires: .max, right: .readWrite)
-    let book = InvitationBook(store: copy.store)
+    let book = InvitationStore(store: copy.store)
     #expect(try !book.isAnyOpen(to: Samples.proof.joiner))
     try book.add(standing)
     #expect(try book.isAnyOpen(to: Samples.proof.joiner) && book.isAnyOpen(to: Samples.proof.inviter))
@@ -108,10 +108,10 @@ import Testing
   @Test func `F87 after too many wrong proofs for an invitation a network is refused, and only there`() throws
   {
     let copy = try TestCopy.first()
-    let desk = InvitationDesk(store: copy.store, identity: try StoreKeys(copy.store).identity())
-    let standing = StandingInvitation(
+    let desk = InvitationService(store: copy.store, identity: try StoreKeys(copy.store).identity())
+    let standing = PendingInvitation(
       secret: SecureRandom.bytes(Invitation.secretBytes), expires: .max, right: .readWrite)
-    try InvitationBook(store: copy.store).add(standing)
+    try InvitationStore(store: copy.store).add(standing)
     for _ in 0..<Limits.joinAttemptsPerMinute { desk.count(wrongProofFor: standing.id, from: "192.0.2.1") }
     #expect(desk.answer(.lookUp(standing.id), from: "192.0.2.1") == .throttled)
     guard case .found(.some, _) = desk.answer(.lookUp(standing.id), from: "192.0.2.2") else {

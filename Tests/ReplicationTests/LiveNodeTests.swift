@@ -342,7 +342,7 @@ import Testing
     let (server, client, _) = try await pair()
     client.node.keepInStep(Self.policy)
     try await Self.live(client.node, "first")
-    client.node.letGo()
+    client.node.stopKeepingInStep()
     for await state in client.node.states where state.peers.isEmpty { break }
     await client.node.stop()
     var isOver = false

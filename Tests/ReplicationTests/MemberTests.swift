@@ -107,15 +107,16 @@ import Testing
   {
     let copy = try TestCopy.first()
     let (dialled, accepted) = (
-      Gatekeeper(store: copy.store, target: DialTarget(device: nil, name: "x")), Gatekeeper(store: copy.store)
+      PeerAuthorizer(store: copy.store, target: DialTarget(device: nil, name: "x")),
+      PeerAuthorizer(store: copy.store)
     )
     try copy.store.close()
-    #expect(!dialled.admits(copy.node.device, WireLimits.sessionProtocol))
-    #expect(accepted.admits(copy.node.device, WireLimits.sessionProtocol))
+    #expect(!dialled.authorizes(copy.node.device, applicationProtocol: WireLimits.sessionProtocol))
+    #expect(accepted.authorizes(copy.node.device, applicationProtocol: WireLimits.sessionProtocol))
     for gate in [dialled, accepted] {
       #expect(gate.member == nil && gate.failure?.store?.code == .closed)
     }
-    #expect(!accepted.admits(copy.node.device, WireLimits.joinProtocol))
+    #expect(!accepted.authorizes(copy.node.device, applicationProtocol: WireLimits.joinProtocol))
   }
 
   @Test func `F81 while a lost record may have revoked a member nobody is let in, and peers can be dialled`()
@@ -139,18 +140,24 @@ import Testing
     try file.sync()
     let damaged = try Store.open(on: host)
     // The index is sound, and names the keys that were lost.
-    #expect(Gatekeeper(store: damaged).admits(device, WireLimits.sessionProtocol))
+    #expect(
+      PeerAuthorizer(store: damaged).authorizes(device, applicationProtocol: WireLimits.sessionProtocol))
     #expect(try Membership(damaged).member(named: "other")?.device == device)
     try damaged.close()
     for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) }
     let again = try Store.open(on: host)
     let (dialled, accepted) = (
-      Gatekeeper(store: again, target: DialTarget(device: device, name: "other")), Gatekeeper(store: again)
+      PeerAuthorizer(store: again, target: DialTarget(device: device, name: "other")),
+      PeerAuthorizer(store: again)
     )
-    #expect(dialled.admits(device, WireLimits.sessionProtocol) && dialled.member?.name == "other")
-    #expect(accepted.admits(device, WireLimits.sessionProtocol), "to be told why it is refused")
+    #expect(
+      dialled.authorizes(device, applicationProtocol: WireLimits.sessionProtocol)
+        && dialled.member?.name == "other")
+    #expect(
+      accepted.authorizes(device, applicationProtocol: WireLimits.sessionProtocol),
+      "to be told why it is refused")
     #expect(accepted.member == nil && accepted.failure?.store?.code == .damaged)
-    #expect(!accepted.admits(device, WireLimits.joinProtocol))
+    #expect(!accepted.authorizes(device, applicationProtocol: WireLimits.joinProtocol))
     #expect(try Membership(again).members().map(\.name) == ["other"])
   }
 

@@ -6,7 +6,7 @@ import Testing
   @Test func `F94 a storm of lines that strangers cause is bounded`() {
     let kept = TestLog()
     let log = NodeLog { kept.add($0, $1) }
-    for number in 0..<100_000 { log.foreign(.warning, "line \(number)") }
+    for number in 0..<100_000 { log.emitRateLimited(.warning, "line \(number)") }
     #expect(kept.lines.count >= 20)
     #expect(kept.lines.count < 60)
     #expect(kept.lines.first == "warning line 0")
@@ -15,7 +15,7 @@ import Testing
   @Test func `F94 what the own side has to say is never left out`() {
     let kept = TestLog()
     let log = NodeLog { kept.add($0, $1) }
-    for number in 0..<500 { log.own(.error, "line \(number)") }
+    for number in 0..<500 { log.emit(.error, "line \(number)") }
     #expect(kept.lines.count == 500)
   }
 }

@@ -18,7 +18,7 @@ import Testing
 
   /// What an inviter does when `request` comes and it finds `standing`.
   private static func answer(
-    to request: JoinRequest, standing: StandingInvitation? = Samples.invitation.standing, at now: UInt64 = now
+    to request: JoinRequest, standing: PendingInvitation? = Samples.invitation.pending, at now: UInt64 = now
   ) -> [PairingAction] {
     let inviter = InviterProbe(proof: Samples.proof)
     _ = inviter.start()
@@ -53,13 +53,13 @@ import Testing
 
   @Test("What an inviter keeps of an invitation reads back, before and after it was redeemed")
   func standing() {
-    var standing = Samples.invitation.standing
-    #expect(StandingInvitation(bytes: standing.bytes) == standing)
+    var standing = Samples.invitation.pending
+    #expect(PendingInvitation(bytes: standing.bytes) == standing)
     standing.redeemer = Samples.proof.joiner
-    #expect(StandingInvitation(bytes: standing.bytes) == standing)
+    #expect(PendingInvitation(bytes: standing.bytes) == standing)
     #expect(standing.id == Samples.invitation.id)
-    #expect(StandingInvitation(bytes: Array(standing.bytes.dropLast())) == nil)
-    #expect(StandingInvitation(bytes: []) == nil)
+    #expect(PendingInvitation(bytes: Array(standing.bytes.dropLast())) == nil)
+    #expect(PendingInvitation(bytes: []) == nil)
   }
 
   @Test("A joiner with a good invitation becomes a member")
@@ -70,7 +70,7 @@ import Testing
     let request = Message.joinRequest(Self.request()).frame.bytes
     #expect(joiner.start() == [.setTimer(seconds: Limits.handshakeSeconds), .send(request)])
     #expect(inviter.handle(.received(request)) == [.lookUp(Samples.invitation.id)])
-    let standing = Samples.invitation.standing
+    let standing = Samples.invitation.pending
     #expect(
       inviter.handle(.found(standing, at: Self.now)) == [
         .redeem(standing, joiner: Samples.proof.joiner, name: "starboard")
@@ -85,7 +85,7 @@ import Testing
 
   @Test("F87 an unknown, used, expired or guessed invitation is refused in the same words")
   func refused() {
-    var used = Samples.invitation.standing
+    var used = Samples.invitation.pending
     used.redeemer = DeviceID(bytes: Samples.bytes(32, from: 1))!
     let answers = [
       Self.answer(to: Self.request(), standing: nil),
@@ -103,7 +103,7 @@ import Testing
 
   @Test("F87 the device that redeemed an invitation may ask again, if the answer was lost")
   func again() {
-    var used = Samples.invitation.standing
+    var used = Samples.invitation.pending
     used.redeemer = Samples.proof.joiner
     #expect(
       Self.answer(to: Self.request(), standing: used) == [
@@ -115,7 +115,7 @@ import Testing
   func race() {
     let inviter = InviterProbe(proof: Samples.proof)
     _ = inviter.handle(.received(Message.joinRequest(Self.request()).frame.bytes))
-    _ = inviter.handle(.found(Samples.invitation.standing, at: Self.now))
+    _ = inviter.handle(.found(Samples.invitation.pending, at: Self.now))
     #expect(Self.end(of: inviter.handle(.alreadyRedeemed)) == .invalidInvitation)
   }
 

@@ -12,17 +12,17 @@ import Testing
   /// A copy that invites, its desk, and an invitation of it.
   private static func inviter(
     _ right: MemberRight = .readWrite
-  ) throws -> (copy: TestCopy, desk: InvitationDesk, invitation: StandingInvitation) {
+  ) throws -> (copy: TestCopy, desk: InvitationService, invitation: PendingInvitation) {
     let copy = try TestCopy.first()
-    let invitation = StandingInvitation(
+    let invitation = PendingInvitation(
       secret: SecureRandom.bytes(Invitation.secretBytes), expires: .max, right: right)
-    try InvitationBook(store: copy.store).add(invitation)
+    try InvitationStore(store: copy.store).add(invitation)
     return (
-      copy, InvitationDesk(store: copy.store, identity: try StoreKeys(copy.store).identity()), invitation
+      copy, InvitationService(store: copy.store, identity: try StoreKeys(copy.store).identity()), invitation
     )
   }
 
-  private static func redeem(_ invitation: StandingInvitation, at desk: InvitationDesk) -> JoinAccept? {
+  private static func redeem(_ invitation: PendingInvitation, at desk: InvitationService) -> JoinAccept? {
     let answer = desk.answer(.redeem(invitation, joiner: device, name: "boat"), from: network)
     guard case .redeemed(let accept) = answer else { return nil }
     return accept
@@ -35,7 +35,7 @@ import Testing
     #expect(Self.redeem(invitation, at: desk) != nil)
     let membership = Membership(copy.store)
     let epoch = try membership.revokeAndRenewKeys("boat")
-    #expect(try InvitationBook(store: copy.store).find(invitation.id) == nil)
+    #expect(try InvitationStore(store: copy.store).lookUp(invitation.id) == nil)
     if isKept {
       // As on an inviter that is told of the revocation by another copy.
       var redeemed = invitation
@@ -51,9 +51,9 @@ import Testing
     let (copy, desk, invitation) = try Self.inviter()
     #expect(Self.redeem(invitation, at: desk) != nil)
     try Membership(copy.store).revoke("boat")
-    let second = StandingInvitation(
+    let second = PendingInvitation(
       secret: SecureRandom.bytes(Invitation.secretBytes), expires: .max, right: .readWrite)
-    try InvitationBook(store: copy.store).add(second)
+    try InvitationStore(store: copy.store).add(second)
     #expect(Self.redeem(second, at: desk) == nil)
     #expect(try Membership(copy.store).member(Self.device)?.right == .revoked)
   }
@@ -67,9 +67,9 @@ import Testing
     let again = try #require(Self.redeem(invitation, at: desk))
     #expect(again == first && again.right == .readOnly)
     #expect(copy.store.journalPosition == position)
-    let second = StandingInvitation(
+    let second = PendingInvitation(
       secret: SecureRandom.bytes(Invitation.secretBytes), expires: .max, right: .readWrite)
-    try InvitationBook(store: copy.store).add(second)
+    try InvitationStore(store: copy.store).add(second)
     #expect(Self.redeem(second, at: desk)?.right == .readOnly)
     #expect(try Membership(copy.store).member(Self.device)?.right == .readOnly)
   }
@@ -119,7 +119,7 @@ import Testing
   ) throws -> SessionStore {
     try Membership(copy.store).put(
       Member(device: device, name: "boat", right: kept, addresses: [], joined: 0))
-    return SessionStore(copy.store, guest: copy.node.context.guest(device, right))
+    return SessionStore(copy.store, remotePeer: copy.node.context.remotePeer(device, right: right))
   }
 
   @Test func `F81 whose right was taken away after its handshake is told nothing, and given no key`() throws {
@@ -185,16 +185,20 @@ import Testing
     var peer = Peer(name: "pinned", addresses: ["h:1"])
     peer.device = Self.device
     try membership.add(peer)
-    let first = Gatekeeper(store: copy.store)
-    #expect(first.admits(Self.device, WireLimits.sessionProtocol) && first.member?.name == "pinned")
+    let first = PeerAuthorizer(store: copy.store)
+    #expect(
+      first.authorizes(Self.device, applicationProtocol: WireLimits.sessionProtocol)
+        && first.member?.name == "pinned")
     try copy.store.putReserved(ReservedKey.member(Self.device), bytes)
     // Dialled, it is not connected to. Where it comes itself, the connection is accepted only for the refusal, which names the
     // reason (`NodeCore`): there is no member for a session.
     let target = DialTarget(device: Self.device, name: "pinned")
-    #expect(!Gatekeeper(store: copy.store, target: target).admits(Self.device, WireLimits.sessionProtocol))
-    let gate = Gatekeeper(store: copy.store)
-    _ = gate.admits(Self.device, WireLimits.sessionProtocol)
-    #expect(gate.member == nil && gate.revoked == "unreadable-00010203")
+    #expect(
+      !PeerAuthorizer(store: copy.store, target: target).authorizes(
+        Self.device, applicationProtocol: WireLimits.sessionProtocol))
+    let gate = PeerAuthorizer(store: copy.store)
+    _ = gate.authorizes(Self.device, applicationProtocol: WireLimits.sessionProtocol)
+    #expect(gate.member == nil && gate.revokedMember == "unreadable-00010203")
     let member = try #require(try membership.member(Self.device))
     #expect(member.right == .revoked && member.name == "unreadable-00010203")
     #expect(try membership.members().contains(member))
@@ -202,7 +206,9 @@ import Testing
     try membership.revoke(member.name)
     try membership.put(
       Member(device: Self.device, name: "pinned", right: .readOnly, addresses: [], joined: 0))
-    let next = Gatekeeper(store: copy.store)
-    #expect(next.admits(Self.device, WireLimits.sessionProtocol) && next.member?.right == .readOnly)
+    let next = PeerAuthorizer(store: copy.store)
+    #expect(
+      next.authorizes(Self.device, applicationProtocol: WireLimits.sessionProtocol)
+        && next.member?.right == .readOnly)
   }
 }

@@ -62,7 +62,7 @@ package enum ForeignBytes {
       precondition(ChangePosition(position.description) == position, "a position does not come back")
     }
     _ = try? GroupKeyRing(text: text)
-    _ = StandingInvitation(bytes: bytes)
+    _ = PendingInvitation(bytes: bytes)
   }
 
   // MARK: Values

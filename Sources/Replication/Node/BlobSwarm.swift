@@ -195,7 +195,7 @@ final class BlobSwarm {
         switch result {
         case .success(let answer): next.value.content(this.value, answer)
         case .failure(let error):
-          context.log.own(.warning, "a large value from several members: \(error.message)")
+          context.log.emit(.warning, "a large value from several members: \(error.message)")
           this.value.end(isHere: false)
         }
       }

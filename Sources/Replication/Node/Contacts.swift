@@ -48,12 +48,12 @@ package struct Contacts: Sendable {
     }
     guard !changes.isEmpty else { return }
     let noted = changes
-    try ofStore { () throws(StoreError) in try store.setLocals(noted) }
+    try mappingStoreErrors { () throws(StoreError) in try store.setLocals(noted) }
   }
 
   /// What is known of a device's copy; nil if it was never met.
   package func contact(_ device: DeviceID) throws(ReplicationError) -> Contact? {
-    try ofStore { () throws(StoreError) in try store.local(Self.key(device)) }.flatMap(Self.read)
+    try mappingStoreErrors { () throws(StoreError) in try store.local(Self.key(device)) }.flatMap(Self.read)
   }
 
   private static func read(_ bytes: [UInt8]) -> Contact? {

@@ -17,7 +17,7 @@ extension Membership {
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func invitations() throws(ReplicationError) -> [OpenInvitation] {
-    try InvitationBook(store: store).open().map { standing in
+    try InvitationStore(store: store).unexpired().map { standing in
       OpenInvitation(
         id: Hex.string(of: standing.id), expires: standing.expires, right: Member.Right(standing.right),
         redeemer: standing.redeemer)
@@ -31,7 +31,7 @@ extension Membership {
   /// - Throws: `.store` if it cannot be written.
   public func withdrawInvitation(_ id: String) throws(ReplicationError) -> Bool {
     guard let bytes = Hex.bytes(of: id[...]), bytes.count == Invitation.idBytes else { return false }
-    return try InvitationBook(store: store).withdraw(bytes)
+    return try InvitationStore(store: store).withdraw(bytes)
   }
 
   /// Takes the member's right away, on every copy that hears of it, and drops the invitations of this copy that it has
@@ -42,7 +42,7 @@ extension Membership {
   /// - Throws: `.notAMember` and `.notAllowed` as said; `.store` if it cannot be written.
   public func revoke(_ name: String) throws(ReplicationError) {
     let own = try own()
-    let verdict = try ofStore { () throws(StoreError) in
+    let verdict = try mappingStoreErrors { () throws(StoreError) in
       let isRevoked = try store.writeDenial == .revoked
       return try store.changeReservedKeys { keys throws(StoreError) in
         try Self.revoke(name, by: own, isRevoked: isRevoked, &keys)
@@ -79,7 +79,7 @@ extension Membership {
     // No caller waits for what it has seen any more.
     let frontier = ReservedKey.frontier(member.device)
     if try keys.reserved(frontier) != nil { try keys.putReserved(frontier, nil) }
-    try InvitationBook.drop(redeemedBy: member.device, &keys)
+    try InvitationStore.drop(redeemedBy: member.device, &keys)
     return .done
   }
 }

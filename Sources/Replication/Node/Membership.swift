@@ -25,7 +25,8 @@ public struct Membership: Sendable {
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func members() throws(ReplicationError) -> [Member] {
-    let records = try ofStore { () throws(StoreError) in try store.reserved(prefix: ReservedKey.memberPrefix)
+    let records = try mappingStoreErrors { () throws(StoreError) in
+      try store.reserved(prefix: ReservedKey.memberPrefix)
     }
     return Self.members(in: records)
   }
@@ -43,13 +44,15 @@ public struct Membership: Sendable {
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func member(_ device: DeviceID) throws(ReplicationError) -> Member? {
-    let value = try ofStore { () throws(StoreError) in try store.reserved(ReservedKey.member(device)) }
+    let value = try mappingStoreErrors { () throws(StoreError) in
+      try store.reserved(ReservedKey.member(device))
+    }
     return value.map { Member(device: device, record: $0) }
   }
 
   /// Whom a device is let in as: the member that it is or, if no record of it has come yet, the peer as which it is pinned here, which
   /// may read and write (the inviter, before the first pull). Nil for a stranger.
-  func admitted(_ device: DeviceID) throws(ReplicationError) -> Member? {
+  func authorizedMember(_ device: DeviceID) throws(ReplicationError) -> Member? {
     if let member = try member(device) { return member }
     guard let peer = try peers().first(where: { $0.device == device }) else { return nil }
     return Member(device: device, name: peer.name, right: .readWrite, addresses: [], joined: 0)
@@ -70,7 +73,7 @@ public struct Membership: Sendable {
 
   /// Fails with `.notAllowed` if this copy may not say who is a member, since the others would not hear of it.
   package func checkMayDecide(_ what: String) throws(ReplicationError) {
-    let denial = try ofStore { () throws(StoreError) in try store.writeDenial }
+    let denial = try mappingStoreErrors { () throws(StoreError) in try store.writeDenial }
     let right = denial == .revoked ? .revoked : try own()?.right ?? .readWrite
     if right != .readWrite { throw Self.refusal(what, right) }
   }
@@ -144,7 +147,7 @@ public struct Membership: Sendable {
 
   /// Makes or changes a member's record, durably.
   package func put(_ member: Member) throws(ReplicationError) {
-    try ofStore { () throws(StoreError) in
+    try mappingStoreErrors { () throws(StoreError) in
       try store.putReserved(ReservedKey.member(member.device), member.bytes)
     }
     if try StoreKeys(store).identityIfAny()?.id == member.device { try recordOwnRight(member.right) }
@@ -153,7 +156,7 @@ public struct Membership: Sendable {
   /// Keeps what the record of this copy's own member says of its right, so that every process that has the store open refuses
   /// writes that would reach nobody. A copy that was told that it was revoked stays so: it need not have got the record.
   func recordOwnRight(_ right: Member.Right) throws(ReplicationError) {
-    try ofStore { () throws(StoreError) in
+    try mappingStoreErrors { () throws(StoreError) in
       guard store.isWritable, try store.writeDenial != .revoked else { return }
       try store.setWriteDenial(right.denial)
     }
@@ -183,7 +186,8 @@ public struct Membership: Sendable {
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func peers() throws(ReplicationError) -> [Peer] {
-    let records = try ofStore { () throws(StoreError) in try store.locals(prefix: Self.peerPrefix) }
+    let records = try mappingStoreErrors { () throws(StoreError) in try store.locals(prefix: Self.peerPrefix)
+    }
     return records.compactMap { record in
       let name = String(decoding: record.key.dropFirst(Self.peerPrefix.count), as: UTF8.self)
       return try? Peer(name: name, bytes: record.value)
@@ -194,7 +198,9 @@ public struct Membership: Sendable {
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func peer(named name: String) throws(ReplicationError) -> Peer? {
-    let value = try ofStore { () throws(StoreError) in try store.local(Self.peerPrefix + Array(name.utf8)) }
+    let value = try mappingStoreErrors { () throws(StoreError) in
+      try store.local(Self.peerPrefix + Array(name.utf8))
+    }
     return value.flatMap { try? Peer(name: name, bytes: $0) }
   }
 
@@ -211,7 +217,7 @@ public struct Membership: Sendable {
     else {
       throw ReplicationError(.network, "cannot add \(peer.name): its address is none: give host:port")
     }
-    try ofStore { () throws(StoreError) in
+    try mappingStoreErrors { () throws(StoreError) in
       try store.setLocal(Self.peerPrefix + Array(peer.name.utf8), peer.bytes)
     }
   }
@@ -220,7 +226,7 @@ public struct Membership: Sendable {
   ///
   /// - Throws: `.store` if it cannot be written.
   public func remove(peer name: String) throws(ReplicationError) -> Bool {
-    try ofStore { () throws(StoreError) in
+    try mappingStoreErrors { () throws(StoreError) in
       let key = Self.peerPrefix + Array(name.utf8)
       guard try store.local(key) != nil else { return false }
       try store.setLocal(key, nil)

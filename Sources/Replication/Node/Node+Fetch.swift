@@ -25,18 +25,18 @@ extension Node {
   ) async throws(ReplicationError) -> Bool {
     let store = store
     let entry = try await context.workers.run { () throws(ReplicationError) in
-      try ofStore { () throws(StoreError) in try store.entry(key) }
+      try mappingStoreErrors { () throws(StoreError) in try store.entry(key) }
     }
     guard let entry else { return false }
     guard let blob = entry.blob else { return true }
     let isHere = try await context.workers.run { () throws(ReplicationError) in
-      try ofStore { () throws(StoreError) in try store.blobs.has(blob) }
+      try mappingStoreErrors { () throws(StoreError) in try store.blobs.has(blob) }
     }
     if isHere { return true }
     let core = core
     let result = await withCheckedContinuation { continuation in
       context.loop.execute {
-        core.value.desk.fetch(blob) {
+        core.value.blobFetches.fetch(blob) {
           progress(BlobProgress(bytes: $0, total: $1))
         } completion: {
           continuation.resume(returning: $0)
@@ -60,7 +60,7 @@ extension Node {
       }
       let (done, failure) = (DispatchSemaphore(value: 0), Locked<ReplicationError?>(nil))
       loop.execute {
-        core.value.desk.fetch(blob) { result in
+        core.value.blobFetches.fetch(blob) { result in
           if case .failure(let error) = result { failure.withLock { $0 = error } }
           done.signal()
         }

@@ -34,13 +34,13 @@ extension Node {
       addresses: addresses.map(\.description), inviter: identity.id,
       secret: SecureRandom.bytes(Invitation.secretBytes), expires: store.environment.now() + lifetime * 1000,
       right: right, storeName: store.name)
-    try InvitationBook(store: store).add(invitation.standing)
+    try InvitationStore(store: store).add(invitation.pending)
     return invitation.text
   }
 
   /// Where a node of the store listens that is alive; for a wildcard, the addresses of this machine.
   private static func ownAddresses(of store: Store) throws(ReplicationError) -> [Endpoint] {
-    let text = try ofStore { () throws(StoreError) in
+    let text = try mappingStoreErrors { () throws(StoreError) in
       try store.isListenedTo() ? try store.local(listenKey) : nil
     }
     guard let text, let endpoint = Endpoint(String(decoding: text, as: UTF8.self)) else { return [] }
@@ -59,7 +59,7 @@ extension Node {
     let deadline = MonotonicClock.milliseconds() + UInt64(Self.claimMilliseconds)
     repeat {
       let isNoted = try await context.workers.run { () throws(ReplicationError) in
-        try ofStore { () throws(StoreError) in
+        try mappingStoreErrors { () throws(StoreError) in
           guard let claim = try store.claimListening() else { return false }
           try store.setLocal(Self.listenKey, Array(address.description.utf8))
           listening.withLock { $0 = claim }
@@ -69,7 +69,7 @@ extension Node {
       if isNoted { return }
       try? await Task.sleep(for: .milliseconds(10))
     } while MonotonicClock.milliseconds() < deadline
-    context.log.own(
+    context.log.emit(
       .warning, "another node of this store listens already: invitations name its address, and not \(address)"
     )
   }

@@ -47,10 +47,10 @@ extension Node {
         .invalidInvitation,
         "cannot join as \"\(name)\": use 1 to \(Limits.nameBytes) bytes without blanks or slashes")
     }
-    let path = try ofStore { () throws(StoreError) in try environment.storage.place(of: path) }
+    let path = try mappingStoreErrors { () throws(StoreError) in try environment.storage.place(of: path) }
     // Held from here on: the directory may be renamed while the inviter is waited for.
     let environment = try await workers.run { () throws(ReplicationError) in
-      try ofStore { () throws(StoreError) in
+      try mappingStoreErrors { () throws(StoreError) in
         var environment = environment
         _ = try environment.storage.createDirectory(path)
         try environment.storage.syncName(of: path)
@@ -62,7 +62,7 @@ extension Node {
     let keys = StoreKeys(path: path, storage: storage)
     // Kept before it is shown: an answer that gets lost can be asked for again.
     let identity = try await workers.run { () throws(ReplicationError) in
-      try ofStore { () throws(StoreError) in
+      try mappingStoreErrors { () throws(StoreError) in
         guard try storage.status(path + "/" + StoreIdentity.fileName) == nil else {
           throw StoreError(.alreadyExists, "there is a store already: join in another directory", path: path)
         }
@@ -74,13 +74,13 @@ extension Node {
     let store = try await workers.run { () throws(ReplicationError) in
       try keys.replaceGroupKeys(
         with: try GroupKeyRing(text: String(decoding: accept.groupKeys, as: UTF8.self)))
-      let store = try ofStore { () throws(StoreError) in
+      let store = try mappingStoreErrors { () throws(StoreError) in
         try Store.create(
           at: path, name: accept.storeName, id: accept.store, configuration: configuration,
           environment: environment)
       }
       // They were made before the store was, and so in the clear.
-      try ofStore { () throws(StoreError) in
+      try mappingStoreErrors { () throws(StoreError) in
         try store.rewriteKeyFiles()
         if let scope { try store.narrow(to: scope) }
         try store.setWriteDenial(Member.Right(accept.right).denial)

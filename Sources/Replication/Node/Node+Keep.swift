@@ -33,31 +33,31 @@ extension Node {
   /// again it changes the policy.
   public func keepInStep(_ policy: KeepPolicy = KeepPolicy()) {
     precondition(policy.retry.lowerBound >= 1, "a pause has at least a millisecond")
-    let keeper = keeper
+    let keeper = supervisor
     context.loop.execute { keeper.value.start(policy) }
     startEnforcingBlobLimits()
   }
 
   /// Tries all peers that are kept in step, and that are waited for, at once.
   package func retryNow() {
-    let keeper = keeper
+    let keeper = supervisor
     context.loop.execute { keeper.value.retryNow() }
   }
 
   /// Keeps nobody in step any more. Sessions that this node has dialled end, those that others dialled go on.
-  public func letGo() {
-    let keeper = keeper
+  public func stopKeepingInStep() {
+    let keeper = supervisor
     context.loop.execute { keeper.value.stop() }
   }
 
   /// The state at present.
-  public var state: NodeState { board.state }
+  public var state: NodeState { statePublisher.state }
 
   /// The state as it changes, beginning with the present one.
-  public var states: NodeStates { NodeStates(board: board) }
+  public var states: NodeStates { NodeStates(publisher: statePublisher) }
 
   /// The state of one peer as it changes.
   ///
   /// - Parameter name: what it is called here.
-  public func states(of name: String) -> PeerStates { PeerStates(name: name, board: board) }
+  public func states(of name: String) -> PeerStates { PeerStates(name: name, publisher: statePublisher) }
 }

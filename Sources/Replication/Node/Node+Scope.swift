@@ -17,11 +17,11 @@ extension Node {
   ) async throws(ReplicationError) -> SessionReport {
     let store = store
     try await context.workers.run { () throws(ReplicationError) in
-      try ofStore { () throws(StoreError) in _ = try store.widen(to: scope) }
+      try mappingStoreErrors { () throws(StoreError) in _ = try store.widen(to: scope) }
     }
     let report = try await synchronize(with: peer, direction: .pull, progress: progress)
     let isLacking = try await context.workers.run { () throws(ReplicationError) in
-      try ofStore { () throws(StoreError) in try store.isWidening }
+      try mappingStoreErrors { () throws(StoreError) in try store.isWidening }
     }
     guard !isLacking else {
       throw ReplicationError(

@@ -36,11 +36,11 @@ extension Node {
     // Before the turn: while it lasts this copy confirms nothing.
     if dialling {
       await withCheckedContinuation { continuation in
-        context.loop.execute { core.value.desk.gather { continuation.resume() } }
+        context.loop.execute { core.value.blobFetches.connectAllMembers { continuation.resume() } }
       }
     }
     defer {
-      if dialling { context.loop.execute { core.value.desk.release() } }
+      if dialling { context.loop.execute { core.value.blobFetches.releaseSessions() } }
     }
     let turn = try await acquireEvictionPass(limits)
     defer { turn.end() }
@@ -48,7 +48,7 @@ extension Node {
     do throws(ReplicationError) {
       var someoneAnswers = true
       while true {
-        let batch = try await ofWorker { () throws(StoreError) in try turn.next() }
+        let batch = try await runOnWorker { () throws(StoreError) in try turn.next() }
         if batch.isEmpty {
           // What is leaving just now may have to stay: then others are next.
           guard try await leaving.end() else { break }
@@ -58,7 +58,7 @@ extension Node {
         if someoneAnswers {
           answers = await withCheckedContinuation { continuation in
             context.loop.execute {
-              core.value.desk.ask(batch.map(\.blob)) { continuation.resume(returning: $0) }
+              core.value.blobFetches.ask(batch.map(\.blob)) { continuation.resume(returning: $0) }
             }
           }
           // The rest is counted, and stays.
@@ -83,7 +83,7 @@ extension Node {
       throw error
     }
     let store = store
-    return try await ofWorker { () throws(StoreError) in
+    return try await runOnWorker { () throws(StoreError) in
       let report = turn.end()
       try store.recordBlobTrim(report)
       return report
@@ -121,7 +121,7 @@ extension Node {
   private func evict(
     _ batch: [EvictionCandidate], _ statements: [DeviceID: HoldingsStated.Statement], _ turn: EvictionPass
   ) async throws(ReplicationError) {
-    try await ofWorker { () throws(StoreError) in
+    try await runOnWorker { () throws(StoreError) in
       var holders = batch.map { _ in [[UInt8]]() }
       for (device, statement) in statements {
         for (index, isHeld) in statement.confirms(batch).enumerated() where isHeld {
@@ -135,7 +135,7 @@ extension Node {
   private func acquireEvictionPass(_ limits: BlobLimits?) async throws(ReplicationError) -> EvictionPass {
     let store = store
     for _ in 0..<Self.acquireAttempts {
-      let turn = try await ofWorker { () throws(StoreError) in
+      let turn = try await runOnWorker { () throws(StoreError) in
         if let limits { return try store.beginEviction(limits) }
         return try store.beginEviction(try store.blobLimits)
       }
@@ -146,10 +146,10 @@ extension Node {
     throw ReplicationError(.unavailable, "large values are being made to leave already: try again later")
   }
 
-  private func ofWorker<Answer: Sendable>(
+  private func runOnWorker<Answer: Sendable>(
     _ body: @escaping @Sendable () throws(StoreError) -> Answer
   ) async throws(ReplicationError) -> Answer {
-    try await context.workers.run { () throws(ReplicationError) in try ofStore(body) }
+    try await context.workers.run { () throws(ReplicationError) in try mappingStoreErrors(body) }
   }
 
   /// Keeps the limits of the store in the background from now on, with the members that are connected.
@@ -169,7 +169,7 @@ extension Node {
 
   private func secondsToUpkeep() async -> UInt32 {
     let store = store
-    let limits = try? await ofWorker { () throws(StoreError) in try store.blobLimits }
+    let limits = try? await runOnWorker { () throws(StoreError) in try store.blobLimits }
     return limits.map { $0.trimSeconds == 0 ? 60 : $0.trimSeconds } ?? 60
   }
 
@@ -177,21 +177,21 @@ extension Node {
   func enforceBlobLimitsOnce() async {
     let store = store
     do throws(ReplicationError) {
-      let isDue = try await ofWorker { () throws(StoreError) in
+      let isDue = try await runOnWorker { () throws(StoreError) in
         guard try store.blobLimits.trimSeconds > 0 else { return false }
         return try store.exceedsBlobLimits()
       }
       guard isDue else { return }
       let report = try await trim(nil, dialling: false) { _ in }
       guard report.evicted > 0 else { return }
-      context.log.own(
+      context.log.emit(
         .info,
         "\(CountText.of(report.evicted, "large value")) \(report.evicted == 1 ? "has" : "have") left to keep the limits: "
           + CountText.of(report.evictedBytes, "byte")
       )
     } catch {
       guard error.store?.code != .closed else { return }
-      context.log.own(.warning, "the limits of large values cannot be kept: \(error.message)")
+      context.log.emit(.warning, "the limits of large values cannot be kept: \(error.message)")
     }
   }
 }

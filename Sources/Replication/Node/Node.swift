@@ -41,8 +41,8 @@ public final class Node: Sendable {
 
   let context: NodeContext
   let core: LoopBound<NodeCore>
-  let keeper: LoopBound<PeerKeeper>
-  let board = StateBoard()
+  let supervisor: LoopBound<PeerSupervisor>
+  let statePublisher = StatePublisher()
   private let isStopped = LockedField(false)
   /// Open while invitations are to name the address of this node.
   let listening = Locked<(any StorageFile)?>(nil)
@@ -68,7 +68,7 @@ public final class Node: Sendable {
       pingSeconds: configuration.pingSeconds, log: configuration.log)
     let core = NodeCore(context)
     self.core = LoopBound(core, to: loop)
-    keeper = LoopBound(PeerKeeper(core, board), to: loop)
+    supervisor = LoopBound(PeerSupervisor(core, statePublisher), to: loop)
     if configuration.fetchesOnRead { fetchOnRead() }
   }
 
@@ -105,7 +105,7 @@ public final class Node: Sendable {
     let address = try await onLoop { () throws(ReplicationError) in try core.value.listen(addresses) }
     let bound = Endpoint(host: address.host, port: address.port)
     try await recordAddress(bound)
-    board.change { $0.listening = bound }
+    statePublisher.change { $0.listening = bound }
     startEnforcingBlobLimits()
     return bound
   }
@@ -117,7 +117,7 @@ public final class Node: Sendable {
     upkeep.withLock { $0?.cancel() }
     store.setBlobFetching(nil)
     listening.withLock { $0 = nil }
-    let (core, keeper) = (core, keeper)
+    let (core, keeper) = (core, supervisor)
     let contacts = try? await onLoop { () throws(ReplicationError) in core.value.drainNewContacts() }
     await withCheckedContinuation { continuation in
       context.loop.execute {
@@ -125,15 +125,15 @@ public final class Node: Sendable {
         core.value.stop(drain: Self.drainMilliseconds) { continuation.resume() }
       }
     }
-    board.end()
+    statePublisher.end()
     let (store, log) = (store, context.log)
     do {
       try await context.workers.run { () throws(ReplicationError) in
         try Contacts(store).record(contacts ?? [])
-        try ofStore { () throws(StoreError) in try store.sync() }
+        try mappingStoreErrors { () throws(StoreError) in try store.sync() }
       }
     } catch {
-      log.own(.error, "stopping: \(error.message)")
+      log.emit(.error, "stopping: \(error.message)")
     }
   }
 
@@ -165,7 +165,7 @@ public final class Node: Sendable {
     let begin = MonotonicClock.milliseconds()
     let store = store
     let (target, endpoints) = try await context.workers.run { () throws(ReplicationError) in
-      try Route.find(peer, in: store)
+      try Route.resolve(peer, in: store)
     }
     var backoff = Backoff(base: 50, cap: 2_000)
     var (repairedKeys, repaired): (Int, [[UInt8]]) = (0, [])
@@ -186,7 +186,7 @@ public final class Node: Sendable {
         }
         throw end.end.failure.map { ReplicationError($0) } ?? ReplicationError(code, message)
       case .reconnect(let why):
-        context.log.own(.notice, "\(end.peer): \(why)")
+        context.log.emit(.notice, "\(end.peer): \(why)")
         let random = UInt64.random(in: 0 ... .max)
         let pause = backoff.failed(random: random)
         guard backoff.failures < Self.attempts else {
@@ -209,7 +209,7 @@ public final class Node: Sendable {
       let result = await withCheckedContinuation { continuation in
         context.loop.execute {
           var last: UInt64 = 0
-          core.value.dial(target, endpoint, direction: direction.inSession) { figures in
+          core.value.dial(target, endpoint: endpoint, direction: direction.inSession) { figures in
             let now = MonotonicClock.milliseconds()
             guard now - last >= 100 else { return }
             last = now
@@ -243,7 +243,7 @@ public final class Node: Sendable {
       (position, digest) = (receipt.received, receipt.state.digest)
     } else {
       (position, digest) = try await context.workers.run { () throws(ReplicationError) in
-        try ofStore { () throws(StoreError) in
+        try mappingStoreErrors { () throws(StoreError) in
           let (summary, digest, _) = try store.replicaSummary(digestAt: store.environment.now())
           return (summary.position, digest)
         }

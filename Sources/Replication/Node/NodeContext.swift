@@ -8,7 +8,7 @@ struct NodeContext: Sendable {
   let clientTLS: TLSContext
   let loop: EventLoop
   let workers: WorkerPool
-  let desk: InvitationDesk
+  let invitations: InvitationService
   let log: NodeLog
   /// For whom large values are being read through.
   let scans = HoldingsScans()
@@ -28,7 +28,7 @@ struct NodeContext: Sendable {
     (self.store, self.identity, self.loop, self.workers) = (store, identity, loop, workers)
     serverTLS = try TLSContext(role: .server, identity: identity)
     clientTLS = try TLSContext(role: .client, identity: identity)
-    desk = InvitationDesk(store: store, identity: identity)
+    invitations = InvitationService(store: store, identity: identity)
     self.log = NodeLog(log)
     self.pingSeconds = pingSeconds
   }
@@ -44,13 +44,13 @@ struct NodeContext: Sendable {
   func recordRevocation() {
     do throws(StoreError) { try store.setWriteDenial(.revoked) } catch {
       guard error.code != .closed else { return }
-      log.own(.warning, "that this copy was revoked is not kept: \(error.message)")
+      log.emit(.warning, "that this copy was revoked is not kept: \(error.message)")
     }
   }
 
   /// Who a session is with, let in with this right.
-  func guest(_ device: DeviceID, _ right: MemberRight) -> SessionGuest {
-    SessionGuest(device: device, right: right, scans: scans, renewals: renewals)
+  func remotePeer(_ device: DeviceID, right: MemberRight) -> RemotePeer {
+    RemotePeer(device: device, right: right, scans: scans, renewals: renewals)
   }
 
   /// Says what this member has seen, if that lets others purge. What fails is tried again at the next session. Blocks.
@@ -59,11 +59,11 @@ struct NodeContext: Sendable {
       try recordOwnRight()
       // Nobody would take it from one who may not write.
       guard try Membership(store).member(identity.id)?.right == .readWrite else { return }
-      try ofStore { () throws(StoreError) in _ = try store.acknowledgeIfDue(as: identity.id) }
+      try mappingStoreErrors { () throws(StoreError) in _ = try store.acknowledgeIfDue(as: identity.id) }
     } catch {
       // Closed behind a last session.
       guard error.store?.code != .closed else { return }
-      log.own(.warning, "what this copy has seen is not said to the others: \(error.message)")
+      log.emit(.warning, "what this copy has seen is not said to the others: \(error.message)")
     }
   }
 
@@ -72,14 +72,16 @@ struct NodeContext: Sendable {
     let figures = end.figures
     switch end.outcome {
     case .done:
-      log.own(
+      log.emit(
         .info,
         "\(peer): received \(CountText.of(figures.receivedRecords, "record")) and \(CountText.of(figures.receivedBlobs, "blob")), "
           + "sent \(figures.sentRecords) and \(figures.sentBlobs)")
     // The node has said so itself, once.
-    case .reconnect(let why) where why.contains(IdentityWatch.certain): log.own(.debug, "\(peer): \(why)")
-    case .reconnect(let why): log.own(.warning, "\(peer): \(why)")
-    case .failed(let code, let why): log.foreign(code == .store ? .error : .warning, "\(peer): \(why)")
+    case .reconnect(let why) where why.contains(DuplicateIdentityDetector.conflictText):
+      log.emit(.debug, "\(peer): \(why)")
+    case .reconnect(let why): log.emit(.warning, "\(peer): \(why)")
+    case .failed(let code, let why):
+      log.emitRateLimited(code == .store ? .error : .warning, "\(peer): \(why)")
     }
   }
 }

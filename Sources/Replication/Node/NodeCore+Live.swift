@@ -46,9 +46,9 @@ extension NodeCore {
     driver.onLive = { [weak self] in self?.wentLive(number, device) }
     reviewedPosition = nil
     superviseRights()
-    desk.attach(driver, device)
+    blobFetches.attach(driver, device)
     driver.onRepaired = { [context, name = driver.peerName] in
-      context.log.own(.warning, Self.repaired($0, $1, name))
+      context.log.emit(.warning, Self.repaired($0, $1, name))
     }
     driver.onClosed = { [weak self, weak driver] in
       guard let self else { return }
@@ -64,10 +64,10 @@ extension NodeCore {
       .filter(\.isLive)
     let driver = incoming[number]?.driver ?? outgoing[number]?.driver
     if let driver, incoming[number] != nil {
-      for other in older { noteDisplaced(device, by: Self.origin(of: driver), from: other) }
+      for other in older { recordDisplacement(device, by: Self.origin(of: driver), from: other) }
     }
     for other in older { displace(other, device, by: driver) }
-    if incoming[number] != nil { context.log.own(.info, "\(Self.name(of: device, self)) stays connected") }
+    if incoming[number] != nil { context.log.emit(.info, "\(Self.name(of: device, self)) stays connected") }
     if let driver { review(driver, of: device) }
     superviseContacts()
     onChange(device)
@@ -146,10 +146,10 @@ extension NodeCore {
   private func apply(_ right: Member.Right, to driver: SessionDriver) {
     guard !driver.isOver, right.inSession != driver.peerRight else { return }
     if right == .revoked {
-      context.log.own(.notice, "\(driver.peerName) was revoked: its session ends")
+      context.log.emit(.notice, "\(driver.peerName) was revoked: its session ends")
       driver.refuse(.notAMember, "this copy was revoked: join again with a new one")
     } else {
-      context.log.own(.notice, "\(driver.peerName) is \(right) from now on: its session begins anew")
+      context.log.emit(.notice, "\(driver.peerName) is \(right) from now on: its session begins anew")
       driver.refuse(.unavailable, "this copy is \(right) from now on: connect again")
     }
   }
@@ -158,7 +158,7 @@ extension NodeCore {
     let older = drivers.filter { isOlder($0, than: epoch) }
     if !older.isEmpty {
       // What follows is sealed under the new key; who lacks it gets it with the next hello.
-      context.log.own(.notice, "a new epoch of the group key has begun: live sessions begin anew")
+      context.log.emit(.notice, "a new epoch of the group key has begun: live sessions begin anew")
       for driver in older { driver.refuse(.tryAgain, Self.newEpoch) }
     }
     for (device, driver) in incoming.values.map({ ($0.device, $0.driver) })

@@ -20,7 +20,7 @@ extension NodeCore {
       }
     }
     guard change.hasCome else { return }
-    context.log.own(.debug, "the network has changed: connections are looked at")
+    context.log.emit(.debug, "the network has changed: connections are looked at")
     // What was sent meanwhile the kernel repeats at ever longer intervals: a new connection is faster.
     for driver in drivers { driver.probe(within: Self.afterReturnMilliseconds) }
     onNetwork()
@@ -28,36 +28,41 @@ extension NodeCore {
 
   // MARK: One device, two connections
 
-  static func origin(of driver: SessionDriver) -> IdentityWatch.Origin {
-    IdentityWatch.Origin(host: driver.link.remote.host, actor: driver.peer?.summary.actor)
+  static func origin(of driver: SessionDriver) -> DuplicateIdentityDetector.Origin {
+    DuplicateIdentityDetector.Origin(host: driver.link.remote.host, actor: driver.peer?.summary.actor)
   }
 
   /// A connection of the device has displaced another one, or was turned away for it.
-  func noteDisplaced(_ device: DeviceID, by new: IdentityWatch.Origin, from other: SessionDriver?) {
+  func recordDisplacement(
+    _ device: DeviceID, by new: DuplicateIdentityDetector.Origin, from other: SessionDriver?
+  ) {
     guard let other,
-      let hosts = identities.displaced(
+      let hosts = duplicateIdentities.displaced(
         device, by: new, from: Self.origin(of: other), at: MonotonicClock.milliseconds())
     else { return }
-    let text = IdentityWatch.text(other.peerName, hosts)
-    context.log.own(.warning, text)
-    onDisplaced(device, text)
-    tellTwin(other, device)
+    let text = DuplicateIdentityDetector.conflictMessage(other.peerName, hosts: hosts)
+    context.log.emit(.warning, text)
+    onIdentityConflict(device, text)
+    notifyDuplicate(other, device: device)
   }
 
   /// Ends a session with the finding that two running copies have the identity of its device, once for each of the two; the next
   /// session of that copy is not ended for it.
-  func tellTwin(_ driver: SessionDriver, _ device: DeviceID) {
-    guard let actor = driver.peer?.summary.actor, identities.mustTell(actor, of: device) else { return }
+  func notifyDuplicate(_ driver: SessionDriver, device: DeviceID) {
+    guard let actor = driver.peer?.summary.actor, duplicateIdentities.shouldNotify(actor, of: device) else {
+      return
+    }
     let hosts = Set(incoming.values.compactMap { $0.device == device ? $0.driver?.link.remote.host : nil })
-    driver.refuse(.tryAgain, IdentityWatch.text(driver.peerName, hosts.sorted()))
+    driver.refuse(
+      .tryAgain, DuplicateIdentityDetector.conflictMessage(driver.peerName, hosts: hosts.sorted()))
   }
 
   /// A session that another device's key has dialled is over. Was there a live one at the same time, of another incarnation?
-  func noteRivals(of number: UInt64, _ device: DeviceID) {
+  func recordRivalSessions(of number: UInt64, _ device: DeviceID) {
     guard let driver = incoming[number]?.driver, !driver.isLive else { return }
     for (other, rival) in incoming
     where other != number && rival.device == device && rival.driver?.isLive == true {
-      noteDisplaced(device, by: Self.origin(of: driver), from: rival.driver)
+      recordDisplacement(device, by: Self.origin(of: driver), from: rival.driver)
     }
   }
 
@@ -67,18 +72,23 @@ extension NodeCore {
     guard let newer, incoming.values.contains(where: { $0.driver === older }) else { return older.stop() }
     let host = newer.link.remote.host
     let why =
-      identities.isConflict(device)
-      ? ": " + IdentityWatch.text(older.peerName, Set([host, older.link.remote.host]).sorted()) : ""
-    older.refuse(.tryAgain, "\(IdentityWatch.displaced), from \(host), has taken its place\(why)")
+      duplicateIdentities.isConflict(device)
+      ? ": "
+        + DuplicateIdentityDetector.conflictMessage(
+          older.peerName, hosts: Set([host, older.link.remote.host]).sorted()) : ""
+    older.refuse(
+      .tryAgain, "\(DuplicateIdentityDetector.displacedText), from \(host), has taken its place\(why)")
   }
 
   /// A member has told that another connection took the place of this copy's.
-  func displacedHere(_ peer: DeviceID, _ why: String) {
+  func ownConnectionDisplaced(_ peer: DeviceID, reason why: String) {
     let own = context.identity.id
-    guard identities.told(own, why, at: MonotonicClock.milliseconds()) else { return }
-    let text = IdentityWatch.ownText(why)
-    context.log.own(.warning, text)
-    onDisplaced(own, text)
+    guard duplicateIdentities.reportedDisplaced(own, reason: why, at: MonotonicClock.milliseconds()) else {
+      return
+    }
+    let text = DuplicateIdentityDetector.ownConflictMessage(why)
+    context.log.emit(.warning, text)
+    onIdentityConflict(own, text)
   }
 
   // MARK: What sessions have told
@@ -125,7 +135,7 @@ extension NodeCore {
     context.workers.later {
       do throws(ReplicationError) { try Contacts(context.store).record(contacts) } catch {
         guard error.store?.code != .closed else { return }
-        context.log.own(.warning, "what was learned of a peer is not kept: \(error.message)")
+        context.log.emit(.warning, "what was learned of a peer is not kept: \(error.message)")
       }
     }
   }

@@ -20,7 +20,7 @@ final class NodeCore {
     var device: DeviceID?
     var driver: SessionDriver?
     var staysOpen = false
-    var isErrand = false
+    var controlOnly = false
   }
 
   struct Incoming {
@@ -47,19 +47,19 @@ final class NodeCore {
   /// Nil since a session has begun: its right was read before, and may have changed by then.
   var reviewedPosition: UInt64?
   /// Fetches blobs that somebody waits for, and asks who holds them.
-  private(set) lazy var desk = BlobDesk(self)
+  private(set) lazy var blobFetches = BlobFetchCoordinator(self)
   /// Called when a session with a device has gone live, or has ended.
   var onChange: (DeviceID) -> Void = { _ in }
 
   /// Called when addresses or links have come back.
   var onNetwork: () -> Void = {}
   /// Called when a device was found to be used twice, with what there is to say of it.
-  var onDisplaced: (DeviceID, String) -> Void = { _, _ in }
-  var identities = IdentityWatch()
+  var onIdentityConflict: (DeviceID, String) -> Void = { _, _ in }
+  var duplicateIdentities = DuplicateIdentityDetector()
   private var network: NetworkWatch?
   var contactTimer: UInt64?
   /// Called when a device was turned away of which nothing is known here: a member may have invited it since.
-  var onStranger: () -> Void = {}
+  var onUnknownDevice: () -> Void = {}
 
   /// No connections yet.
   init(_ context: NodeContext) {
@@ -81,7 +81,7 @@ final class NodeCore {
     for address in addresses {
       do throws(ReplicationError) {
         let log = context.log
-        let listener = try TCPListener(at: address, loop: loop, log: { log.foreign($0, $1) }) {
+        let listener = try TCPListener(at: address, loop: loop, log: { log.emitRateLimited($0, $1) }) {
           [weak self] socket, remote in
           self?.arrived(socket, from: remote)
         }
@@ -120,7 +120,7 @@ final class NodeCore {
       case .drop(let number):
         finishing.close(number)
         guard let dropped = incoming.removeValue(forKey: number) else { continue }
-        context.log.foreign(
+        context.log.emitRateLimited(
           .warning,
           "dropped \(dropped.connection.remote): it did not prove who it is in time, or too many wait to")
         dropped.link?.close()
@@ -135,26 +135,28 @@ final class NodeCore {
     }
   }
 
-  private func proven(_ number: UInt64) { act(admission.left(number, at: MonotonicClock.milliseconds())) }
+  private func leaveAdmission(_ number: UInt64) {
+    act(admission.left(number, at: MonotonicClock.milliseconds()))
+  }
 
   private func handshake(_ number: UInt64) {
     guard let connection = incoming[number]?.connection else { return }
-    let gate = Gatekeeper(store: context.store)
+    let gate = PeerAuthorizer(store: context.store)
     do throws(ReplicationError) {
       let engine = try HandshakeEngine(
         context.serverTLS, protocols: [WireLimits.sessionProtocol, WireLimits.joinProtocol],
-        accept: { gate.admits($0, $1) })
+        accept: { gate.authorizes($0, applicationProtocol: $1) })
       let link = PeerLink(connection, engine: engine, worker: WorkerPool.handshakes.queue(), loop: loop)
       incoming[number]?.link = link
       link.onEnd = { [weak self, context] error in
-        if let error { context.log.foreign(.warning, "\(connection.remote): \(error.message)") }
+        if let error { context.log.emitRateLimited(.warning, "\(connection.remote): \(error.message)") }
         self?.ended(number)
-        if gate.sawStranger { self?.onStranger() }
+        if gate.rejectedUnknownDevice { self?.onUnknownDevice() }
       }
       link.onEstablished = { [weak self] in self?.established(number, $0, gate) }
       link.start()
     } catch {
-      context.log.own(.error, error.message)
+      context.log.emit(.error, error.message)
       connection.close()
       ended(number)
     }
@@ -164,35 +166,35 @@ final class NodeCore {
     let gone = incoming.removeValue(forKey: number)
     watch.cancel(number)
     if let connection = gone?.connection {
-      finishing.add(number, connection: connection) { [weak self] in self?.proven(number) }
+      finishing.add(number, connection: connection) { [weak self] in self?.leaveAdmission(number) }
       act(admission.finishes(number, at: MonotonicClock.milliseconds()))
     } else {
-      proven(number)
+      leaveAdmission(number)
     }
     if let device = gone?.device { onChange(device) }
   }
 
-  private func established(_ number: UInt64, _ other: PeerLink.Established, _ gate: Gatekeeper) {
+  private func established(_ number: UInt64, _ other: PeerLink.Established, _ gate: PeerAuthorizer) {
     guard let link = incoming[number]?.link else { return }
     if other.applicationProtocol == WireLimits.joinProtocol {
       // Whoever comes to join has proven nothing yet: its place is kept until it has.
       pair(number, link, other.device)
     } else {
       // Whoever it is whose key could not be looked up: it has proven nothing either.
-      if gate.failure == nil { proven(number) }
+      if gate.failure == nil { leaveAdmission(number) }
       serve(number, link, other.device, gate)
     }
   }
 
   // MARK: Sessions that others dialled
 
-  private func serve(_ number: UInt64, _ link: PeerLink, _ device: DeviceID, _ gate: Gatekeeper) {
+  private func serve(_ number: UInt64, _ link: PeerLink, _ device: DeviceID, _ gate: PeerAuthorizer) {
     if let failure = gate.failure {
-      context.log.foreign(.error, "cannot look up who comes from \(link.remote): \(failure.message)")
+      context.log.emitRateLimited(.error, "cannot look up who comes from \(link.remote): \(failure.message)")
       return refuse(number, link, "this copy cannot read its store at the moment")
     }
-    if let name = gate.revoked {
-      context.log.foreign(.notice, "\(name), which was revoked, came from \(link.remote): told so")
+    if let name = gate.revokedMember {
+      context.log.emitRateLimited(.notice, "\(name), which was revoked, came from \(link.remote): told so")
       return refuse(number, link, "this copy was revoked: join again with a new one", .notAMember)
     }
     guard let member = gate.member, let right = member.right.inSession else {
@@ -205,14 +207,15 @@ final class NodeCore {
     if let rival = rivals.first(where: { $0.driver?.isLive == false }) {
       let silence = MonotonicClock.milliseconds() - (rival.driver?.lastMoved ?? 0)
       guard silence > Self.supersedeMilliseconds else {
-        context.log.foreign(
+        context.log.emitRateLimited(
           .warning, "\(member.name) came from \(link.remote) while it is connected already: told to wait")
-        noteDisplaced(device, by: IdentityWatch.Origin(host: link.remote.host), from: rival.driver)
+        recordDisplacement(
+          device, by: DuplicateIdentityDetector.Origin(host: link.remote.host), from: rival.driver)
         rival.driver?.probe(within: Int(Self.answerMilliseconds))
         return refuse(
           number, link, "\(member.name) is connected already: if it is not, its key is used twice")
       }
-      context.log.foreign(
+      context.log.emitRateLimited(
         .warning, "\(member.name) came again from \(link.remote): its silent connection was given up")
       rival.driver?.abandon()
     }
@@ -221,19 +224,19 @@ final class NodeCore {
     // An errand moves no records: it does not stand for what the device has dialled for.
     if context.identity.id < device,
       outgoing.values.contains(where: {
-        $0.device == device && !$0.isErrand && $0.driver?.isLive == false
+        $0.device == device && !$0.controlOnly && $0.driver?.isLive == false
       })
     {
       return refuse(number, link, "both sides dialled at once: the other connection goes on")
     }
     let driver = SessionDriver(
-      role: .server, peerName: member.name, guest: context.guest(device, right),
+      role: .server, peerName: member.name, remotePeer: context.remotePeer(device, right: right),
       staysOpen: grantsLive(to: device), link: link,
       store: context.store, workers: context.workers, budget: budget, loop: loop,
       pingSeconds: context.pingSeconds
     ) { [weak self, context] end in
       context.report(end, of: member.name)
-      self?.noteRivals(of: number, device)
+      self?.recordRivalSessions(of: number, device)
       if end.wasRevoked { context.workers.later { context.recordRevocation() } }
       if case .done = end.outcome { context.workers.later { context.acknowledge() } }
       self?.recordContact(device, driver: self?.incoming[number]?.driver)
@@ -243,12 +246,12 @@ final class NodeCore {
     incoming[number]?.driver = driver
     attach(driver, number, device)
     driver.onHello = { [weak self, weak driver] in
-      guard let self, let driver, identities.isConflict(device) else { return }
+      guard let self, let driver, duplicateIdentities.isConflict(device) else { return }
       // Later: a session takes no event while it handles one.
-      _ = loop.schedule(after: 0) { self.tellTwin(driver, device) }
+      _ = loop.schedule(after: 0) { self.notifyDuplicate(driver, device: device) }
     }
     context.names.withLock { $0[device] = member.name }
-    context.log.own(.debug, "\(member.name) connected from \(link.remote)")
+    context.log.emit(.debug, "\(member.name) connected from \(link.remote)")
     driver.start()
   }
 
@@ -263,17 +266,18 @@ final class NodeCore {
       let proof = PairingProof(exporter: try link.exporter(), inviter: context.identity.id, joiner: joiner)
       let remote = link.remote
       let driver = InviterDriver(
-        proof: proof, link: link, desk: context.desk, worker: WorkerPool.handshakes.queue(), loop: loop
+        proof: proof, link: link, invitations: context.invitations, worker: WorkerPool.handshakes.queue(),
+        loop: loop
       ) { [weak self, context] outcome in
         switch outcome {
-        case .done: context.log.own(.notice, "a new member joined from \(remote)")
-        case .failed(_, let why): context.log.foreign(.warning, "\(remote) tried to join: \(why)")
+        case .done: context.log.emit(.notice, "a new member joined from \(remote)")
+        case .failed(_, let why): context.log.emitRateLimited(.warning, "\(remote) tried to join: \(why)")
         }
         self?.ended(number)
       }
       driver.start()
     } catch {
-      context.log.foreign(.warning, "\(link.remote): \(error.message)")
+      context.log.emitRateLimited(.warning, "\(link.remote): \(error.message)")
       link.close()
       ended(number)
     }
@@ -283,8 +287,8 @@ final class NodeCore {
 
   /// Connects to a peer, checks who it is, and runs one session. `completion` is told once.
   func dial(
-    _ target: DialTarget, _ endpoint: Endpoint, direction: SessionDirection, staysOpen: Bool = false,
-    isErrand: Bool = false, begun: @escaping (SessionDriver) -> Void = { _ in },
+    _ target: DialTarget, endpoint: Endpoint, direction: SessionDirection, staysOpen: Bool = false,
+    controlOnly: Bool = false, begun: @escaping (SessionDriver) -> Void = { _ in },
     progress: @escaping (SessionFigures) -> Void,
     completion: @escaping (Result<DialEnd, ReplicationError>) -> Void
   ) {
@@ -305,8 +309,9 @@ final class NodeCore {
       case .failure(let error): finish(.failure(error))
       case .success(let connection):
         do throws(ReplicationError) {
-          try run(
-            number, target, over: connection, direction: direction, staysOpen: staysOpen, isErrand: isErrand,
+          try runSession(
+            number, target: target, over: connection, direction: direction, staysOpen: staysOpen,
+            controlOnly: controlOnly,
             begun: begun, progress: progress, finish: finish)
         } catch {
           connection.close()
@@ -316,15 +321,16 @@ final class NodeCore {
     }
   }
 
-  private func run(
-    _ number: UInt64, _ target: DialTarget, over connection: TCPConnection, direction: SessionDirection,
-    staysOpen: Bool, isErrand: Bool, begun: @escaping (SessionDriver) -> Void,
+  private func runSession(
+    _ number: UInt64, target: DialTarget, over connection: TCPConnection, direction: SessionDirection,
+    staysOpen: Bool, controlOnly: Bool, begun: @escaping (SessionDriver) -> Void,
     progress: @escaping (SessionFigures) -> Void,
     finish: @escaping (Result<DialEnd, ReplicationError>) -> Void
   ) throws(ReplicationError) {
-    let gate = Gatekeeper(store: context.store, target: target)
+    let gate = PeerAuthorizer(store: context.store, target: target)
     let engine = try HandshakeEngine(
-      context.clientTLS, protocols: [WireLimits.sessionProtocol], accept: { gate.admits($0, $1) })
+      context.clientTLS, protocols: [WireLimits.sessionProtocol],
+      accept: { gate.authorizes($0, applicationProtocol: $1) })
     let link = PeerLink(connection, engine: engine, worker: WorkerPool.handshakes.queue(), loop: loop)
     link.onEnd = { error in
       finish(
@@ -341,15 +347,16 @@ final class NodeCore {
             ReplicationError(.notAMember, "\(connection.remote) is not a member here: \(TLSEngine.cure)")))
       }
       let driver = SessionDriver(
-        role: .client(direction), peerName: member.name, guest: context.guest(other.device, right),
+        role: .client(direction), peerName: member.name,
+        remotePeer: context.remotePeer(other.device, right: right),
         staysOpen: staysOpen, link: link, store: context.store, workers: context.workers, budget: budget,
-        loop: loop, isErrand: isErrand, pingSeconds: context.pingSeconds
+        loop: loop, controlOnly: controlOnly, pingSeconds: context.pingSeconds
       ) { end in
         finish(.success(DialEnd(peer: member.name, device: other.device, end: end)))
       }
       driver.onProgress = progress
       outgoing[number] = Outgoing(
-        link: link, device: other.device, driver: driver, staysOpen: staysOpen, isErrand: isErrand)
+        link: link, device: other.device, driver: driver, staysOpen: staysOpen, controlOnly: controlOnly)
       attach(driver, number, other.device)
       driver.start()
       begun(driver)
@@ -366,7 +373,7 @@ final class NodeCore {
     isStopping = true
     network?.stop()
     network = nil
-    desk.stop()
+    blobFetches.stop()
     listener?.close()
     listener = nil
     for (number, connection) in incoming where connection.driver == nil {

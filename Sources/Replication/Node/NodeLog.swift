@@ -19,10 +19,10 @@ final class NodeLog: Sendable {
   init(_ write: @escaping @Sendable (LogLevel, String) -> Void) { self.write = write }
 
   /// A line that the own side caused: never left out.
-  func own(_ level: LogLevel, _ line: String) { write(level, line) }
+  func emit(_ level: LogLevel, _ line: String) { write(level, line) }
 
   /// A line that somebody else caused, and could cause again and again.
-  func foreign(_ level: LogLevel, _ line: String) {
+  func emitRateLimited(_ level: LogLevel, _ line: String) {
     let now = MonotonicClock.milliseconds()
     let suppressed = bucket.withLock { bucket -> Int? in
       let elapsed = Double(now - bucket.filled) / 1000

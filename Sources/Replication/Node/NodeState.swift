@@ -76,7 +76,7 @@ public struct NodeStates: AsyncSequence, Sendable {
   /// It does not fail.
   public typealias Failure = Never
 
-  let board: StateBoard
+  let publisher: StatePublisher
 
   /// Reads the states, beginning with the present one.
   public struct AsyncIterator: AsyncIteratorProtocol {
@@ -93,7 +93,7 @@ public struct NodeStates: AsyncSequence, Sendable {
 
   /// A reader.
   public func makeAsyncIterator() -> AsyncIterator {
-    AsyncIterator(inner: board.stream().makeAsyncIterator())
+    AsyncIterator(inner: publisher.stream().makeAsyncIterator())
   }
 }
 
@@ -105,7 +105,7 @@ public struct PeerStates: AsyncSequence, Sendable {
   public typealias Failure = Never
 
   let name: String
-  let board: StateBoard
+  let publisher: StatePublisher
 
   /// Reads the states, beginning with the present one.
   public struct AsyncIterator: AsyncIteratorProtocol {
@@ -129,12 +129,12 @@ public struct PeerStates: AsyncSequence, Sendable {
 
   /// A reader.
   public func makeAsyncIterator() -> AsyncIterator {
-    AsyncIterator(name: name, inner: board.stream().makeAsyncIterator())
+    AsyncIterator(name: name, inner: publisher.stream().makeAsyncIterator())
   }
 }
 
 /// Where the state of a node is kept, for all who want to know.
-final class StateBoard: Sendable {
+final class StatePublisher: Sendable {
   private struct Content {
     var state = NodeState()
     var readers: [UInt64: AsyncStream<NodeState>.Continuation] = [:]

@@ -4,7 +4,7 @@ internal import SyncStore
 final class InviterDriver {
   private var inviter: Inviter
   private let link: PeerLink
-  private let desk: InvitationDesk
+  private let invitations: InvitationService
   private let loop: EventLoop
   private let worker: WorkerQueue
   private let onEnd: (PairingOutcome) -> Void
@@ -12,11 +12,13 @@ final class InviterDriver {
 
   /// A pairing over a link whose handshake is done.
   init(
-    proof: PairingProof, link: PeerLink, desk: InvitationDesk, worker: WorkerQueue, loop: EventLoop,
+    proof: PairingProof, link: PeerLink, invitations: InvitationService, worker: WorkerQueue, loop: EventLoop,
     onEnd: @escaping (PairingOutcome) -> Void
   ) {
     inviter = Inviter(proof: proof)
-    (self.link, self.desk, self.worker, self.loop, self.onEnd) = (link, desk, worker, loop, onEnd)
+    (self.link, self.invitations, self.worker, self.loop, self.onEnd) = (
+      link, invitations, worker, loop, onEnd
+    )
   }
 
   /// Begins. The link keeps the driver alive until it has ended.
@@ -35,7 +37,7 @@ final class InviterDriver {
       case .setTimer(let seconds):
         timer = loop.schedule(after: seconds * 1000) { [weak self] in self?.handle(.timer) }
       case .lookUp, .redeem: work(action)
-      case .countWrongProof(let id): desk.count(wrongProofFor: id, from: link.remote.network)
+      case .countWrongProof(let id): invitations.count(wrongProofFor: id, from: link.remote.network)
       case .joined: break
       case .close(let outcome):
         if let timer { loop.cancel(timer) }
@@ -47,7 +49,7 @@ final class InviterDriver {
 
   private func work(_ action: PairingAction) {
     let this = LoopBound(self, to: loop)
-    let (desk, loop, network) = (desk, loop, link.remote.network)
+    let (desk, loop, network) = (invitations, loop, link.remote.network)
     worker.async {
       let event = desk.answer(action, from: network)
       loop.execute { this.value.handle(event) }
@@ -56,7 +58,7 @@ final class InviterDriver {
 }
 
 /// Where invitations are redeemed: looks them up, and makes members. One for each node; all of it blocks.
-final class InvitationDesk: Sendable {
+final class InvitationService: Sendable {
   private let store: Store
   private let identity: DeviceIdentity
   private let throttle = LockedField(JoinThrottle())
@@ -69,7 +71,7 @@ final class InvitationDesk: Sendable {
     do throws(ReplicationError) {
       switch action {
       case .lookUp(let id):
-        let found = try InvitationBook(store: store).find(id)
+        let found = try InvitationStore(store: store).lookUp(id)
         let now = MonotonicClock.milliseconds()
         if found != nil, !throttle.withLock({ $0.admits(id, from: network, at: now) }) { return .throttled }
         return .found(found, at: store.environment.now())
@@ -90,12 +92,12 @@ final class InvitationDesk: Sendable {
   }
 
   private func redeem(
-    _ invitation: StandingInvitation, by joiner: DeviceID, called wish: String
+    _ invitation: PendingInvitation, by joiner: DeviceID, called wish: String
   ) throws(ReplicationError) -> PairingEvent {
     // Read before it is decided whether the joiner is let in: a revocation begins an epoch, and a joiner that was not yet
     // revoked when it was let in is given no key of that epoch.
     let ring = try StoreKeys(store).groupKeys()
-    let redemption = try InvitationBook(store: store).redeem(
+    let redemption = try InvitationStore(store: store).redeem(
       invitation, by: joiner, called: StoreIdentity.isName(wish) ? wish : "device", inviter: identity.id)
     guard case .member(let member, let inviter) = redemption, let right = member.right.inSession else {
       return .alreadyRedeemed

@@ -139,11 +139,11 @@ final class PeerLink {
     let (engine, loop) = (engine, loop)
     worker.async {
       let progress = engine.receive(bytes)
-      loop.execute { this.value.shook(progress) }
+      loop.execute { this.value.handshakeAdvanced(progress) }
     }
   }
 
-  private func shook(_ progress: HandshakeEngine.Progress) {
+  private func handshakeAdvanced(_ progress: HandshakeEngine.Progress) {
     handshaking -= 1
     guard !isOver else { return }
     if handshaking == 0 { connection.resume() }

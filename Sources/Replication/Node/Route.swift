@@ -49,7 +49,7 @@ enum Route {
 
   /// Who is to be reached, and where, the most likely address first. A peer that was named here comes before a member,
   /// and a member before an address.
-  static func find(_ text: String, in store: Store) throws(ReplicationError) -> (DialTarget, [Endpoint]) {
+  static func resolve(_ text: String, in store: Store) throws(ReplicationError) -> (DialTarget, [Endpoint]) {
     let membership = Membership(store)
     let peer = try membership.peer(named: text)
     // By its key a member is found at once, by its name only among all.

@@ -13,8 +13,8 @@ final class SessionDriver {
 
   /// What the other side is called, and what it may do, for this session.
   let peerName: String
-  let guest: SessionGuest
-  var peerRight: MemberRight { guest.right }
+  let remotePeer: RemotePeer
+  var peerRight: MemberRight { remotePeer.right }
   private var session: Session
   let link: PeerLink
   private let store: SessionStore
@@ -50,17 +50,17 @@ final class SessionDriver {
 
   /// A session over a link whose handshake is done.
   init(
-    role: Session.Role, peerName: String, guest: SessionGuest, staysOpen: Bool = false, link: PeerLink,
+    role: Session.Role, peerName: String, remotePeer: RemotePeer, staysOpen: Bool = false, link: PeerLink,
     store: Store, workers: WorkerPool, budget: FlowBudget,
-    loop: EventLoop, isErrand: Bool = false, pingSeconds: Int = Limits.pingSeconds,
+    loop: EventLoop, controlOnly: Bool = false, pingSeconds: Int = Limits.pingSeconds,
     onEnd: @escaping (End) -> Void
   ) {
     session = Session(
-      role: role, peerName: peerName, peerRight: guest.right, staysOpen: staysOpen, knowsChunks: true,
-      knowsTier: true, isErrand: isErrand, pingSeconds: pingSeconds)
-    (self.peerName, self.guest) = (peerName, guest)
+      role: role, peerName: peerName, peerRight: remotePeer.right, staysOpen: staysOpen, knowsChunks: true,
+      knowsTier: true, controlOnly: controlOnly, pingSeconds: pingSeconds)
+    (self.peerName, self.remotePeer) = (peerName, remotePeer)
     (self.link, self.loop, self.onEnd, self.budget) = (link, loop, onEnd, budget)
-    self.store = SessionStore(store, guest: guest)
+    self.store = SessionStore(store, remotePeer: remotePeer)
     (sendingWorker, receivingWorker) = (workers.queue(), workers.queue())
     (decryptionWorker, durabilityWorker) = (workers.queue(), workers.queue())
   }
@@ -214,7 +214,9 @@ final class SessionDriver {
       next += 1
       session.isCrowded = budget.isCrowded
       session.decryptedBytes = store.decryptedBytes.withLock { $0 }
-      session.mayBecomeNewActor = guest.renewals.withLock { $0.admits(at: MonotonicClock.milliseconds()) }
+      session.mayBecomeNewActor = remotePeer.renewals.withLock {
+        $0.admits(at: MonotonicClock.milliseconds())
+      }
       perform(session.handle(event))
     }
     if !hasEnded { count(session.heldBytes) }
@@ -297,7 +299,7 @@ final class SessionDriver {
       case .stateHoldings: work(action, on: scanningWorker)
       case .becomeNewActor:
         isRenewing = true
-        guest.renewals.withLock { $0.count(at: MonotonicClock.milliseconds()) }
+        remotePeer.renewals.withLock { $0.count(at: MonotonicClock.milliseconds()) }
         work(action, on: receivingWorker)
       }
     }

@@ -15,7 +15,7 @@ struct StagedBatch: Sendable {
 
   fileprivate enum Stage: Sendable {
     case encrypted([UInt8])
-    case decrypted(RecordCodec.Reading)
+    case decrypted(RecordCodec.DecodedBatch)
     case appended(Store.AppliedBatch, SessionEvent)
     case failed(SessionEvent)
   }

@@ -6,12 +6,16 @@ extension SessionStore {
   /// now.
   func stateHoldings(_ wanted: HoldingsWanted) throws(StoreError) -> SessionEvent {
     let unsaid = SessionEvent.holdingsStated(HoldingsStated(number: wanted.number, statement: nil))
-    if let guest {
+    if let remotePeer {
       let bytes = wanted.blobs.reduce(0) { $0 + $1.size }
       let now = MonotonicClock.milliseconds()
-      guard guest.scans.begin(for: guest.device, guest.right, bytes: bytes, at: now) else { return unsaid }
+      guard remotePeer.scans.begin(for: remotePeer.device, remotePeer.right, bytes: bytes, at: now) else {
+        return unsaid
+      }
     }
-    defer { if let guest { guest.scans.end(for: guest.device, at: MonotonicClock.milliseconds()) } }
+    defer {
+      if let remotePeer { remotePeer.scans.end(for: remotePeer.device, at: MonotonicClock.milliseconds()) }
+    }
     do throws(StoreError) {
       let said = try store.holdings(of: wanted.blobs) { self.isOver }
       return .holdingsStated(

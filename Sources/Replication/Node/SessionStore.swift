@@ -14,7 +14,7 @@ package final class SessionStore: Sendable {
   let keys: StoreKeys
   let state = LockedField(State())
   /// Who the session is with; nil in tests that have no members.
-  let guest: SessionGuest?
+  let remotePeer: RemotePeer?
   /// What was opened and is not yet applied, in bytes of memory.
   let decryptedBytes = LockedField(0)
   private let isCancelled = LockedField(false)
@@ -65,10 +65,10 @@ package final class SessionStore: Sendable {
   }
 
   /// The store's side of one session.
-  package convenience init(_ store: Store) { self.init(store, guest: nil) }
+  package convenience init(_ store: Store) { self.init(store, remotePeer: nil) }
 
-  init(_ store: Store, guest: SessionGuest?) {
-    (self.store, self.guest) = (store, guest)
+  init(_ store: Store, remotePeer: RemotePeer?) {
+    (self.store, self.remotePeer) = (store, remotePeer)
     keys = StoreKeys(store)
   }
 
@@ -323,7 +323,7 @@ package final class SessionStore: Sendable {
     state.withLock { state in
       for _ in 0..<min(count, state.underway.count) {
         var (measure, sent) = state.underway.removeFirst()
-        measure.passing = now - min(now, max(sent, state.lastAcknowledged))
+        measure.transferTime = now - min(now, max(sent, state.lastAcknowledged))
         // Several at once say nothing of each.
         if count == 1 { state.choice.acknowledged(measure) }
       }

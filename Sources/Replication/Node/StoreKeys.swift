@@ -28,9 +28,9 @@ package struct StoreKeys: Sendable {
 
   /// The device's identity; made, durably, if there is none. The directory of the store must exist.
   package func makeIdentity() throws(ReplicationError) -> DeviceIdentity {
-    try inTurn { () throws(ReplicationError) in
+    try withFilesLocked { () throws(ReplicationError) in
       if let identity = try readIdentity() {
-        try makeNamesLast()
+        try syncDirectory()
         return identity
       }
       let identity = try DeviceIdentity.generate()
@@ -41,9 +41,9 @@ package struct StoreKeys: Sendable {
 
   /// The group keys; a first one is made, durably, if there are none.
   package func makeGroupKeys() throws(ReplicationError) -> GroupKeyRing {
-    try inTurn { () throws(ReplicationError) in
+    try withFilesLocked { () throws(ReplicationError) in
       if let ring = try readGroupKeys() {
-        try makeNamesLast()
+        try syncDirectory()
         return ring
       }
       let ring = GroupKeyRing(key: SecureRandom.bytes(GroupKeyRing.keyBytes))
@@ -66,7 +66,7 @@ package struct StoreKeys: Sendable {
   package func changeGroupKeys(
     _ change: (inout GroupKeyRing) throws(ReplicationError) -> Void
   ) throws(ReplicationError) {
-    try inTurn { () throws(ReplicationError) in
+    try withFilesLocked { () throws(ReplicationError) in
       var ring = try groupKeys()
       let before = ring
       try change(&ring)
@@ -75,13 +75,13 @@ package struct StoreKeys: Sendable {
   }
 
   /// Runs `body` while no other thread or process changes these files.
-  private func inTurn<Answer>(_ body: () throws(ReplicationError) -> Answer) throws(ReplicationError)
+  private func withFilesLocked<Answer>(_ body: () throws(ReplicationError) -> Answer) throws(ReplicationError)
     -> Answer
   {
     var result: Result<Answer, ReplicationError>?
     func run() { result = Result { () throws(ReplicationError) in try body() } }
     let (storage, store, path) = (storage, store, type(of: storage).directory(of: directory))
-    try ofStore { () throws(StoreError) in
+    try mappingStoreErrors { () throws(StoreError) in
       if let store {
         try store.changeKeyFiles { run() }
       } else {
@@ -123,7 +123,7 @@ package struct StoreKeys: Sendable {
 
   private func read(_ name: String, limit: Int) throws(ReplicationError) -> String? {
     let (storage, store, path) = (storage, store, directory + "/" + name)
-    return try ofStore { () throws(StoreError) in
+    return try mappingStoreErrors { () throws(StoreError) in
       if let store {
         return try store.readKeyFile(name, limit: limit).map { String(decoding: $0, as: UTF8.self) }
       }
@@ -137,7 +137,7 @@ package struct StoreKeys: Sendable {
 
   private func write(_ text: String, to name: String) throws(ReplicationError) {
     let (storage, store, directory) = (storage, store, directory)
-    try ofStore { () throws(StoreError) in
+    try mappingStoreErrors { () throws(StoreError) in
       if let store { return try store.writeKeyFile(name, Array(text.utf8)) }
       _ = try storage.createDirectory(directory)
       try storage.syncDirectory(type(of: storage).directory(of: directory))
@@ -146,9 +146,9 @@ package struct StoreKeys: Sendable {
   }
 
   /// Makes durable what another process may have put there and not come to the end of: others are about to be told of it.
-  private func makeNamesLast() throws(ReplicationError) {
+  private func syncDirectory() throws(ReplicationError) {
     let (storage, directory) = (storage, directory)
-    try ofStore { () throws(StoreError) in try storage.syncWithName(directory) }
+    try mappingStoreErrors { () throws(StoreError) in try storage.syncWithName(directory) }
   }
 
   private func missing(_ name: String) -> ReplicationError {
@@ -160,7 +160,7 @@ package struct StoreKeys: Sendable {
 }
 
 /// Runs `body`, and turns an error of the store into one of replication.
-func ofStore<Answer>(_ body: () throws(StoreError) -> Answer) throws(ReplicationError) -> Answer {
+func mappingStoreErrors<Answer>(_ body: () throws(StoreError) -> Answer) throws(ReplicationError) -> Answer {
   do throws(StoreError) {
     return try body()
   } catch {

@@ -57,14 +57,14 @@ package enum Compression {
     return count > 0 ? stream : nil
   }
 
-  private static let compressors = unsafe SpareTools(
+  private static let compressors = unsafe CodecPool(
     make: { unsafe libdeflate_alloc_compressor(fastest) }, free: { unsafe libdeflate_free_compressor($0) })
-  private static let decompressors = unsafe SpareTools(
+  private static let decompressors = unsafe CodecPool(
     make: { unsafe libdeflate_alloc_decompressor() }, free: { unsafe libdeflate_free_decompressor($0) })
 }
 
 /// Tools of the library that nobody uses at the moment: making one costs more than a small payload. At most four are kept.
-@safe private final class SpareTools: @unchecked Sendable {
+@safe private final class CodecPool: @unchecked Sendable {
   @safe private struct Spares: @unchecked Sendable {
     var tools = unsafe [OpaquePointer]()
   }

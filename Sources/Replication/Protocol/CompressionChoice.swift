@@ -13,13 +13,13 @@ package struct CompressionChoice: Hashable, Sendable {
     /// Bytes sealed.
     package var encrypted: Int
     /// Nanoseconds that reading and sealing took; nil if the batch was sent plain.
-    package var deflating: UInt64?
+    package var deflateTime: UInt64?
     /// Nanoseconds from its sending, or from the acknowledgement of the batch before it, whichever was later, to its own.
-    package var passing: UInt64
+    package var transferTime: UInt64
 
     /// All fields.
     package init(payload: Int, encrypted: Int, deflateTime: UInt64?, transferTime: UInt64) {
-      (self.payload, self.encrypted, self.deflating, self.passing) = (
+      (self.payload, self.encrypted, self.deflateTime, self.transferTime) = (
         payload, encrypted, deflateTime, transferTime
       )
     }
@@ -51,12 +51,12 @@ package struct CompressionChoice: Hashable, Sendable {
 
   /// Nanoseconds in which a byte of payload passes, either way.
   private var deflated = 0.0
-  private var plain = 0.0
+  private var uncompressed = 0.0
   /// The share of the time that deflating fills.
   private var busy = 0.0
   /// Nanoseconds that deflating takes for a byte of payload.
   private var work = 0.0
-  private var isPlain = false
+  private var sendsUncompressed = false
   /// How many there were since the way was changed.
   private var measures = 0
   /// So many are to come before plain batches are tried.
@@ -66,43 +66,43 @@ package struct CompressionChoice: Hashable, Sendable {
   package init() {}
 
   /// Is a batch with so many bytes of payload to be deflated?
-  package func deflates(_ payload: Int) -> Bool { payload < Self.smallBytes || !isPlain }
+  package func deflates(_ payload: Int) -> Bool { payload < Self.smallBytes || !sendsUncompressed }
 
   /// A batch was acknowledged.
   package mutating func acknowledged(_ measure: Measure) {
-    guard measure.payload >= Self.smallBytes, measure.encrypted > 0, measure.passing > 0 else { return }
-    let time = Double(measure.passing) / Double(measure.payload)
-    if let deflating = measure.deflating {
+    guard measure.payload >= Self.smallBytes, measure.encrypted > 0, measure.transferTime > 0 else { return }
+    let time = Double(measure.transferTime) / Double(measure.payload)
+    if let deflating = measure.deflateTime {
       // What was sent before the way was changed is acknowledged after that.
-      guard !isPlain else { return }
+      guard !sendsUncompressed else { return }
       measures += 1
       deflated = Self.mean(deflated, time, of: measures)
-      busy = Self.mean(busy, min(1, Double(deflating) / Double(measure.passing)), of: measures)
+      busy = Self.mean(busy, min(1, Double(deflating) / Double(measure.transferTime)), of: measures)
       work = Self.mean(work, Double(deflating) / Double(measure.payload), of: measures)
-      considerPlain(isFast: Double(measure.passing) / Double(measure.encrypted) <= Self.fastLink)
-    } else if isPlain {
+      considerUncompressed(isFast: Double(measure.transferTime) / Double(measure.encrypted) <= Self.fastLink)
+    } else if sendsUncompressed {
       measures += 1
       // The first one waited for those before it.
       if measures > 1 {
-        plain = Self.mean(plain, min(time, Self.longest * deflated), of: measures - 1)
+        uncompressed = Self.mean(uncompressed, min(time, Self.longest * deflated), of: measures - 1)
       }
-      judgePlain()
+      evaluateUncompressed()
     }
   }
 
-  private mutating func considerPlain(isFast: Bool) {
+  private mutating func considerUncompressed(isFast: Bool) {
     guard measures >= untilTry, busy > Self.busyShare || isFast && measures >= Self.fastMeasures else {
       return
     }
-    (isPlain, measures) = (true, 0)
+    (sendsUncompressed, measures) = (true, 0)
   }
 
-  private mutating func judgePlain() {
+  private mutating func evaluateUncompressed() {
     let tolerance = measures > Self.manyMeasures ? Self.tolerances.later : Self.tolerances.first
     // Whatever the others did: deflated ones pass no faster than they are deflated.
-    guard measures > Self.leastMeasures, plain > max(tolerance * deflated, work) else { return }
+    guard measures > Self.leastMeasures, uncompressed > max(tolerance * deflated, work) else { return }
     untilTry = min(max(2 * untilTry, Self.patience.lowerBound), Self.patience.upperBound)
-    (isPlain, measures) = (false, 0)
+    (sendsUncompressed, measures) = (false, 0)
   }
 
   /// The mean of so many: of all, or of the last ones where there are many. Of one it is that one, whatever there was before.

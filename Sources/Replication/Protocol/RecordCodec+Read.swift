@@ -3,7 +3,7 @@ package import SyncStore
 /// Reading the payload of a batch.
 extension RecordCodec {
   /// What a payload holds, its records as they came where all of them have the ordinary form.
-  package struct Reading: Hashable, Sendable {
+  package struct DecodedBatch: Hashable, Sendable {
     /// As `Payload.position`.
     package var position: UInt64
     /// The records.
@@ -30,7 +30,7 @@ extension RecordCodec {
   }
 
   /// The same with records as they came, if that can be.
-  package static func read(_ bytes: [UInt8]) throws(DecodingFailure) -> Reading {
+  package static func read(_ bytes: [UInt8]) throws(DecodingFailure) -> DecodedBatch {
     var reader = FieldReader(bytes)
     let version = try reader.byte()
     guard version == Self.version else { throw DecodingFailure("records of layout \(version)") }
@@ -59,7 +59,7 @@ extension RecordCodec {
     }
     guard state.position <= end else { throw DecodingFailure("a record behind the end position") }
     guard !state.continues else { throw DecodingFailure("a transaction is cut") }
-    return Reading(position: end, records: records, present: present)
+    return DecodedBatch(position: end, records: records, present: present)
   }
 
   /// Flags, position, actor, sequence, stamp, length of the key, key.
@@ -73,8 +73,8 @@ extension RecordCodec {
     var stamp: UInt64 = 0
     var continues = false
     /// Has the last record the ordinary form? Else `rest` is what it has beside its entry.
-    var isPlain = true
-    var rest = Rest()
+    var isCompact = true
+    var rest = OptionalFields()
 
     init(actors: [ActorID]) {
       self.actors = actors
@@ -92,7 +92,7 @@ extension RecordCodec {
   }
 
   /// What a record that is not of the ordinary form has beside its entry.
-  private struct Rest {
+  private struct OptionalFields {
     var deadline: UInt64?
     var open: [Dot] = []
     var blob: BlobReference?
@@ -105,7 +105,7 @@ extension RecordCodec {
     entries.reserveCapacity(count)
     while entries.count < count {
       let entry = try Self.entry(from: &reader, &state)
-      guard state.isPlain else { return .list(try list(entries, entry, count, from: &reader, &state)) }
+      guard state.isCompact else { return .list(try list(entries, entry, count, from: &reader, &state)) }
       entries.append(entry)
     }
     return .compact(CompactBatch(bytes: reader.bytes, actors: state.actors, entries: entries))
@@ -123,7 +123,7 @@ extension RecordCodec {
     var next = entry
     while true {
       var positioned = plain.record(next)
-      if !state.isPlain {
+      if !state.isCompact {
         (positioned.record.deadline, positioned.record.open) = (state.rest.deadline, state.rest.open)
         if let blob = state.rest.blob { positioned.record.content = .blob(blob) }
       }
@@ -153,8 +153,8 @@ extension RecordCodec {
     }
     state.continues = flags & Flag.continues != 0
     let content = flags & Flag.content
-    state.isPlain = flags & (Flag.deadline | Flag.open) == 0 && content < 2
-    if !state.isPlain { state.rest = Rest() }
+    state.isCompact = flags & (Flag.deadline | Flag.open) == 0 && content < 2
+    if !state.isCompact { state.rest = OptionalFields() }
     if flags & Flag.deadline != 0 {
       let deadline = try reader.variable()
       guard deadline != 0 else { throw DecodingFailure("deadline 0") }

@@ -36,9 +36,9 @@ struct BlobFetch {
   /// Blobs that came in one range each.
   private var storingWhole: [BlobRange] = []
   /// What those ranges count for (`BlobRange.queuedBytes`).
-  private var unstoredPlain = 0
+  private var unstoredRangeBytes = 0
   /// Bytes that have come and are not stored.
-  var unstoredBytes: Int { unstoredPlain + (assembly?.unstoredBytes ?? 0) }
+  var unstoredBytes: Int { unstoredRangeBytes + (assembly?.unstoredBytes ?? 0) }
   /// May blobs be put together of chunks?
   var takesRecipes = false
   /// The one that is; those that wait for it.
@@ -205,7 +205,7 @@ struct BlobFetch {
   /// The next range is about to be stored, or is not needed.
   private mutating func takeRange() {
     guard let range = ranges.popFirst() else { return }
-    unstoredPlain -= range.queuedBytes
+    unstoredRangeBytes -= range.queuedBytes
     transfers[range.hash]?.queued -= 1
   }
 
@@ -223,7 +223,7 @@ struct BlobFetch {
     }
     ranges.append(range)
     transfers[range.hash]?.queued += 1
-    unstoredPlain += range.queuedBytes
+    unstoredRangeBytes += range.queuedBytes
   }
 
   mutating func lacking(_ hash: BlobHash) throws(SessionEnd) {
@@ -242,7 +242,7 @@ struct BlobFetch {
 
   private mutating func dropRanges(of hash: BlobHash) {
     ranges.removeAll { $0.hash == hash }
-    unstoredPlain = ranges.reduce(0) { $0 + $1.queuedBytes }
+    unstoredRangeBytes = ranges.reduce(0) { $0 + $1.queuedBytes }
   }
 
   mutating func stored(_ hash: BlobHash, held: UInt64, isComplete: Bool, _ port: inout SessionPort) {

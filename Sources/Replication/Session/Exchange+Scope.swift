@@ -158,7 +158,7 @@ extension Exchange {
         throw .violation("keys were wanted, but that was not agreed")
       }
       requestedKeys = want
-    case .comparing, .expandingScope, .repairing, .live, .errand:
+    case .comparing, .expandingScope, .repairing, .live, .controlOnly:
       throw .violation("keys were wanted too late")
     }
   }

@@ -25,7 +25,7 @@ struct Exchange {
     /// All that was wanted is done, and the session stays open.
     case live
     /// No records are moved: what the own side asks for now and then is done (`Exchange+Tier.swift`).
-    case errand
+    case controlOnly
   }
 
   var own: Hello
@@ -39,7 +39,7 @@ struct Exchange {
   var live = LiveState()
   var repair: Repair
   var tier = TierState()
-  private let isErrand: Bool
+  private let controlOnly: Bool
   /// Has the other side sent group keys?
   var hasGroupKeys = false
   /// At the client: keys that the server has asked for, and that are still to be given.
@@ -53,7 +53,7 @@ struct Exchange {
 
   /// The server's side, once it has sent its hello.
   init(serverOf peer: Hello, own: Hello, missing: [BlobNeed], _ port: inout SessionPort) {
-    (self.own, self.peer, progress, isErrand) = (own, peer, .answering, false)
+    (self.own, self.peer, progress, controlOnly) = (own, peer, .answering, false)
     staysOpen = Self.agrees(own, peer)
     repair = Repair(own, peer)
     let most = Self.batchesInFlight(own, peer)
@@ -69,10 +69,11 @@ struct Exchange {
 
   /// The client's side, once the server's hello has come.
   init(
-    client direction: SessionDirection, own: Hello, peer: Hello, missing: [BlobNeed], isErrand: Bool = false,
+    client direction: SessionDirection, own: Hello, peer: Hello, missing: [BlobNeed],
+    controlOnly: Bool = false,
     _ port: inout SessionPort
   ) {
-    (self.own, self.peer, progress, self.isErrand) = (own, peer, .loadingCursor, isErrand)
+    (self.own, self.peer, progress, self.controlOnly) = (own, peer, .loadingCursor, controlOnly)
     staysOpen = Self.agrees(own, peer)
     repair = Repair(own, peer)
     let most = Self.batchesInFlight(own, peer)
@@ -277,7 +278,7 @@ struct Exchange {
     sending?.pump(&port)
     source.pump(&port)
     switch progress {
-    case .answering, .loadingCursor, .comparing, .repairing, .live, .errand: return
+    case .answering, .loadingCursor, .comparing, .repairing, .live, .controlOnly: return
     case .firstPass, .secondPass:
       guard sending?.isDelivered ?? true, receiving?.isReceived ?? true, source.isQuiet else { return }
       try passed(&port)
@@ -294,8 +295,8 @@ struct Exchange {
     progress = .firstPass
     ownCursor = cursor
     receiving?.cursor = cursor
-    if isErrand {
-      progress = .errand
+    if controlOnly {
+      progress = .controlOnly
       return
     }
     if isAlreadyInSync {

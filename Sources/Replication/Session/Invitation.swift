@@ -108,13 +108,13 @@ package struct Invitation: Hashable, Sendable {
   }
 
   /// What the inviter keeps of it.
-  package var standing: StandingInvitation {
-    StandingInvitation(secret: secret, expires: expires, right: right)
+  package var pending: PendingInvitation {
+    PendingInvitation(secret: secret, expires: expires, right: right)
   }
 }
 
 /// What an inviter keeps of an invitation, in its own store alone.
-package struct StandingInvitation: Hashable, Sendable {
+package struct PendingInvitation: Hashable, Sendable {
   /// The 16 secret bytes.
   package var secret: [UInt8]
   /// When it ends, in milliseconds since 1970.

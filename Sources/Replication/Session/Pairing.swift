@@ -46,7 +46,7 @@ package enum PairingEvent: Hashable, Sendable {
   case disconnected
   /// Answers `lookUp`: what is kept under that id, if anything, and the wall clock in milliseconds since
   /// 1970.
-  case found(StandingInvitation?, at: UInt64)
+  case found(PendingInvitation?, at: UInt64)
   /// Answers `lookUp`: the invitation exists, and too many wrong proofs came lately (`JoinThrottle`).
   case throttled
   /// Answers `redeem`: the joiner is a member, durably. The proof is filled in later.
@@ -69,7 +69,7 @@ package enum PairingAction: Hashable, Sendable {
   case countWrongProof([UInt8])
   /// In one durable step: unless another device has, note that `joiner` has redeemed the invitation, and make
   /// it a member under this name, made unique. One that is a member keeps its name and right; one that was revoked is refused.
-  case redeem(StandingInvitation, joiner: DeviceID, name: String)
+  case redeem(PendingInvitation, joiner: DeviceID, name: String)
   /// The joiner is a member: make the copy.
   case joined(JoinAccept)
   /// It is over: send what was given, close the connection; no event is wanted any more.
@@ -160,7 +160,7 @@ package struct Inviter: ~Copyable {
   private enum State {
     case waiting
     case lookingUp(JoinRequest)
-    case redeeming(StandingInvitation)
+    case redeeming(PendingInvitation)
     case over
   }
 
@@ -214,7 +214,7 @@ package struct Inviter: ~Copyable {
   }
 
   private mutating func found(
-    _ invitation: StandingInvitation?, at now: UInt64, _ request: JoinRequest
+    _ invitation: PendingInvitation?, at now: UInt64, _ request: JoinRequest
   ) -> [PairingAction] {
     guard let invitation, now < invitation.expires,
       invitation.redeemer == nil || invitation.redeemer == proof.joiner
@@ -227,7 +227,7 @@ package struct Inviter: ~Copyable {
     return [.redeem(invitation, joiner: proof.joiner, name: request.deviceName)]
   }
 
-  private mutating func redeemed(_ accept: JoinAccept, _ invitation: StandingInvitation) -> [PairingAction] {
+  private mutating func redeemed(_ accept: JoinAccept, _ invitation: PendingInvitation) -> [PairingAction] {
     state = .over
     var answer = accept
     answer.mac = proof.ofInviter(secret: invitation.secret, accept: accept)

@@ -40,7 +40,7 @@ package struct Session: ~Copyable {
   private let staysOpen: Bool
   private let knowsChunks: Bool
   private let knowsTier: Bool
-  private let isErrand: Bool
+  private let controlOnly: Bool
   private let pingSeconds: Int
   private var phase = Phase.unborn
   private var decoder = FrameDecoder(stage: .handshake)
@@ -60,12 +60,12 @@ package struct Session: ~Copyable {
   /// `stop`. Nothing having come for `pingSeconds`, a ping is sent.
   package init(
     role: Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false, knowsChunks: Bool = false,
-    knowsTier: Bool = false, isErrand: Bool = false, pingSeconds: Int = Limits.pingSeconds
+    knowsTier: Bool = false, controlOnly: Bool = false, pingSeconds: Int = Limits.pingSeconds
   ) {
     self.pingSeconds = max(1, pingSeconds)
     liveness = Liveness(pingSeconds: max(1, pingSeconds))
     (self.role, self.peerRight, self.staysOpen) = (role, peerRight, staysOpen)
-    (self.knowsChunks, self.knowsTier, self.isErrand) = (knowsChunks, knowsTier, isErrand)
+    (self.knowsChunks, self.knowsTier, self.controlOnly) = (knowsChunks, knowsTier, controlOnly)
     port = SessionPort(peerName: peerName)
   }
 
@@ -87,12 +87,12 @@ package struct Session: ~Copyable {
   /// Has it caught up, and stays open?
   package var isLive: Bool { exchange?.live.isOn ?? false }
   /// Is it live, or on an errand, with nothing under way?
-  package var isAtRest: Bool { (isLive || exchange?.progress == .errand) && exchange?.isAtRest ?? false }
+  package var isAtRest: Bool { (isLive || exchange?.progress == .controlOnly) && exchange?.isAtRest ?? false }
   /// Can `wanted` bring anything?
   package var canFetch: Bool { isOpen && exchange?.receiving != nil }
   /// Can `asked` bring anything that counts? Who may only read sends nothing, and is no holder.
   package var canAsk: Bool { isOpen && peerRight == .readWrite && exchange?.knowsHoldings ?? false }
-  private var isOpen: Bool { isLive || exchange?.progress == .errand }
+  private var isOpen: Bool { isLive || exchange?.progress == .controlOnly }
   /// Does the other side leave large values out of what it takes?
   package var peerLeavesOut: Bool { (peer?.compatibleFeatures ?? 0) & SessionFeature.leavesOut != 0 }
 
@@ -264,8 +264,8 @@ package struct Session: ~Copyable {
       }
       begin(
         Exchange(
-          client: direction, own: own, peer: hello, missing: isErrand ? [] : replica.missingBlobs,
-          isErrand: isErrand, &port))
+          client: direction, own: own, peer: hello, missing: controlOnly ? [] : replica.missingBlobs,
+          controlOnly: controlOnly, &port))
     case .unborn, .preparing, .answering, .running, .closed: throw .violation("a second hello")
     }
   }
@@ -276,7 +276,7 @@ package struct Session: ~Copyable {
       let own = Hello(
         incompatibleFeatures: needed(replica),
         compatibleFeatures: features(replica) | (replica.leavesOut ? SessionFeature.leavesOut : 0)
-          | (direction.sends && !isErrand && replica.summary.scope == nil
+          | (direction.sends && !controlOnly && replica.summary.scope == nil
             ? SessionFeature.scopeExpansion : 0),
         summary: replica.summary,
         wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,

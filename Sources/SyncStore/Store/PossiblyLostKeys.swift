@@ -64,7 +64,7 @@ struct PossiblyLostKeys: Sendable {
   /// A member record that is there is read nevertheless: without it this copy could reach no peer, and only a
   /// peer can send what was lost. What a device that was revoked by the lost record could gain by it is
   /// refused where this copy does not itself choose the device: it accepts no connections meanwhile
-  /// (`Gatekeeper`).
+  /// (`PeerAuthorizer`).
   var unattributedDamage: StoreError? { last.map { error(at: $0, "the latest value of any key") } }
 
   /// Fails if a lost record may have been a newer one of any key for which `isMeant` holds.

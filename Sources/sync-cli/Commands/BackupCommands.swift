@@ -24,7 +24,7 @@ enum BackupCommands {
       }
     }
     let missing = report.missingBlobs.count
-    try invocation.tell(
+    try invocation.report(
       "\(report.isFull ? "all" : "what came since") is in \(file): \(Text.count(report.records, "record")), "
         + "\(Text.count(report.blobs, "blob")), \(Text.size(report.writtenBytes)) written"
         + (missing > 0
@@ -66,7 +66,7 @@ enum BackupCommands {
       from: file, to: path, state: state, replacing: invocation.has("replace")
     ) { done, total in bar.update(bytes: done, of: total, "verified") }
     let missing = report.missingBlobs.count
-    try invocation.tell(
+    try invocation.report(
       "restored \(report.name) in \(path), as it was at position \(report.position)"
         + (missing > 0 ? "; to be fetched from a peer: \(Text.count(missing, "blob"))" : ""),
       json: [
@@ -86,7 +86,7 @@ enum BackupCommands {
     guard try Store.remove(at: path) else {
       throw StoreError(.notAStore, "there is no store here: name the directory of one", path: path)
     }
-    try invocation.tell("removed \(path)", json: ["path": .string(path)], output)
+    try invocation.report("removed \(path)", json: ["path": .string(path)], output)
     return .done
   }
 }

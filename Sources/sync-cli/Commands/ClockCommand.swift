@@ -66,7 +66,7 @@ enum ClockCommand {
       report.aheadMilliseconds == 0
       ? "nothing is stamped ahead of this clock"
       : "\(Text.count(report.writes, "write")) stamped up to \(report.aheadMilliseconds) ms ahead: given the present time"
-    try invocation.tell(
+    try invocation.report(
       text,
       json: JSON.object([
         .init(name: "restamped_writes", value: .integer(report.writes)),

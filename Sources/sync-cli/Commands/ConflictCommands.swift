@@ -44,7 +44,7 @@ enum ConflictCommands {
       }
       let beaten = explanation.beaten[number - 1]
       try store.restore(beaten)
-      try invocation.tell(
+      try invocation.report(
         "\(invocation.operands[0].shown) is \(InspectCommands.content(beaten)) again",
         json: ["restored": .string("\(beaten.dot)")], output)
       return .done

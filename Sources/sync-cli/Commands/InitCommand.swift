@@ -28,7 +28,7 @@ enum InitCommand {
     }
     let store = try create(at: path, name: wish ?? defaultName, configuration)
     try Node.prepare(store, name: wish ?? store.name)
-    try invocation.tell(
+    try invocation.report(
       "created \(store.name) in \(path)",
       json: ["path": .string(path), "name": .string(store.name), "store": .string(store.id.description)],
       output)

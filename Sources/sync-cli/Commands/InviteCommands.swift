@@ -49,7 +49,7 @@ enum InviteCommands {
         "invite revoke \(id.shown): no invitation of this copy has that id, or it has ended: \"sync-cli invite list\" shows those there are"
       )
     }
-    try invocation.tell("withdrew \(id.shown)", json: ["withdrawn": .string(id.text)], output)
+    try invocation.report("withdrew \(id.shown)", json: ["withdrawn": .string(id.text)], output)
     return .done
   }
 }

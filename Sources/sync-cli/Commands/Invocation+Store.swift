@@ -83,12 +83,12 @@ extension Invocation {
   func prefix(_ argument: Argument?) -> [UInt8] { argument?.bytes ?? [] }
 
   /// Tells a result to people, unless they want quiet or a program reads.
-  func tell(_ text: String, json: @autoclosure () -> JSON, _ output: Output) throws {
+  func report(_ text: String, json: @autoclosure () -> JSON, _ output: Output) throws {
     if wantsJSON { try output.line(json()) } else if !isQuiet { try output.line(text) }
   }
 
   /// Says more where more was asked for.
-  func remark(_ text: @autoclosure () -> String) {
+  func logVerbose(_ text: @autoclosure () -> String) {
     if has("verbose") { Diagnostics.report("\(command.name): \(text())") }
   }
 }

@@ -78,7 +78,7 @@ enum KeyCommands {
         return .done
       }
       guard invocation.wantsJSON else {
-        guard try give(key, of: store, to: { try output.write($0) }) else { throw absent }
+        guard try writeValue(key, of: store, to: { try output.write($0) }) else { throw absent }
         return .done
       }
       guard let value = try store.get(key) else { throw absent }
@@ -96,7 +96,7 @@ enum KeyCommands {
     case _ where stream != nil, .other:
       // What would replace it could be no device and no pipe.
       let sink = try stream ?? Descriptor.writing(file.bytes)
-      return try give(key, of: store) { bytes throws(Failure) in try sink.write(bytes) }
+      return try writeValue(key, of: store) { bytes throws(Failure) in try sink.write(bytes) }
     case .directory:
       throw invocation.usage(
         "--output \(file.shown)", "it is a directory", "give a file, or use \"sync-cli export\"")
@@ -105,7 +105,9 @@ enum KeyCommands {
   }
 
   /// Gives the value to `write`, a large one in pieces; false if the key has none.
-  private static func give(_ key: Key, of store: Store, to write: ([UInt8]) throws -> Void) throws -> Bool {
+  private static func writeValue(_ key: Key, of store: Store, to write: ([UInt8]) throws -> Void) throws
+    -> Bool
+  {
     if let entry = try store.entry(key), entry.size > streamedBytes {
       guard let reader = try store.reader(of: key) else { return false }
       try stream(reader, entry.blob, to: write)
@@ -169,7 +171,7 @@ enum KeyCommands {
         deleted += try deleteAll(prefix.bytes, in: store, &failures)
       }
       if invocation.wantsJSON { try output.line(["deleted": .integer(deleted)]) }
-      invocation.remark("\(Text.count(deleted, "key")) deleted")
+      invocation.logVerbose("\(Text.count(deleted, "key")) deleted")
       try failures.check()
       return .done
     }

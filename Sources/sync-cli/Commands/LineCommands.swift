@@ -86,7 +86,7 @@ enum LineCommands {
         store: store, source: operand.shown, failures: ItemFailures(invocation))
       try loader.run(LineReader(source))
       try store.sync()
-      try invocation.tell(
+      try invocation.report(
         "loaded \(Text.count(loader.loaded, "key"))",
         json: ["loaded": .integer(loader.loaded), "failed": .integer(loader.failures.count)], output)
       try loader.failures.check()

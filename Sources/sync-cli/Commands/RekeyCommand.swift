@@ -48,7 +48,7 @@ enum RekeyCommand {
         return Store.RekeyingReport(isComplete: true)
       }
     }
-    try invocation.tell(
+    try invocation.report(
       text(switches.first, result),
       json: JSON.object([
         .init(name: "rewritten_segments", value: .integer(result.rewritten)),

@@ -13,7 +13,7 @@ enum RevokeCommand {
   ) { invocation, output in
     let name = invocation.operands[0].text
     let epoch = try invocation.withStore { store in try Membership(store).revokeAndRenewKeys(name) }
-    try invocation.tell(
+    try invocation.report(
       "revoked \(invocation.operands[0].shown); group key epoch \(epoch) has begun",
       json: ["revoked": .string(name), "epoch": .integer(epoch)], output)
     return .done

@@ -24,9 +24,9 @@ enum ServeCommand {
     // Who is asked for the passphrase can still end it.
     let opening = try invocation.opening(toWrite: true)
     // Before any thread is made: they inherit it.
-    System.holdSignals()
+    System.blockSignals()
     let log = DaemonLog(configuration)
-    log.hearStores()
+    log.subscribeToStores()
     defer { StoreLog.redirect(to: nil) }
     return try invocation.withStore(opening) { store in
       try serve(store, configuration, log, invocation, output)
@@ -58,7 +58,7 @@ enum ServeCommand {
       _ = try StoreKeys(store).identity()
       try configuration.checkPeers(in: store)
     }
-    try invocation.tell(
+    try invocation.report(
       "the configuration is good: would listen on \(configuration.listen)",
       json: ["listen": .string("\(configuration.listen)"), "log": .string(configuration.logFormat.rawValue)],
       output)
@@ -91,7 +91,7 @@ enum ServeCommand {
     if let warning = store.clockWarning { log.write(.warning, warning) }
     report.update()
     node.keepInStep(configuration.keeping)
-    manager.tell("READY=1\nSTATUS=listening on \(address)")
+    manager.notify("READY=1\nSTATUS=listening on \(address)")
     var current = configuration
     while true {
       switch System.nextSignal(within: min(manager.watchdogSeconds ?? .infinity, 3)) {
@@ -101,17 +101,17 @@ enum ServeCommand {
         report.update()
         do {
           try store.checkSyncs()
-          try signOfLife(store, manager, log)
+          try notifyWatchdog(store: store, manager: manager, log: log)
         } catch {
           // Only who opens it anew can go on: the service manager has that done.
           log.write(.error, "ending: \(error)")
-          manager.tell("STOPPING=1")
+          manager.notify("STOPPING=1")
           try blocking { await node.stop() }
           throw error
         }
       case .reload: reload(&current, store, node, invocation, manager, log)
       case .end:
-        manager.tell("STOPPING=1")
+        manager.notify("STOPPING=1")
         log.write(.notice, "ending: letting sessions come to their end")
         try blocking { await node.stop() }
         log.write(.notice, "ended")
@@ -131,12 +131,12 @@ enum ServeCommand {
 
   /// A store that can no longer be read is no life: the service manager will start us anew. One that was encrypted meanwhile, or whose
   /// keys this process does not have, never can be again: that is thrown.
-  private static func signOfLife(
-    _ store: Store, _ manager: ServiceManager, _ log: DaemonLog
+  private static func notifyWatchdog(
+    store: Store, manager: ServiceManager, log: DaemonLog
   ) throws(StoreError) {
     do throws(StoreError) {
       _ = try store.versionVector()
-      manager.tell("WATCHDOG=1")
+      manager.notify("WATCHDOG=1")
     } catch {
       guard error.code != .keyRequired, error.code != .wrongKey else { throw error }
       log.write(.error, "the store cannot be read: \(error)")
@@ -148,7 +148,7 @@ enum ServeCommand {
     _ manager: ServiceManager,
     _ log: DaemonLog
   ) {
-    manager.tell("RELOADING=1\nMONOTONIC_USEC=\(Int(System.monotonicSeconds * 1e6))")
+    manager.notify("RELOADING=1\nMONOTONIC_USEC=\(Int(System.monotonicSeconds * 1e6))")
     do {
       // Whoever waits for a pipe's writer hears no signal.
       let configuration = try configuration(invocation, waiting: false)
@@ -174,6 +174,6 @@ enum ServeCommand {
     } catch {
       log.write(.error, "configuration kept as it was: \(Failure(error).message)")
     }
-    manager.tell("READY=1")
+    manager.notify("READY=1")
   }
 }

@@ -26,7 +26,7 @@ enum SetRightCommand {
       }
       return try membership.setRight(right, of: name)
     }
-    try invocation.tell(
+    try invocation.report(
       "\(invocation.operands[0].shown) is \(right)\(hasChanged ? " from now on" : " already")",
       json: ["name": .string(name), "right": .string("\(right)"), "changed": .bool(hasChanged)], output)
     return .done

@@ -5,7 +5,7 @@ import SyncStore
 struct StoreHealth {
   private static let counted = 10_000
 
-  private let standing: ReplicaHealth
+  private let replicaHealth: ReplicaHealth
   private let denial: WriteDenial?
   /// Keys that were written here, and that nobody takes any more.
   private let strandedKeys: Int
@@ -15,7 +15,7 @@ struct StoreHealth {
 
   init(_ store: Store, _ denial: WriteDenial?) throws {
     self.denial = denial
-    standing = try store.health
+    replicaHealth = try store.health
     clock = try ClockCommand.warning(store)
     lead = try store.clockLead()
     waiting = try store.parkedWrites(limit: Self.counted)
@@ -29,7 +29,7 @@ struct StoreHealth {
   /// A line for each thing that an operator has to know.
   var lines: [String] {
     var lines: [String] = []
-    switch standing {
+    switch replicaHealth {
     case .healthy: break
     case .recovering:
       lines.append("state      needs the full state of another copy: synchronize with a member that is whole")
@@ -61,7 +61,7 @@ struct StoreHealth {
   /// The same for programs.
   var json: JSON {
     let state =
-      switch standing {
+      switch replicaHealth {
       case .healthy: "settled"
       case .recovering: "needs-full-state"
       case .unconfirmed: "unconfirmed-writes"

@@ -42,7 +42,7 @@ enum SyncCommands {
             try recordFailure(error, of: peer, invocation, &failures)
             continue
           }
-          try invocation.tell(text(report), json: json(report), output)
+          try invocation.report(text(report), json: json(report), output)
           if report.repairedKeys > 0 { code = .notFound }
         }
         try failures.check()

@@ -50,7 +50,7 @@ enum TierCommands {
         try store.setBlobPolicy(policy)
       }
       let (policy, limits) = (try store.blobPolicy, try store.blobLimits)
-      try invocation.tell(text(policy, limits), json: json(policy, limits), output)
+      try invocation.report(text(policy, limits), json: json(policy, limits), output)
       return .done
     }
   }
@@ -143,13 +143,13 @@ enum TierCommands {
       if limitsAreGiven(invocation) { limits.copies = try store.blobLimits.copies }
       try read(&limits, invocation)
       guard limits.hasLimits else {
-        try invocation.tell(
+        try invocation.report(
           "\(Text.size(gained)) given back", json: ["gained_bytes": .integer(gained)], output)
         try failures.check()
         return .done
       }
       let report = try evict(limits, store, invocation)
-      try invocation.tell(
+      try invocation.report(
         "\(Text.size(gained + report.evictedBytes)) given back; \(text(report))",
         json: json(report).with("gained_bytes", .integer(gained + report.evictedBytes)), output)
       try failures.check()

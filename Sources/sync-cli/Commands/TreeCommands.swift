@@ -30,7 +30,7 @@ enum TreeCommands {
             + " of their own: copy them in another way")
       }
       let seconds = importer.progress.seconds
-      try invocation.tell(
+      try invocation.report(
         "imported \(Text.count(importer.stored, "file")), \(Text.size(importer.bytes)), \(importer.unchanged) unchanged"
           + ", in \(Text.decimal(seconds)) s",
         json: [
@@ -83,7 +83,7 @@ enum TreeCommands {
     return try TierCommands.withAllValues(invocation) { store in
       var exporter = Exporter(store, invocation, prefix: prefix)
       let seconds = try exporter.run(into: invocation.operands[0])
-      try invocation.tell(
+      try invocation.report(
         "exported \(Text.count(exporter.files, "file")), \(Text.size(exporter.bytes)), in \(Text.decimal(seconds)) s",
         json: [
           "files": .integer(exporter.files), "bytes": .integer(exporter.bytes), "seconds": .real(seconds),

@@ -28,10 +28,10 @@ enum VerifyCommand {
       if invocation.wantsJSON {
         try output.line(json(report, repaired: repaired))
       } else {
-        for line in report.damage { try output.line(Text.printable(ToolWords.said(line).utf8)) }
+        for line in report.damage { try output.line(Text.printable(ToolWords.translated(line).utf8)) }
         if !invocation.isQuiet {
           for line in report.mended {
-            try output.line("repaired: " + Text.printable(ToolWords.said(line).utf8))
+            try output.line("repaired: " + Text.printable(ToolWords.translated(line).utf8))
           }
           try output.line(summary(report, repaired: repaired))
         }
@@ -112,12 +112,12 @@ enum VerifyCommand {
   private static func json(_ report: VerificationReport, repaired: Int) -> JSON {
     [
       "clean": .bool(report.isClean), "records": .integer(report.records), "blobs": .integer(report.blobs),
-      "damage": .array(report.damage.map { .string(ToolWords.said($0)) }),
+      "damage": .array(report.damage.map { .string(ToolWords.translated($0)) }),
       "damaged_blobs": .array(report.damagedBlobs.map { .string("\($0.hash)") }),
       "missing_blobs": .array(report.missingBlobs.map { .string("\($0.hash)") }),
       "absent_blobs": .integer(report.absentBlobs), "evicted_blobs": .integer(report.evictedBlobs),
       "repaired": .integer(repaired),
-      "mended": .array(report.mended.map { .string(ToolWords.said($0)) }),
+      "mended": .array(report.mended.map { .string(ToolWords.translated($0)) }),
     ]
   }
 }

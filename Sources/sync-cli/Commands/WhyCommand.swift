@@ -14,7 +14,9 @@ enum WhyCommand {
     return try invocation.withStore(toWrite: false) { store in
       let waiting = try store.parkedWrites(of: key, limit: mostWaiting)
       guard let explanation = try store.explain(key) else {
-        if !waiting.isEmpty { return try tell(key, waiting, invocation, output) }
+        if !waiting.isEmpty {
+          return try reportWaiting(key, waiting: waiting, invocation: invocation, output: output)
+        }
         throw Failure(
           .notFound, "why \(invocation.operands[0].shown): \(try absence(store, key)): check the key")
       }
@@ -43,8 +45,8 @@ enum WhyCommand {
   private static let mostWaiting = 100
 
   /// A key that has no value yet, only writes that wait for their time.
-  private static func tell(
-    _ key: Key, _ waiting: [LogEntry], _ invocation: Invocation, _ output: Output
+  private static func reportWaiting(
+    _ key: Key, waiting: [LogEntry], invocation: Invocation, output: Output
   ) throws -> ExitCode {
     if invocation.wantsJSON {
       try output.line(JSON.object([KeyLine.member(key.bytes)]).with("waiting", .array(waiting.map(json))))

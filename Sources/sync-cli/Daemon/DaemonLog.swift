@@ -10,7 +10,7 @@ final class DaemonLog: Sendable {
   /// A log as the configuration wants it.
   init(_ configuration: ServeConfiguration) {
     settings = LockedField((configuration.logLevel, configuration.logFormat))
-    Diagnostics.neverWait { [self] lost in
+    Diagnostics.setNonBlocking { [self] lost in
       line(
         .warning,
         "\(Text.count(lost, "line")) of this log \(lost == 1 ? "was" : "were") lost: nobody read them")
@@ -18,7 +18,7 @@ final class DaemonLog: Sendable {
   }
 
   /// Also writes what stores report by themselves: damage, a lost end of the journal, a copied directory.
-  func hearStores() {
+  func subscribeToStores() {
     StoreLog.redirect { [self] entry in
       let level: LogLevel =
         switch entry.level {
@@ -38,7 +38,7 @@ final class DaemonLog: Sendable {
   /// One line.
   func write(_ level: LogLevel, _ message: String) {
     guard level <= settings.withLock({ $0.level }) else { return }
-    Diagnostics.write(line(level, ToolWords.said(message)))
+    Diagnostics.write(line(level, ToolWords.translated(message)))
   }
 
   private func line(_ level: LogLevel, _ message: String) -> String {

@@ -14,7 +14,7 @@ struct ServiceManager {
   }
 
   /// Tells a state, such as `READY=1`.
-  func tell(_ state: String) {
+  func notify(_ state: String) {
     if let socket { _ = System.send(state, toSocketAt: socket) }
   }
 }

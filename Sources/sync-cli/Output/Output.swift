@@ -36,12 +36,12 @@ final class Output {
 enum Diagnostics {
   private static let descriptor = Descriptor(standard: 2)
   /// Nil where a line is waited for until it is taken.
-  private static let held = LockedField<HeldLines?>(nil)
+  private static let held = LockedField<BoundedLineBuffer?>(nil)
 
   /// From now on nobody waits for a line to be taken: a daemon is not to stand still because nobody reads what it says. `notice` makes
   /// the line that tells how many were lost.
-  static func neverWait(_ notice: @escaping @Sendable (Int) -> String) {
-    held.withLock { $0 = HeldLines(notice: notice) }
+  static func setNonBlocking(_ notice: @escaping @Sendable (Int) -> String) {
+    held.withLock { $0 = BoundedLineBuffer(notice: notice) }
   }
 
   /// Gives on what is held; waits for a reader, for so many milliseconds at most.
@@ -59,7 +59,7 @@ enum Diagnostics {
       defer { shown = false }
       return shown ? "\r\u{1B}[K" : ""
     }
-    write("\(clearing)sync-cli: \(Text.printable(ToolWords.said(message).utf8))\n")
+    write("\(clearing)sync-cli: \(Text.printable(ToolWords.translated(message).utf8))\n")
   }
 
   /// Shows a progress line in place of the one before; nil takes it away.

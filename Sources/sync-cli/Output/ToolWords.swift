@@ -12,7 +12,7 @@ enum ToolWords {
   ]
 
   /// A message of a library in the words of the tool.
-  static func said(_ message: String) -> String {
+  static func translated(_ message: String) -> String {
     guard message.contains("`") else { return message }
     return commands.reduce(message) { text, word in
       text.split(separator: word.0, omittingEmptySubsequences: false).joined(separator: word.1)

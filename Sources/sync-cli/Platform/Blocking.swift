@@ -6,7 +6,7 @@ private import Dispatch
 func blocking<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Value) throws -> Value {
   let answer = Answer<Value>()
   Task {
-    do { answer.give(.success(try await body())) } catch { answer.give(.failure(error)) }
+    do { answer.resolve(.success(try await body())) } catch { answer.resolve(.failure(error)) }
   }
   return try answer.wait().get()
 }
@@ -15,7 +15,7 @@ private final class Answer<Value: Sendable>: Sendable {
   private let result = LockedField<Result<Value, any Error>?>(nil)
   private let given = DispatchSemaphore(value: 0)
 
-  func give(_ answer: Result<Value, any Error>) {
+  func resolve(_ answer: Result<Value, any Error>) {
     result.withLock { $0 = answer }
     given.signal()
   }

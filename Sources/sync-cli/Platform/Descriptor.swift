@@ -151,7 +151,7 @@ final class Descriptor: Sendable {
 
   /// Would a write of at most `PIPE_BUF` bytes be taken within so many milliseconds, or fail at once? Writes to what nobody reads
   /// wait for ever.
-  func takesMore(within milliseconds: Int32) -> Bool {
+  func isWritable(within milliseconds: Int32) -> Bool {
     var waiting = pollfd(fd: number, events: Int16(POLLOUT), revents: 0)
     return SystemCall.retrying { Int(unsafe poll(&waiting, 1, milliseconds)) } != 0
   }

@@ -111,7 +111,7 @@ enum System {
 
   /// From now on SIGTERM, SIGINT and SIGHUP wait for `nextSignal`. Called before any thread is made, since threads
   /// inherit it.
-  static func holdSignals() {
+  static func blockSignals() {
     var set = handled
     unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
   }

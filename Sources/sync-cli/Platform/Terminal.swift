@@ -32,7 +32,7 @@ enum Terminal {
 
   private static func ask(_ prompt: String, _ terminal: Int32) -> Answer {
     var before = termios()
-    guard unsafe tcgetattr(terminal, &before) == 0, let signals = HeldBackSignals() else { return .failed }
+    guard unsafe tcgetattr(terminal, &before) == 0, let signals = DeferredSignals() else { return .failed }
     // After the terminal is as it was: what is deferred later is done first.
     defer { signals.deliver() }
     var silent = before
@@ -47,7 +47,7 @@ enum Terminal {
     var line: [UInt8] = []
     var byte: UInt8 = 0
     while line.count < longestLine {
-      guard signals.noneComes(before: terminal) else { return .interrupted }
+      guard signals.waitReadable(terminal) else { return .interrupted }
       guard unsafe read(terminal, &byte, 1) == 1, byte != 0x0A else { break }
       line.append(byte)
     }
@@ -55,12 +55,12 @@ enum Terminal {
   }
 }
 
-/// Where the handler of `HeldBackSignals` writes: a handler can be told nothing in another way.
+/// Where the handler of `DeferredSignals` writes: a handler can be told nothing in another way.
 private nonisolated(unsafe) var signalPipe: Int32 = -1
 
 /// Signals that would end or stop the process wait while this lives. They are caught, not blocked: other threads, which
 /// may be there, do not block them.
-private struct HeldBackSignals {
+private struct DeferredSignals {
   private static let numbers = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP]
   private let pipe: (end: Int32, start: Int32)
   private var before: [(number: Int32, action: sigaction)] = []
@@ -88,7 +88,7 @@ private struct HeldBackSignals {
   }
 
   /// Waits until there is something to read; false if a signal comes first.
-  func noneComes(before descriptor: Int32) -> Bool {
+  func waitReadable(_ descriptor: Int32) -> Bool {
     var waiting = [
       pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: pipe.end, events: Int16(POLLIN), revents: 0),

@@ -1,7 +1,7 @@
 internal import SyncStore
 
 /// Large values from several members at once.
-extension BlobDesk {
+extension BlobFetchCoordinator {
   /// Values that come so: each may have `BlobSwarm.aheadBytes` waiting in memory, and is asked of every session.
   private static let mostSwarms = WireLimits.partedBlobs
   /// Milliseconds in which members are connected to for a large value, before it is looked how many there are.
@@ -9,39 +9,39 @@ extension BlobDesk {
 
   /// A value that is large comes from several members at once, if there are, in its turn. Members that take long to connect to come
   /// in later.
-  func swarm(_ blob: BlobReference) {
+  func prepareSwarm(_ blob: BlobReference) {
     let hash = blob.hash
     requests[hash]?.hasSwarmed = true
     requests[hash]?.isResolving = true
     // What is decided for an earlier request, which has its value already, is decided for this one.
-    guard !swarming.contains(hash) else { return }
-    guard swarming.count < Self.mostSwarms else {
+    guard !activeSwarms.contains(hash) else { return }
+    guard activeSwarms.count < Self.mostSwarms else {
       requests[hash]?.isQueued = true
-      return unswarmed.append(hash)
+      return swarmQueue.append(hash)
     }
-    swarming.insert(hash)
+    activeSwarms.insert(hash)
     var isDecided = false
     let decide: (Bool) -> Void = { [weak self] isComplete in
       guard let self, !isDecided, isComplete || !fetching().isEmpty else { return }
       isDecided = true
-      decideSwarm(blob)
+      startSwarm(blob)
     }
     if fetching().count > 1 {
       decide(false)
     } else {
       _ = loop.schedule(after: Self.gatherMilliseconds) { decide(false) }
     }
-    gather { [weak self] in
+    connectAllMembers { [weak self] in
       decide(true)
-      self?.release()
+      self?.releaseSessions()
     }
   }
 
-  private func decideSwarm(_ blob: BlobReference) {
+  private func startSwarm(_ blob: BlobReference) {
     requests[blob.hash]?.isResolving = false
     guard requests[blob.hash] != nil, fetching().count > 1 else {
       advance(blob.hash)
-      return endTurn(of: blob.hash)
+      return releaseSwarmSlot(of: blob.hash)
     }
     let swarm = BlobSwarm(blob, context, loop)
     swarm.onProgress = { [weak self] held in
@@ -51,7 +51,7 @@ extension BlobDesk {
       guard let self else { return }
       swarms[blob.hash] = nil
       if isHere { arrived(blob.hash, from: nil) } else { advance(blob.hash) }
-      endTurn(of: blob.hash)
+      releaseSwarmSlot(of: blob.hash)
     }
     swarms[blob.hash] = swarm
     joinSwarms()
@@ -59,12 +59,12 @@ extension BlobDesk {
   }
 
   /// The next value has its turn.
-  private func endTurn(of hash: BlobHash) {
-    swarming.remove(hash)
-    while swarming.count < Self.mostSwarms, !unswarmed.isEmpty {
-      let next = unswarmed.removeFirst()
+  private func releaseSwarmSlot(of hash: BlobHash) {
+    activeSwarms.remove(hash)
+    while activeSwarms.count < Self.mostSwarms, !swarmQueue.isEmpty {
+      let next = swarmQueue.removeFirst()
       requests[next]?.isQueued = false
-      if let blob = requests[next]?.blob { swarm(blob) }
+      if let blob = requests[next]?.blob { prepareSwarm(blob) }
     }
   }
 

@@ -8,7 +8,7 @@ internal import SyncStore
 ///
 /// Invariants: each value is asked of one member at a time, and of each member once for a request, but for those few that come from
 /// several at once (`BlobSwarm`); every request ends, with the value or with what each member said.
-final class BlobDesk {
+final class BlobFetchCoordinator {
   typealias Completion = (Result<Void, ReplicationError>) -> Void
 
   struct Request {
@@ -45,17 +45,17 @@ final class BlobDesk {
   var requests: [BlobHash: Request] = [:]
   var swarms: [BlobHash: BlobSwarm] = [:]
   /// Values that come from several members at once, or of which it is looked whether they can; and those that wait for their turn.
-  var swarming: Set<BlobHash> = []
-  var unswarmed: [BlobHash] = []
-  private var errands: [DeviceID: SessionDriver] = [:]
+  var activeSwarms: Set<BlobHash> = []
+  var swarmQueue: [BlobHash] = []
+  private var controlSessions: [DeviceID: SessionDriver] = [:]
   /// Who is being dialled, and who waits for it.
   private var dialling: StringDictionary<[(ReplicationError?) -> Void]> = [:]
   var questions: [UInt64: Question] = [:]
   var lastQuestion: UInt64 = 0
-  private var lingering: UInt64?
-  private var ticker: UInt64?
+  private var lingerTimer: UInt64?
+  private var stallTimer: UInt64?
   /// Trims that want sessions to stay.
-  var holds = 0
+  var sessionHolds = 0
   /// Values of so many bytes come from several members at once; tests want it with fewer.
   var leastSwarmBytes = BlobSwarm.leastBytes
   var isStopped = false
@@ -84,12 +84,12 @@ final class BlobDesk {
   /// Ends all requests.
   func stop() {
     isStopped = true
-    unswarmed = []
+    swarmQueue = []
     for hash in Array(requests.keys) {
       finish(hash, .failure(ReplicationError(.unavailable, "this node shuts down: start it again")))
     }
     for number in Array(questions.keys) { conclude(number) }
-    for driver in Array(errands.values) { driver.stop() }
+    for driver in Array(controlSessions.values) { driver.stop() }
   }
 
   // MARK: Fetching
@@ -122,7 +122,7 @@ final class BlobDesk {
     else {
       return
     }
-    if !request.hasSwarmed, request.blob.size >= leastSwarmBytes { return swarm(request.blob) }
+    if !request.hasSwarmed, request.blob.size >= leastSwarmBytes { return prepareSwarm(request.blob) }
     let open = fetching().filter { !request.tried.contains($0.device) }
     let chosen = open.min { one, other in
       let (first, second) = (rank(one.device, request), rank(other.device, request))
@@ -184,9 +184,9 @@ final class BlobDesk {
 
   /// Time passes while something is asked for.
   private func keepTicking() {
-    guard ticker == nil, !requests.isEmpty, !isStopped else { return }
-    ticker = loop.schedule(after: StallWatch.tickMilliseconds) { [weak self] in
-      self?.ticker = nil
+    guard stallTimer == nil, !requests.isEmpty, !isStopped else { return }
+    stallTimer = loop.schedule(after: StallWatch.tickMilliseconds) { [weak self] in
+      self?.stallTimer = nil
       self?.tick()
       self?.keepTicking()
     }
@@ -224,7 +224,7 @@ final class BlobDesk {
 
   private func finish(_ hash: BlobHash, _ result: Result<Void, ReplicationError>) {
     guard let request = requests.removeValue(forKey: hash) else { return }
-    if request.isQueued { unswarmed.removeAll { $0 == hash } }
+    if request.isQueued { swarmQueue.removeAll { $0 == hash } }
     for completion in request.completions { completion(result) }
     lingerIfIdle()
   }
@@ -292,11 +292,11 @@ final class BlobDesk {
 
   func connect(_ route: Route.Known, _ endpoints: ArraySlice<Endpoint>, _ failure: ReplicationError) {
     guard let endpoint = endpoints.first, !isStopped else { return connected(route.name, failure) }
-    core.dial(route.target, endpoint, direction: .pull, isErrand: true) { [weak self] driver in
+    core.dial(route.target, endpoint: endpoint, direction: .pull, controlOnly: true) { [weak self] driver in
       driver.onOpen = { [weak self, weak driver] in
         guard let self, let driver else { return }
         if let device = core.outgoing.values.first(where: { $0.driver === driver })?.device {
-          errands[device] = driver
+          controlSessions[device] = driver
         }
         joinSwarms()
         connected(route.name, nil)
@@ -328,7 +328,7 @@ final class BlobDesk {
   }
 
   private func ended(_ driver: SessionDriver, _ device: DeviceID) {
-    if errands[device] === driver { errands[device] = nil }
+    if controlSessions[device] === driver { controlSessions[device] = nil }
     for swarm in Array(swarms.values) where swarm.uses(driver) { swarm.lost(device) }
     for (hash, request) in requests where request.driver === driver {
       // It was not the device that had no answer.
@@ -347,12 +347,14 @@ final class BlobDesk {
 
   /// Sessions of errands end once nobody has anything to ask for.
   func lingerIfIdle() {
-    guard requests.isEmpty, holds == 0, !errands.isEmpty, lingering == nil, !isStopped else { return }
-    lingering = loop.schedule(after: Self.lingerMilliseconds) { [weak self] in
+    guard requests.isEmpty, sessionHolds == 0, !controlSessions.isEmpty, lingerTimer == nil, !isStopped else {
+      return
+    }
+    lingerTimer = loop.schedule(after: Self.lingerMilliseconds) { [weak self] in
       guard let self else { return }
-      lingering = nil
-      guard requests.isEmpty, holds == 0 else { return }
-      for driver in Array(errands.values) { driver.stop() }
+      lingerTimer = nil
+      guard requests.isEmpty, sessionHolds == 0 else { return }
+      for driver in Array(controlSessions.values) { driver.stop() }
     }
   }
 

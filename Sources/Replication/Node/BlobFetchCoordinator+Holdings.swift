@@ -1,11 +1,11 @@
 internal import SyncStore
 
 /// Who holds what: members that are connected are asked, before anything is made to leave.
-extension BlobDesk {
+extension BlobFetchCoordinator {
   /// Connects to every member that has an address and is not connected. `completion` is told when all were tried; sessions stay until
   /// `release`.
-  func gather(_ completion: @escaping () -> Void) {
-    holds += 1
+  func connectAllMembers(_ completion: @escaping () -> Void) {
+    sessionHolds += 1
     routes { [weak self] result in
       guard let self, case .success(let known) = result else { return completion() }
       let asked = Set(core.devices.filter { $0.driver.canAsk }.map(\.device))
@@ -22,8 +22,8 @@ extension BlobDesk {
   }
 
   /// Sessions of errands may end.
-  func release() {
-    holds -= 1
+  func releaseSessions() {
+    sessionHolds -= 1
     lingerIfIdle()
   }
 

@@ -7,7 +7,7 @@ internal import SyncStore
 ///   the invitation's record has it (F87);
 /// - what decides who redeems, and what makes the member, is one atomic change with what revokes one (`Membership.revoke`): a device that
 ///   was revoked is not made a member again, and one that is a member already keeps the right that it has.
-struct InvitationBook: Sendable {
+struct InvitationStore: Sendable {
   private static let prefix = Array("invite/".utf8)
 
   /// What came of an attempt to redeem.
@@ -24,28 +24,28 @@ struct InvitationBook: Sendable {
 
   private static func all(
     _ records: [(key: [UInt8], value: [UInt8])]
-  ) -> [(key: [UInt8], invitation: StandingInvitation)] {
-    records.compactMap { record in StandingInvitation(bytes: record.value).map { (record.key, $0) } }
+  ) -> [(key: [UInt8], invitation: PendingInvitation)] {
+    records.compactMap { record in PendingInvitation(bytes: record.value).map { (record.key, $0) } }
   }
 
   /// The invitations that have not ended, redeemed ones too.
-  func open() throws(ReplicationError) -> [StandingInvitation] {
+  func unexpired() throws(ReplicationError) -> [PendingInvitation] {
     let now = store.environment.now()
-    let records = try ofStore { () throws(StoreError) in try store.locals(prefix: Self.prefix) }
+    let records = try mappingStoreErrors { () throws(StoreError) in try store.locals(prefix: Self.prefix) }
     return Self.all(records).map(\.invitation).filter { $0.expires > now }
   }
 
   /// Could this device redeem anything at the moment? Strangers are not even listened to if not. One that was redeemed is open to its
   /// redeemer alone, should the answer have been lost.
   func isAnyOpen(to device: DeviceID) throws(ReplicationError) -> Bool {
-    try open().contains { $0.redeemer == nil || $0.redeemer == device }
+    try unexpired().contains { $0.redeemer == nil || $0.redeemer == device }
   }
 
   /// Keeps an invitation, durably, and forgets those that have ended or whose redeemer was revoked. `.invalidInvitation` if there are too
   /// many.
-  func add(_ invitation: StandingInvitation) throws(ReplicationError) {
+  func add(_ invitation: PendingInvitation) throws(ReplicationError) {
     let now = store.environment.now()
-    let open = try ofStore { () throws(StoreError) in
+    let open = try mappingStoreErrors { () throws(StoreError) in
       try store.changeReservedKeys { keys throws(StoreError) -> Int in
         var open = 0
         for (key, standing) in Self.all(keys.locals(prefix: Self.prefix)) {
@@ -71,16 +71,18 @@ struct InvitationBook: Sendable {
   }
 
   /// The invitation with this id; nil if there is none.
-  func find(_ id: [UInt8]) throws(ReplicationError) -> StandingInvitation? {
-    try ofStore { () throws(StoreError) in try store.local(Self.key(id)) }
-      .flatMap { StandingInvitation(bytes: $0) }
+  func lookUp(_ id: [UInt8]) throws(ReplicationError) -> PendingInvitation? {
+    try mappingStoreErrors { () throws(StoreError) in try store.local(Self.key(id)) }
+      .flatMap { PendingInvitation(bytes: $0) }
   }
 
   /// Forgets an invitation, durably. False if there is none that has not ended.
   func withdraw(_ id: [UInt8]) throws(ReplicationError) -> Bool {
     let now = store.environment.now()
-    let before = try ofStore { () throws(StoreError) in try store.updateLocal(Self.key(id)) { _ in nil } }
-    return before.flatMap { StandingInvitation(bytes: $0) }.map { $0.expires > now } ?? false
+    let before = try mappingStoreErrors { () throws(StoreError) in
+      try store.updateLocal(Self.key(id)) { _ in nil }
+    }
+    return before.flatMap { PendingInvitation(bytes: $0) }.map { $0.expires > now } ?? false
   }
 
   /// Forgets what a device has redeemed, which could ask again otherwise.
@@ -93,14 +95,14 @@ struct InvitationBook: Sendable {
   /// In one durable step: notes that `device` redeems the invitation, and makes it a member that is called `wish`, made unique. A device
   /// that is a member already stays as it is, in name and right: nothing is written of it, which could win over what other copies say of it.
   func redeem(
-    _ invitation: StandingInvitation, by device: DeviceID, called wish: String, inviter: DeviceID
+    _ invitation: PendingInvitation, by device: DeviceID, called wish: String, inviter: DeviceID
   ) throws(ReplicationError) -> Redemption {
     let now = store.environment.now()
     let storeName = store.name
-    return try ofStore { () throws(StoreError) in
+    return try mappingStoreErrors { () throws(StoreError) in
       try store.changeReservedKeys { keys throws(StoreError) -> Redemption in
         let key = Self.key(invitation.id)
-        guard let bytes = keys.local(key), var standing = StandingInvitation(bytes: bytes),
+        guard let bytes = keys.local(key), var standing = PendingInvitation(bytes: bytes),
           standing.expires > now, standing.redeemer == nil || standing.redeemer == device
         else { return .refused }
         let members = Membership.members(in: try keys.reserved(prefix: ReservedKey.memberPrefix))

@@ -1,7 +1,7 @@
 internal import SyncStore
 
 /// Who is at the other end of a session, and what the node lets it cause.
-struct SessionGuest: Sendable {
+struct RemotePeer: Sendable {
   /// Its key, as TLS has proven.
   let device: DeviceID
   /// The right with which it was let in. The member's record may say something else by now.

@@ -5,12 +5,12 @@ extension SessionStore {
   /// Looks the member up again: its right was read in the handshake, and the session may begin long after it. What the session is told if
   /// it is another right by now; nil if it is the same.
   func changedRight() throws(ReplicationError) -> SessionEvent? {
-    guard let guest else { return nil }
-    let member = try Membership(store).admitted(guest.device)
+    guard let remotePeer else { return nil }
+    let member = try Membership(store).authorizedMember(remotePeer.device)
     guard let right = member?.right.inSession else {
       return .failed(.notAMember, "it is no member any more: its right was taken away while it connected")
     }
-    guard right != guest.right else { return nil }
+    guard right != remotePeer.right else { return nil }
     return .stale("the right of this member was changed while it connected")
   }
 
@@ -20,7 +20,9 @@ extension SessionStore {
     -> DeltaStream
   {
     do throws(StoreError) { return try store.openRound(for: receiver, on: ground) } catch {
-      guard error.code == .rolledBack, guest?.right == .readOnly, receiver.cursor != nil else { throw error }
+      guard error.code == .rolledBack, remotePeer?.right == .readOnly, receiver.cursor != nil else {
+        throw error
+      }
       var plain = receiver
       plain.cursor = nil
       return try store.openRound(for: plain, on: nil)

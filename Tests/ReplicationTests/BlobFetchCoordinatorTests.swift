@@ -6,7 +6,7 @@ import Testing
 
 /// Whoever waits for a large value gets it, or hears that it cannot be had, whatever becomes of sessions meanwhile.
 @Suite("Waiting for large values", .timeLimit(.minutes(Patience.minutes(1))))
-struct BlobDeskTests {
+struct BlobFetchCoordinatorTests {
   /// Puts a relay between the client and the server at an address: what is behind some bytes of each connection does not come through, and
   /// nobody is told.
   private static func swallowing(
@@ -71,7 +71,7 @@ struct BlobDeskTests {
       }
       try await until { isHeldBack.withLock { $0 } }
       while !isOver.withLock({ $0 }) {
-        try await node.onLoop { () throws(ReplicationError) in core.value.desk.tick() }
+        try await node.onLoop { () throws(ReplicationError) in core.value.blobFetches.tick() }
         try await Task.sleep(for: .milliseconds(20))
       }
       let error = await #expect(throws: ReplicationError.self) { try await fetched.value }
@@ -93,7 +93,7 @@ struct BlobDeskTests {
     let gathered = Awaited<Int>()
     let core = lower.node.core
     try await lower.node.onLoop { () throws(ReplicationError) in
-      core.value.desk.gather { gathered.put(core.value.outgoing.count) }
+      core.value.blobFetches.connectAllMembers { gathered.put(core.value.outgoing.count) }
     }
     #expect(try await gathered.take() == 1)
     try upper.put("key", "value")

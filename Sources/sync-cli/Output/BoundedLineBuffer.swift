@@ -6,7 +6,7 @@ private import SyncStore
 /// Invariants:
 /// - what is written is a row of whole lines, but for the last one when the process ends;
 /// - where lines were lost, a line says how many before the next one follows.
-struct HeldLines {
+struct BoundedLineBuffer {
   /// Bytes that are held at most.
   static let mostBytes = 256 << 10
   /// A pipe that can be written to takes so many bytes at once (`PIPE_BUF`, pipe(7)).
@@ -22,7 +22,7 @@ struct HeldLines {
 
   /// Takes in a line, or counts it as lost.
   mutating func add(_ line: [UInt8]) {
-    tellLoss()
+    appendLossNotice()
     guard lost == 0, bytes.count + line.count <= Self.mostBytes else {
       lost += 1
       return
@@ -34,18 +34,18 @@ struct HeldLines {
   mutating func drain(to stream: Descriptor, within milliseconds: Int32 = 0) -> Bool {
     while true {
       while !bytes.isEmpty {
-        guard stream.takesMore(within: milliseconds) else { return false }
+        guard stream.isWritable(within: milliseconds) else { return false }
         let piece = Array(bytes.prefix(Self.pieceBytes))
         // Whoever read it has gone: failing to tell is no failure.
         do { try stream.write(piece) } catch { bytes = [] }
         bytes.removeFirst(min(bytes.count, piece.count))
       }
       guard lost > 0 else { return true }
-      tellLoss()
+      appendLossNotice()
     }
   }
 
-  private mutating func tellLoss() {
+  private mutating func appendLossNotice() {
     guard lost > 0, bytes.count <= Self.mostBytes / 2 else { return }
     bytes += Array(notice(lost).utf8)
     lost = 0

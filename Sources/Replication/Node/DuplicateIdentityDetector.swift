@@ -4,7 +4,7 @@ internal import SyncStore
 ///
 /// One device that comes from another address is a laptop that moved, or a connection that died; several times within minutes it
 /// is a directory that was copied, key and all.
-struct IdentityWatch {
+struct DuplicateIdentityDetector {
   /// Where a connection came from.
   struct Origin: Hashable {
     var host: String
@@ -19,29 +19,29 @@ struct IdentityWatch {
     }
   }
 
-  private struct Book {
+  private struct DisplacementHistory {
     var times: [UInt64] = []
     var hosts: StringSet = []
     var isReported = false
     /// The incarnations that were told of it.
-    var told: Set<ActorID> = []
+    var notifiedActors: Set<ActorID> = []
   }
 
   /// So many displacements make a conflict, if they come within `windowMilliseconds`.
-  static let displacements = 3
+  static let conflictThreshold = 3
   static let windowMilliseconds: UInt64 = 600_000
   /// Upper bound on the devices whose displacements are counted.
   private static let devices = 1024
   /// The words by which the copy whose connection was displaced is told so.
-  static let displaced = "another connection of this device"
+  static let displacedText = "another connection of this device"
 
   /// Those by which a member says that it has counted enough of it.
-  static let certain = "two running copies bear the identity of"
+  static let conflictText = "two running copies bear the identity of"
 
-  private var books: [DeviceID: Book] = [:]
+  private var histories: [DeviceID: DisplacementHistory] = [:]
 
   /// Has a conflict of the device been reported, and has it not been quiet since?
-  func isConflict(_ device: DeviceID) -> Bool { books[device]?.isReported ?? false }
+  func isConflict(_ device: DeviceID) -> Bool { histories[device]?.isReported ?? false }
 
   /// A connection of the device has displaced another one, or was turned away for it. Returns the hosts that are at it, the first time
   /// that it is certain; nil otherwise.
@@ -53,43 +53,45 @@ struct IdentityWatch {
 
   /// A member has told this copy, whose device it is, that another connection took the place of its own, and `why`. True the first time
   /// that the conflict is certain: at once where the member is certain, which has counted the displacements.
-  mutating func told(_ device: DeviceID, _ why: String, at now: UInt64) -> Bool {
-    count(why.contains(Self.certain) ? Self.displacements : 1, device, [], at: now) != nil
+  mutating func reportedDisplaced(_ device: DeviceID, reason why: String, at now: UInt64) -> Bool {
+    count(why.contains(Self.conflictText) ? Self.conflictThreshold : 1, device, [], at: now) != nil
   }
 
   /// Counts so many displacements of the device. Returns what `displaced` does.
   private mutating func count(
     _ number: Int, _ device: DeviceID, _ hosts: [String], at now: UInt64
   ) -> [String]? {
-    if books[device] == nil, books.count >= Self.devices { books = [:] }
-    var book = books[device] ?? Book()
+    if histories[device] == nil, histories.count >= Self.devices { histories = [:] }
+    var book = histories[device] ?? DisplacementHistory()
     book.times.removeAll { $0 + Self.windowMilliseconds < now }
-    if book.times.isEmpty { book = Book() }
-    book.times = (book.times + Array(repeating: now, count: number)).suffix(Self.displacements)
+    if book.times.isEmpty { book = DisplacementHistory() }
+    book.times = (book.times + Array(repeating: now, count: number)).suffix(Self.conflictThreshold)
     for host in hosts { book.hosts.insert(host) }
-    defer { books[device] = book }
-    guard book.times.count >= Self.displacements, !book.isReported else { return nil }
+    defer { histories[device] = book }
+    guard book.times.count >= Self.conflictThreshold, !book.isReported else { return nil }
     book.isReported = true
     return book.hosts.sorted()
   }
 
   /// Is there a conflict of the device that this incarnation of it was not told of? It counts as told then.
-  mutating func mustTell(_ actor: ActorID, of device: DeviceID) -> Bool {
-    guard isConflict(device), (books[device]?.told.count ?? 0) < Self.devices else { return false }
-    return books[device]?.told.insert(actor).inserted ?? false
+  mutating func shouldNotify(_ actor: ActorID, of device: DeviceID) -> Bool {
+    guard isConflict(device), (histories[device]?.notifiedActors.count ?? 0) < Self.devices else {
+      return false
+    }
+    return histories[device]?.notifiedActors.insert(actor).inserted ?? false
   }
 
   /// What people are told of it.
-  static func text(_ name: String, _ hosts: [String]) -> String {
-    "\(certain) \(name) (\(hosts.joined(separator: ", "))), and displace each other: \(wayOut)"
+  static func conflictMessage(_ name: String, hosts: [String]) -> String {
+    "\(conflictText) \(name) (\(hosts.joined(separator: ", "))), and displace each other: \(remedy)"
   }
 
   /// What people are told of it on one of the two copies, which knows only what a member told.
-  static func ownText(_ why: String) -> String {
+  static func ownConflictMessage(_ why: String) -> String {
     "another running copy bears the identity of this one, and they displace each other: "
-      + (why.contains(certain) ? why : "\(why): \(wayOut)")
+      + (why.contains(conflictText) ? why : "\(why): \(remedy)")
   }
 
-  private static let wayOut =
+  private static let remedy =
     "stop one of them; if both are to stay, destroy the store of that one and let it join anew with an invitation"
 }

@@ -6,14 +6,14 @@ import Testing
 @testable import Replication
 
 @Suite("Two running copies with one identity")
-struct IdentityWatchTests {
-  private static let here = IdentityWatch.Origin(host: "192.0.2.1")
-  private static let there = IdentityWatch.Origin(host: "192.0.2.2")
+struct DuplicateIdentityDetectorTests {
+  private static let here = DuplicateIdentityDetector.Origin(host: "192.0.2.1")
+  private static let there = DuplicateIdentityDetector.Origin(host: "192.0.2.2")
   private let device = DeviceID(bytes: [UInt8](repeating: 7, count: 32))!
 
   @Test("are reported once, at the third time that they displace each other")
   func reported() {
-    var watch = IdentityWatch()
+    var watch = DuplicateIdentityDetector()
     #expect(watch.displaced(device, by: Self.there, from: Self.here, at: 1_000) == nil)
     #expect(watch.displaced(device, by: Self.here, from: Self.there, at: 2_000) == nil)
     #expect(!watch.isConflict(device))
@@ -24,7 +24,7 @@ struct IdentityWatchTests {
       #expect(watch.displaced(device, by: Self.here, from: Self.there, at: UInt64(time) * 1000) == nil)
     }
     // After it was quiet for long it is news again.
-    let later = 20_000 + 2 * IdentityWatch.windowMilliseconds
+    let later = 20_000 + 2 * DuplicateIdentityDetector.windowMilliseconds
     for step in 0..<2 {
       #expect(watch.displaced(device, by: Self.here, from: Self.there, at: later + UInt64(step)) == nil)
     }
@@ -33,11 +33,12 @@ struct IdentityWatchTests {
 
   @Test("are not taken for a device that moves now and then, or that only comes again from where it was")
   func moving() {
-    var watch = IdentityWatch()
+    var watch = DuplicateIdentityDetector()
     for time in 1...20 {
       #expect(
         watch.displaced(
-          device, by: Self.there, from: Self.here, at: UInt64(time) * IdentityWatch.windowMilliseconds) == nil
+          device, by: Self.there, from: Self.here,
+          at: UInt64(time) * DuplicateIdentityDetector.windowMilliseconds) == nil
       )
       #expect(watch.displaced(device, by: Self.here, from: Self.here, at: UInt64(time) * 1000) == nil)
     }
@@ -45,10 +46,10 @@ struct IdentityWatchTests {
 
   @Test("are told apart by their incarnations where they come from one machine")
   func incarnations() {
-    var watch = IdentityWatch()
+    var watch = DuplicateIdentityDetector()
     let (one, other) = (
-      IdentityWatch.Origin(host: "h", actor: Samples.left),
-      IdentityWatch.Origin(host: "h", actor: Samples.right)
+      DuplicateIdentityDetector.Origin(host: "h", actor: Samples.left),
+      DuplicateIdentityDetector.Origin(host: "h", actor: Samples.right)
     )
     _ = watch.displaced(device, by: one, from: other, at: 1)
     _ = watch.displaced(device, by: other, from: one, at: 2)
@@ -57,11 +58,15 @@ struct IdentityWatchTests {
 
   @Test("are certain at once where a member says so, which has counted them")
   func told() {
-    var watch = IdentityWatch()
-    let later = 3_000 + 2 * IdentityWatch.windowMilliseconds
-    let news = [1_000, 2_000, later].map { watch.told(device, IdentityWatch.text("second", []), at: $0) }
+    var watch = DuplicateIdentityDetector()
+    let later = 3_000 + 2 * DuplicateIdentityDetector.windowMilliseconds
+    let news = [1_000, 2_000, later].map {
+      watch.reportedDisplaced(
+        device, reason: DuplicateIdentityDetector.conflictMessage("second", hosts: []), at: $0)
+    }
     #expect(news == [true, false, true] && watch.isConflict(device))
-    let text = IdentityWatch.ownText("first refused: " + IdentityWatch.text("second", ["h"]))
+    let text = DuplicateIdentityDetector.ownConflictMessage(
+      "first refused: " + DuplicateIdentityDetector.conflictMessage("second", hosts: ["h"]))
     #expect(text.contains("second (h)") && text.components(separatedBy: "stop one of them").count == 2)
   }
 

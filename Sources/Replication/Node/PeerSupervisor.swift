@@ -5,8 +5,8 @@ internal import SyncStore
 /// Invariants: of each peer at most one attempt or session is under way; no two attempts of one peer are closer than the
 /// back-off says (F71), unless the last session had been live for a while, or was a meeting that did all it was for; nobody is
 /// dialled who is connected already (F70).
-final class PeerKeeper {
-  private struct Kept {
+final class PeerSupervisor {
+  private struct SupervisedPeer {
     var known: Route.Known
     var state: PeerState
     var backoff: Backoff
@@ -20,7 +20,7 @@ final class PeerKeeper {
     /// The peer has said that this copy may not send: it learns its right by what it pulls.
     var mayOnlyPull = false
     /// A live session has ended by itself: the peer may hold on to it for a moment, and not let the next one stay.
-    var wasCutOff = false
+    var wasLiveSessionLost = false
   }
 
   /// Milliseconds between two looks at who the peers are: other processes name them.
@@ -28,58 +28,60 @@ final class PeerKeeper {
   /// A session that has been live for so many milliseconds was a success.
   private static let steadyMilliseconds: UInt64 = 5_000
   /// Seconds after which a peer that does not stay connected is met again.
-  private static let meetingSeconds = 30
+  private static let syncIntervalSeconds = 30
   /// Milliseconds between two reports of progress.
   private static let progressMilliseconds: UInt64 = 100
 
   private let core: NodeCore
-  private let board: StateBoard
+  private let statePublisher: StatePublisher
   private var context: NodeContext { core.context }
   private var loop: EventLoop { core.loop }
   private var policy: KeepPolicy?
-  private var kept: StringDictionary<Kept> = [:]
+  private var supervised: StringDictionary<SupervisedPeer> = [:]
   private var right = Member.Right.readWrite
   private var refreshTimer: UInt64?
   private var isRefreshing = false
   /// The devices that were members when this was last looked at.
   private var members: Set<DeviceID> = []
-  private var lastMeeting: UInt64 = 0
+  private var lastUnknownDeviceRetry: UInt64 = 0
 
-  init(_ core: NodeCore, _ board: StateBoard) {
-    (self.core, self.board) = (core, board)
+  init(_ core: NodeCore, _ board: StatePublisher) {
+    (self.core, self.statePublisher) = (core, board)
     core.onChange = { [weak self] in self?.changed($0) }
-    core.onStranger = { [weak self] in self?.metStranger() }
+    core.onUnknownDevice = { [weak self] in self?.unknownDeviceRejected() }
     core.onNetwork = { [weak self] in self?.retryNow() }
-    core.onDisplaced = { [board] device, text in board.change { $0.identityConflicts[device] = text } }
+    core.onIdentityConflict = { [board] device, text in board.change { $0.identityConflicts[device] = text } }
   }
 
   /// Begins, or goes on by another policy.
   func start(_ policy: KeepPolicy) {
     self.policy = policy
     core.watchNetwork()
-    for name in Array(kept.keys) {
-      kept[name]?.backoff = Backoff(base: policy.retry.lowerBound, cap: policy.retry.upperBound)
+    for name in Array(supervised.keys) {
+      supervised[name]?.backoff = Backoff(base: policy.retry.lowerBound, cap: policy.retry.upperBound)
     }
     refresh()
   }
 
   /// Tries all that wait, at once, as if nothing had failed: the network may have come back.
   func retryNow() {
-    for name in kept.keys.sorted() where kept[name]?.isBusy == false {
-      kept[name]?.backoff.succeeded()
+    for name in supervised.keys.sorted() where supervised[name]?.isBusy == false {
+      supervised[name]?.backoff.succeeded()
       attempt(name)
     }
   }
 
   /// A device was turned away that is not known here. The member that invited it tells who it is: those that are met only now and
   /// then are met now. Not more often than every so many seconds: strangers may come at will.
-  private func metStranger() {
+  private func unknownDeviceRejected() {
     let now = MonotonicClock.milliseconds()
-    guard case .every? = policy?.schedule, now - lastMeeting >= UInt64(Self.meetingSeconds) * 1000 else {
+    guard case .every? = policy?.schedule,
+      now - lastUnknownDeviceRetry >= UInt64(Self.syncIntervalSeconds) * 1000
+    else {
       return
     }
-    lastMeeting = now
-    for name in kept.keys.sorted() where kept[name]?.state.failures == 0 { attempt(name) }
+    lastUnknownDeviceRetry = now
+    for name in supervised.keys.sorted() where supervised[name]?.state.failures == 0 { attempt(name) }
   }
 
   /// Ends.
@@ -87,12 +89,12 @@ final class PeerKeeper {
     policy = nil
     if let refreshTimer { loop.cancel(refreshTimer) }
     refreshTimer = nil
-    for name in Array(kept.keys) { drop(name) }
+    for name in Array(supervised.keys) { drop(name) }
     publish()
   }
 
   private func drop(_ name: String) {
-    guard let gone = kept.removeValue(forKey: name) else { return }
+    guard let gone = supervised.removeValue(forKey: name) else { return }
     if let timer = gone.timer { loop.cancel(timer) }
     gone.driver?.stop()
   }
@@ -120,17 +122,17 @@ final class PeerKeeper {
       self?.refresh()
     }
     switch result {
-    case .failure(let error): context.log.own(.error, "who the peers are cannot be read: \(error.message)")
+    case .failure(let error): context.log.emit(.error, "who the peers are cannot be read: \(error.message)")
     case .success(let all):
       if right != all.right { rightChanged(to: all.right) }
       membersChanged(to: all.members)
       let wanted = all.known.filter { policy.peers?.contains($0.name) ?? true }
-      for name in Array(kept.keys) where !wanted.contains(where: { $0.name == name }) { drop(name) }
+      for name in Array(supervised.keys) where !wanted.contains(where: { $0.name == name }) { drop(name) }
       for known in wanted {
-        if kept[known.name] != nil {
-          kept[known.name]?.known = known
+        if supervised[known.name] != nil {
+          supervised[known.name]?.known = known
         } else {
-          kept[known.name] = Kept(
+          supervised[known.name] = SupervisedPeer(
             known: known, state: PeerState(name: known.name, device: known.target.device),
             backoff: Backoff(base: policy.retry.lowerBound, cap: policy.retry.upperBound))
           attempt(known.name)
@@ -143,9 +145,9 @@ final class PeerKeeper {
   /// What this copy may do has changed: sessions of before ask for more, or for less, than it may now.
   private func rightChanged(to right: Member.Right) {
     self.right = right
-    for name in Array(kept.keys) {
-      kept[name]?.mayOnlyPull = false
-      kept[name]?.driver?.refuse(.tryAgain, "what this copy may do has changed: connect again")
+    for name in Array(supervised.keys) {
+      supervised[name]?.mayOnlyPull = false
+      supervised[name]?.driver?.refuse(.tryAgain, "what this copy may do has changed: connect again")
     }
   }
 
@@ -153,8 +155,8 @@ final class PeerKeeper {
   private func membersChanged(to members: Set<DeviceID>) {
     defer { self.members = members }
     guard !members.isSubset(of: self.members) else { return }
-    for name in kept.keys.sorted() where kept[name]?.state.lastError?.code == .notAMember {
-      kept[name]?.backoff.succeeded()
+    for name in supervised.keys.sorted() where supervised[name]?.state.lastError?.code == .notAMember {
+      supervised[name]?.backoff.succeeded()
       attempt(name)
     }
   }
@@ -163,32 +165,33 @@ final class PeerKeeper {
 
   /// Dials it, unless it is connected or being dialled.
   private func attempt(_ name: String) {
-    guard let policy, let peer = kept[name], !peer.isBusy, !core.isStopping else { return }
+    guard let policy, let peer = supervised[name], !peer.isBusy, !core.isStopping else { return }
     if let timer = peer.timer { loop.cancel(timer) }
-    kept[name]?.timer = nil
+    supervised[name]?.timer = nil
     if let device = peer.state.device, isConnected(name, device) { return }
     guard !peer.known.endpoints.isEmpty else {
       return failed(
         name, ReplicationError(.network, "\(name) has no address here: name it with `Membership.add`"))
     }
     let endpoint = peer.known.endpoints[peer.address % peer.known.endpoints.count]
-    kept[name]?.isBusy = true
+    supervised[name]?.isBusy = true
     change(name) { state in
       (state.phase, state.retryAfter, state.nextTry, state.isAccepted) = (.connecting, nil, nil, false)
     }
     var (last, lastReceived): (UInt64, UInt64?) = (0, nil)
     core.dial(
-      peer.known.target, endpoint, direction: right == .readOnly || peer.mayOnlyPull ? .pull : .sync,
+      peer.known.target, endpoint: endpoint,
+      direction: right == .readOnly || peer.mayOnlyPull ? .pull : .sync,
       staysOpen: policy.schedule == .live
     ) { [weak self] driver in
       // Let go while the connection was being made.
-      guard self?.kept[name]?.isBusy == true else { return driver.stop() }
-      self?.kept[name]?.driver = driver
+      guard self?.supervised[name]?.isBusy == true else { return driver.stop() }
+      self?.supervised[name]?.driver = driver
       self?.change(name) { $0.phase = .catchingUp }
     } progress: { [weak self] figures in
       let now = MonotonicClock.milliseconds()
       guard let self else { return }
-      let received = kept[name]?.driver?.acknowledgedPosition
+      let received = supervised[name]?.driver?.acknowledgedPosition
       guard now - last >= Self.progressMilliseconds || received != lastReceived else { return }
       (last, lastReceived) = (now, received)
       moved(name, figures)
@@ -200,8 +203,8 @@ final class PeerKeeper {
   /// Has the peer a live session with this node already, whoever dialled it? Then that is what is shown.
   private func isConnected(_ name: String, _ device: DeviceID) -> Bool {
     guard let driver = core.liveDriver(of: device) else { return false }
-    if kept[name]?.liveSince == nil { kept[name]?.liveSince = MonotonicClock.milliseconds() }
-    let isAccepted = kept[name]?.driver == nil
+    if supervised[name]?.liveSince == nil { supervised[name]?.liveSince = MonotonicClock.milliseconds() }
+    let isAccepted = supervised[name]?.driver == nil
     recovered(name)
     change(name) { state in
       (state.phase, state.retryAfter, state.nextTry) = (.live, nil, nil)
@@ -215,7 +218,7 @@ final class PeerKeeper {
   }
 
   private func moved(_ name: String, _ figures: SessionFigures) {
-    guard let driver = kept[name]?.driver else { return }
+    guard let driver = supervised[name]?.driver else { return }
     change(name) { state in
       state.progress = SessionProgress(figures)
       state.received = driver.acknowledgedPosition ?? state.received
@@ -226,48 +229,50 @@ final class PeerKeeper {
   /// A session with the device has gone live, or has ended.
   private func changed(_ device: DeviceID) {
     let connected = core.connectedDevices
-    board.change { $0.connected = connected }
-    for name in Array(kept.keys) {
-      guard let peer = kept[name] else { continue }
+    statePublisher.change { $0.connected = connected }
+    for name in Array(supervised.keys) {
+      guard let peer = supervised[name] else { continue }
       // Who was named by an address alone is known by its key now.
       if let driver = peer.driver, peer.state.device == nil, core.liveDriver(of: device) === driver {
-        kept[name]?.state.device = device
+        supervised[name]?.state.device = device
       }
-      guard kept[name]?.state.device == device else { continue }
+      guard supervised[name]?.state.device == device else { continue }
       if isConnected(name, device) { continue }
-      if peer.state.phase == .live, !peer.isBusy { wait(name, milliseconds: pause(name, failed: true)) }
+      if peer.state.phase == .live, !peer.isBusy { wait(name, milliseconds: nextBackoff(name, failed: true)) }
     }
   }
 
   private func ended(_ name: String, _ result: Result<DialEnd, ReplicationError>) {
     // Also of one that is not kept any more: it may have taken more than was known of it.
     if case .success(let end) = result, let contact = end.end.contact { saveContact(contact, of: end.device) }
-    guard kept[name] != nil else { return }
-    kept[name]?.isBusy = false
-    kept[name]?.driver = nil
+    guard supervised[name] != nil else { return }
+    supervised[name]?.isBusy = false
+    supervised[name]?.driver = nil
     switch result {
     case .failure(let error):
-      kept[name]?.address += 1
+      supervised[name]?.address += 1
       failed(name, error)
     case .success(let end):
-      kept[name]?.state.device = end.device
+      supervised[name]?.state.device = end.device
       if end.end.wasRevoked { context.workers.later { [context] in context.recordRevocation() } }
       change(name) { $0.progress = SessionProgress(end.end.figures) }
       switch end.end.outcome {
       case .done:
         // One that was to stay open and did not is no success, however politely it ended: `pause` looks how long it lasted.
-        if !end.end.wasLive { kept[name]?.backoff.succeeded() }
+        if !end.end.wasLive { supervised[name]?.backoff.succeeded() }
         recovered(name)
         change(name) { $0.lastSuccess = wall }
         if isConnected(name, end.device) { return }
-        wait(name, milliseconds: end.end.wasLive ? pause(name, failed: true) : untilNextMeeting(name))
+        wait(name, milliseconds: end.end.wasLive ? nextBackoff(name, failed: true) : delayUntilNextSync(name))
       case .reconnect(let why):
-        if kept[name]?.state.lastError?.message != why { context.log.own(.notice, "\(name): \(why)") }
-        if end.end.wasLive && why.contains(IdentityWatch.displaced) || why.contains(IdentityWatch.certain) {
-          core.displacedHere(end.device, why)
+        if supervised[name]?.state.lastError?.message != why { context.log.emit(.notice, "\(name): \(why)") }
+        if end.end.wasLive && why.contains(DuplicateIdentityDetector.displacedText)
+          || why.contains(DuplicateIdentityDetector.conflictText)
+        {
+          core.ownConnectionDisplaced(end.device, reason: why)
         }
         if isConnected(name, end.device) { return }
-        wait(name, milliseconds: pause(name, failed: true))
+        wait(name, milliseconds: nextBackoff(name, failed: true))
       case .failed(let code, let message):
         failed(name, end.end.failure.map { ReplicationError($0) } ?? ReplicationError(code, message))
       }
@@ -279,55 +284,57 @@ final class PeerKeeper {
 
   /// The log has both edges of a failure: its first attempt, and the first one that succeeds.
   private func recovered(_ name: String) {
-    guard let state = kept[name]?.state, state.lastError != nil || state.failures > 0 else { return }
-    context.log.own(
+    guard let state = supervised[name]?.state, state.lastError != nil || state.failures > 0 else { return }
+    context.log.emit(
       .notice,
       "\(name): reached again, after \(state.failures) failed attempt\(state.failures == 1 ? "" : "s")")
     change(name) { ($0.lastError, $0.failures) = (nil, 0) }
   }
 
   private func failed(_ name: String, _ error: ReplicationError) {
-    let isNew = kept[name]?.state.lastError?.code != error.code
-    context.log.own(isNew ? .warning : .debug, "\(name): \(error.message)")
-    if error.code == .notAllowed { kept[name]?.mayOnlyPull = true }
-    if kept[name]?.liveSince != nil { kept[name]?.wasCutOff = true }
-    let pause = pause(name, failed: true)
-    let failures = (kept[name]?.state.failures ?? 0) + 1
+    let isNew = supervised[name]?.state.lastError?.code != error.code
+    context.log.emit(isNew ? .warning : .debug, "\(name): \(error.message)")
+    if error.code == .notAllowed { supervised[name]?.mayOnlyPull = true }
+    if supervised[name]?.liveSince != nil { supervised[name]?.wasLiveSessionLost = true }
+    let pause = nextBackoff(name, failed: true)
+    let failures = (supervised[name]?.state.failures ?? 0) + 1
     change(name) { state in
       state.lastError = PeerState.Failure(code: error.code, message: error.message)
       state.failures = failures
     }
-    if let device = kept[name]?.state.device, isConnected(name, device) { return }
+    if let device = supervised[name]?.state.device, isConnected(name, device) { return }
     wait(name, milliseconds: pause)
   }
 
-  private func pause(_ name: String, failed: Bool) -> UInt64 {
-    if let since = kept[name]?.liveSince, MonotonicClock.milliseconds() - since >= Self.steadyMilliseconds {
-      kept[name]?.backoff.succeeded()
+  private func nextBackoff(_ name: String, failed: Bool) -> UInt64 {
+    if let since = supervised[name]?.liveSince,
+      MonotonicClock.milliseconds() - since >= Self.steadyMilliseconds
+    {
+      supervised[name]?.backoff.succeeded()
     }
-    kept[name]?.liveSince = nil
+    supervised[name]?.liveSince = nil
     let random = UInt64.random(in: 0 ... .max)
-    return kept[name]?.backoff.failed(random: random) ?? 1_000
+    return supervised[name]?.backoff.failed(random: random) ?? 1_000
   }
 
   /// Not all at the same moment. One whose live session was cut off comes back once the peer has found that out
   /// (`NodeCore.answerMilliseconds`), to stay.
-  private func untilNextMeeting(_ name: String) -> UInt64 {
-    if policy?.schedule == .live, kept[name]?.wasCutOff == true {
-      kept[name]?.wasCutOff = false
+  private func delayUntilNextSync(_ name: String) -> UInt64 {
+    if policy?.schedule == .live, supervised[name]?.wasLiveSessionLost == true {
+      supervised[name]?.wasLiveSessionLost = false
       return NodeCore.answerMilliseconds + 500 + UInt64.random(in: 0...1000)
     }
     let seconds =
-      if case .every(let seconds)? = policy?.schedule { max(1, seconds) } else { Self.meetingSeconds }
+      if case .every(let seconds)? = policy?.schedule { max(1, seconds) } else { Self.syncIntervalSeconds }
     let milliseconds = UInt64(seconds) * 1000
     return milliseconds - milliseconds / 10 + UInt64.random(in: 0...milliseconds / 5)
   }
 
   private func wait(_ name: String, milliseconds: UInt64) {
-    guard policy != nil, kept[name] != nil, !core.isStopping else { return }
-    if let timer = kept[name]?.timer { loop.cancel(timer) }
-    kept[name]?.timer = loop.schedule(after: Int(clamping: milliseconds)) { [weak self] in
-      self?.kept[name]?.timer = nil
+    guard policy != nil, supervised[name] != nil, !core.isStopping else { return }
+    if let timer = supervised[name]?.timer { loop.cancel(timer) }
+    supervised[name]?.timer = loop.schedule(after: Int(clamping: milliseconds)) { [weak self] in
+      self?.supervised[name]?.timer = nil
       self?.attempt(name)
     }
     change(name) { state in
@@ -340,7 +347,7 @@ final class PeerKeeper {
     context.workers.later {
       do throws(ReplicationError) { try Contacts(context.store).record([(device, contact)]) } catch {
         guard error.store?.code != .closed else { return }
-        context.log.own(.warning, "what was learned of a peer is not kept: \(error.message)")
+        context.log.emit(.warning, "what was learned of a peer is not kept: \(error.message)")
       }
     }
   }
@@ -348,16 +355,16 @@ final class PeerKeeper {
   // MARK: What is shown
 
   private func change(_ name: String, _ body: (inout PeerState) -> Void) {
-    guard var state = kept[name]?.state else { return }
+    guard var state = supervised[name]?.state else { return }
     let before = state
     body(&state)
     guard state != before else { return }
-    kept[name]?.state = state
+    supervised[name]?.state = state
     publish()
   }
 
   private func publish() {
-    let peers = kept.values.map(\.state).sorted { $0.name < $1.name }
-    board.change { $0.peers = peers }
+    let peers = supervised.values.map(\.state).sorted { $0.name < $1.name }
+    statePublisher.change { $0.peers = peers }
   }
 }

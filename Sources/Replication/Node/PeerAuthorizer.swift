@@ -10,49 +10,49 @@ struct DialTarget: Sendable {
 
 /// Decides within one TLS handshake whether the other side is let in, and remembers as whom. It asks the store anew each
 /// time: members and invitations may be added by other processes and other copies. It blocks and runs on workers.
-final class Gatekeeper: Sendable {
+final class PeerAuthorizer: Sendable {
   private let store: Store
   private let target: DialTarget?
-  private let found = LockedField<Member?>(nil)
-  private let banned = LockedField<String?>(nil)
-  private let stranger = LockedField(false)
-  private let trouble = LockedField<ReplicationError?>(nil)
+  private let authorizedMember = LockedField<Member?>(nil)
+  private let revokedName = LockedField<String?>(nil)
+  private let isUnknownDevice = LockedField(false)
+  private let lookupFailure = LockedField<ReplicationError?>(nil)
 
   /// The gate of a connection that was accepted (no target) or dialled.
   init(store: Store, target: DialTarget? = nil) { (self.store, self.target) = (store, target) }
 
   /// The member that was let in; nil if none was.
-  var member: Member? { found.withLock { $0 } }
+  var member: Member? { authorizedMember.withLock { $0 } }
 
   /// The name of the member that came and was revoked: it is let in only to be told so (`NodeCore`).
-  var revoked: String? { banned.withLock { $0 } }
+  var revokedMember: String? { revokedName.withLock { $0 } }
 
   /// Was it turned away because nothing is known of it here?
-  var sawStranger: Bool { stranger.withLock { $0 } }
+  var rejectedUnknownDevice: Bool { isUnknownDevice.withLock { $0 } }
 
   /// Why the store could not say who the other side is; nil if it could.
-  var failure: ReplicationError? { trouble.withLock { $0 } }
+  var failure: ReplicationError? { lookupFailure.withLock { $0 } }
 
   /// May this device speak this application protocol?
-  func admits(_ device: DeviceID, _ applicationProtocol: String) -> Bool {
+  func authorizes(_ device: DeviceID, applicationProtocol: String) -> Bool {
     let joins = applicationProtocol == WireLimits.joinProtocol
     if joins, target != nil { return false }
     if let expected = target?.device, expected != device { return false }
     do throws(ReplicationError) {
       if target == nil { try checkNoRevocationLost() }
-      if joins { return try InvitationBook(store: store).isAnyOpen(to: device) }
-      guard let member = try Membership(store).admitted(device) else {
-        stranger.withLock { $0 = true }
+      if joins { return try InvitationStore(store: store).isAnyOpen(to: device) }
+      guard let member = try Membership(store).authorizedMember(device) else {
+        isUnknownDevice.withLock { $0 = true }
         return false
       }
       guard member.right != .revoked else {
-        banned.withLock { $0 = member.name }
+        revokedName.withLock { $0 = member.name }
         return target == nil
       }
-      found.withLock { $0 = member }
+      authorizedMember.withLock { $0 = member }
       return true
     } catch {
-      trouble.withLock { $0 = error }
+      lookupFailure.withLock { $0 = error }
       // It is not known that it is none: who came hears so, and nothing else (`NodeCore`). A handshake that fails would tell it that it
       // is no member.
       return target == nil && !joins
@@ -62,7 +62,9 @@ final class Gatekeeper: Sendable {
   /// Fails if damage may have taken the record by which a device that comes here was revoked. A peer that
   /// this copy dials was named by its user, and may send what was lost.
   private func checkNoRevocationLost() throws(ReplicationError) {
-    guard let doubt = try ofStore({ () throws(StoreError) in try store.reservedKeyDamage }) else { return }
+    guard let doubt = try mappingStoreErrors({ () throws(StoreError) in try store.reservedKeyDamage }) else {
+      return
+    }
     throw ReplicationError(doubt)
   }
 }
