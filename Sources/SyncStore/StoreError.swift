@@ -91,7 +91,7 @@ public struct StoreError: Error, Sendable {
   public init(_ code: Code, _ message: String, path: String? = nil, errno: Int32 = 0) {
     self.code = code
     self.message = message
-    self.path = path.map(Self.lastingName)
+    self.path = path.map(Self.stableName)
     self.errno = errno
   }
 }
@@ -105,7 +105,7 @@ extension StoreError {
 
   /// The name by which people know the file at `path`: that which it gets when it is complete. What they could not find
   /// under a temporary name when they look would be of no use to them.
-  static func lastingName(_ path: String) -> String {
+  static func stableName(_ path: String) -> String {
     guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return path }
     let (directory, name) = (path[..<slash], path[path.utf8.index(after: slash)...])
     if name.hasSuffix(".new"), replaced.contains(String(name.dropLast(4))) { return String(path.dropLast(4)) }
@@ -124,7 +124,7 @@ extension StoreError {
   }
 
   /// Was there no descriptor left (F33)? What was to be opened was not touched, so that nothing is lost where that is tried again.
-  var isForWantOfDescriptors: Bool { SystemCall.isForWantOfDescriptors(errno) }
+  var isOutOfDescriptors: Bool { SystemCall.isOutOfDescriptors(errno) }
 }
 
 extension StoreError: CustomStringConvertible {

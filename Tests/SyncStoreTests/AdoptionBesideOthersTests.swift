@@ -22,7 +22,7 @@ struct AdoptionBesideOthersTests {
   private func pair() throws -> (store: Store, other: Store) {
     try Store.create(on: host, configuration: shared).close()
     var environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
-    environment.betweenAdoptions = { [turns] in turns.take() }
+    environment.onInstallYield = { [turns] in turns.take() }
     let store = try Store.open(
       at: "/store", configuration: host.configured(shared), environment: environment)
     let other = try Store.openBeside(on: host, configuration: shared)

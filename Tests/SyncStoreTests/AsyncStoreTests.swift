@@ -152,7 +152,7 @@ struct AsyncStoreTests {
     }
     // Runs on the pool that they would fill.
     #expect(await Task.detached { 42 }.value == 42)
-    try await ChangesTests.until { store.control.isWantedByOthers }
+    try await ChangesTests.until { store.control.isContended }
     #expect(await Task.detached { 43 }.value == 43)
     open?.end()
     open = nil

@@ -18,7 +18,7 @@ struct ClosingTests {
   private func store(betweenAdoptions: (@Sendable () -> Void)? = nil) throws -> Store {
     try Store.create(on: host, configuration: Self.configuration).close()
     var environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
-    environment.betweenAdoptions = betweenAdoptions
+    environment.onInstallYield = betweenAdoptions
     let store = try Store.open(
       at: "/store", configuration: host.configured(Self.configuration), environment: environment)
     store.lifecycle.withLock { $0.keysWorthClosing = 1000 }

@@ -117,7 +117,7 @@ struct CompactionTests {
 
   @Test("keeps the disk below twice the live data plus three segments", arguments: [64 << 10, 1 << 20])
   func bound(segmentBytes: Int) throws {
-    let host = SimulatedHost(compacting: .inTurn)
+    let host = SimulatedHost(compacting: .byNextWriter)
     let store = try Store.create(
       on: host, configuration: Configuration(durability: .relaxed, segmentBytes: segmentBytes))
     let keys = UInt64(segmentBytes / 1000)

@@ -12,7 +12,7 @@ struct DaemonLockTests {
     #expect(try DaemonLock.holder(of: store) == nil)
     var lock: DaemonLock? = try DaemonLock(store)
     #expect(try DaemonLock.holder(of: store)?.process == SystemCall.processID)
-    try lock?.note(address: "192.0.2.1:7420")
+    try lock?.publish(address: "192.0.2.1:7420")
     #expect(try DaemonLock.holder(of: store)?.address == "192.0.2.1:7420")
     let error = #expect(throws: StoreError.self) { _ = try DaemonLock(store) }
     #expect(error?.code == .busy)

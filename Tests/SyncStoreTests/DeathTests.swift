@@ -37,7 +37,7 @@ struct DeathTests {
       segment: segment, start: tail.offset, durable: 0, position: engine.position)
     let entries = try Self.entries(store, engine, key)
     let limit = tail.offset + RecordEncoder.bound(entries)
-    store.control.announce(writing: Location(segment: tail.segment, offset: limit).packed)
+    store.control.announceWrite(upTo: Location(segment: tail.segment, offset: limit).packed)
     encoder.encode(entries)
     return (segment, tail.offset..<encoder.end)
   }

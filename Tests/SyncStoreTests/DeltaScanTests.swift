@@ -33,8 +33,8 @@ struct DeltaScanTests {
     configuration: Configuration = Configuration()
   ) throws -> Store {
     var environment = host.environment
-    environment.positionsAtOnce = few
-    if let turns { environment.betweenTurns = { turns.next() } }
+    environment.scanBatchPositions = few
+    if let turns { environment.onScanYield = { turns.next() } }
     return try Store.create(
       at: "/store", name: nil, id: id, configuration: host.configured(configuration), environment: environment
     )
@@ -253,8 +253,8 @@ struct DeltaScanTests {
   func threads() throws {
     let directory = TemporaryDirectory()
     var environment = Environment.real()
-    environment.compacting = .onRequest
-    environment.positionsAtOnce = 64
+    environment.compactionMode = .onRequest
+    environment.scanBatchPositions = 64
     let store = try Store.create(
       at: directory.path + "/store", name: nil, id: nil,
       configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20), environment: environment)

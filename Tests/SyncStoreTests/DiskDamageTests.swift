@@ -35,8 +35,8 @@ struct DiskDamageTests {
       var environment = Environment(
         storage: disk, now: { [clock] in clock.withLock { $0 } }, random: { SecureRandom.bytes($0) },
         machine: "one", boot: "boot 1")
-      environment.compacting = .onRequest
-      environment.preparesAhead = false
+      environment.compactionMode = .onRequest
+      environment.preallocatesSegments = false
       return environment
     }
 

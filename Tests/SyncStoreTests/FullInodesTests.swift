@@ -56,7 +56,7 @@ struct FullInodesTests {
       configuration.passphraseCost = Scrypt.Parameters(logN: 1, r: 1, p: 1)
     }
     var environment = Environment.real()
-    environment.compacting = .onRequest
+    environment.compactionMode = .onRequest
     func open() throws -> Store {
       try Store.open(at: path, configuration: configuration, environment: environment)
     }

@@ -17,7 +17,7 @@ struct FullStateTurnsTests {
     sender = try Store.create(on: hosts[1])
     other = try Store.create(on: hosts[2], id: sender.id)
     var environment = hosts[0].environment
-    environment.betweenTurns = { [between] in between.withLock { $0 }?() }
+    environment.onScanYield = { [between] in between.withLock { $0 }?() }
     receiver = try Store.create(
       at: "/store", name: nil, id: sender.id, configuration: hosts[0].configured(SharedModeTests.shared),
       environment: environment)

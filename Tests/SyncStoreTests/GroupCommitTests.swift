@@ -52,7 +52,7 @@ struct GroupCommitTests {
   func byAnother() async throws {
     let (work, rounds, told) = (GroupCommit(), Rounds(), Locked<[Int]>([]))
     // A thread of its own: it waits.
-    Background.block {
+    Background.runBlocking {
       try? work.wait { () throws(StoreError) in
         Self.has(1, rounds.done)
       } work: {
@@ -81,7 +81,7 @@ struct GroupCommitTests {
   func failure() async throws {
     let (work, rounds, told) = (GroupCommit(), Rounds(), Locked<[StoreError?]>([]))
     let error = StoreError(.poisoned, "a sync failed")
-    Background.block {
+    Background.runBlocking {
       _ = try? work.wait { () throws(StoreError) in
         false
       } work: { () throws(StoreError) in
@@ -103,7 +103,7 @@ struct GroupCommitTests {
     let (work, asked, done, ended) = (GroupCommit(), Counter(), Counter(), Counter())
     let (threads, each) = (8, 400)
     for _ in 0..<threads {
-      Background.block {
+      Background.runBlocking {
         for _ in 0..<each {
           let own = asked.number.add(1, ordering: .sequentiallyConsistent).newValue
           try? work.wait { () throws(StoreError) in

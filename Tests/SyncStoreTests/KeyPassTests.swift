@@ -17,7 +17,7 @@ struct KeyPassTests {
     let added = Atomic(0)
   }
 
-  /// A store of 6,000 keys, which `betweenTurns` is called on where a pass lets others go on.
+  /// A store of 6,000 keys, which `onScanYield` is called on where a pass lets others go on.
   private func store(mode: Configuration.Mode, _ betweenTurns: @escaping @Sendable (Store) -> Void) throws
     -> Store
   {
@@ -32,7 +32,7 @@ struct KeyPassTests {
     host.killProcesses()
     let opened = Locked<Store?>(nil)
     var environment = host.environment
-    environment.betweenTurns = { if let store = opened.withLock({ $0 }) { betweenTurns(store) } }
+    environment.onScanYield = { if let store = opened.withLock({ $0 }) { betweenTurns(store) } }
     let store = try Store.open(
       at: "/store", configuration: host.configured(configuration), environment: environment)
     opened.withLock { $0 = store }

@@ -120,8 +120,8 @@ enum KilledWork: String, CaseIterable, Codable, Sendable {
   static func environment(_ plan: FaultPlan) -> Environment {
     var environment = Environment.real()
     environment.storage = FaultingStorage(DiskStorage(), plan: plan)
-    environment.compacting = .onRequest
-    environment.preparesAhead = false
+    environment.compactionMode = .onRequest
+    environment.preallocatesSegments = false
     return environment
   }
 

@@ -18,7 +18,7 @@ struct RecoveryTests {
     let plan = FaultPlan()
     plan.fail(number: call, forever: forever)
     var environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
-    environment.rescuedAtOnce = rescuedAtOnce
+    environment.salvageBatchBytes = rescuedAtOnce
     let opened = try? Store.open(
       at: "/store", configuration: host.configured(RotationTests.relaxed), environment: environment)
     let isMet = plan.calls >= call

@@ -22,7 +22,7 @@ import Testing
   /// A store that is compacted on request only.
   private func store() throws -> Store {
     var environment = Environment.real()
-    environment.compacting = .onRequest
+    environment.compactionMode = .onRequest
     return try Store.create(
       at: directory.path + "/store", name: nil, id: nil, configuration: CompactionTests.small,
       environment: environment)
@@ -52,7 +52,7 @@ import Testing
   @Test("Whoever lets go of a removed file last does not wait until it is given back; and it is")
   func file() async throws {
     try whileNothingIsReleased {
-      try removeMapped { $0.releaseBeside() }
+      try removeMapped { $0.deferRelease() }
       #expect(try nameless == 1)
     }
     try await ChangesTests.until { try nameless == 0 }

@@ -15,7 +15,7 @@ struct RenamedDirectoryTests {
 
   func environment() -> Environment {
     var environment = Environment.real()
-    environment.compacting = .onRequest
+    environment.compactionMode = .onRequest
     return environment
   }
 
@@ -197,7 +197,7 @@ struct RenamedDirectoryTests {
       try anchored.status(directory.path + "x")?.inode == DiskStorage().status(directory.path + "x")?.inode)
     let above = DiskStorage.directory(of: directory.path)
     #expect(try anchored.status(above)?.inode == DiskStorage().status(above)?.inode)
-    try anchored.syncName(of: directory.path)
+    try anchored.syncParentDirectory(of: directory.path)
     #expect(throws: StoreError.self) { try DiskStorage().anchored(at: directory.path + "/missing") }
     try FileManager.default.createSymbolicLink(
       atPath: directory.path + "/link", withDestinationPath: directory.path + "/a")

@@ -183,7 +183,7 @@ struct OpenTransactionTests {
       finished.withLock { $0 = true }
     }
     other.start()
-    while !store.control.isWantedByOthers {}
+    while !store.control.isContended {}
     #expect(!finished.withLock { $0 })
     try open.transaction.put("k", Array("mine".utf8))
     try open.commit()

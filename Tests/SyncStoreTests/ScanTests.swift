@@ -164,7 +164,7 @@ struct ScanTests {
 
   @Test("lets its body use the store, also to write: what it writes does not show")
   func writing() throws {
-    let store = try Store.create(on: SimulatedHost(compacting: .inTurn), configuration: Self.small)
+    let store = try Store.create(on: SimulatedHost(compacting: .byNextWriter), configuration: Self.small)
     for number in 0..<300 { try store.put(Key("\(number)"), "old") }
     var count = 0
     try store.scan { key, value in

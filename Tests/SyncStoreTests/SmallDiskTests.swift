@@ -167,7 +167,7 @@ struct SmallDiskTests {
     let path = image.path + "/store"
     var environment = Environment.real(handlesSignals: false)
     // Nothing is tidied but on request.
-    environment.compacting = .onRequest
+    environment.compactionMode = .onRequest
     var configuration = Configuration(durability: .relaxed)
     if isEncrypted { configuration.passphrase = Passphrase("a secret of the test") }
     var store = try Store.create(

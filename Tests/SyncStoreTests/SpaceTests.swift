@@ -33,7 +33,7 @@ struct SpaceTests {
     let host = SimulatedHost(compacting: .onRequest, sealed: false)
     let directory = TemporaryDirectory()
     var environment = Environment.real()
-    environment.compacting = .onRequest
+    environment.compactionMode = .onRequest
     environment.now = { host.time }
     let configuration = Configuration(durability: .relaxed, blobThreshold: 1000, segmentBytes: 64 << 10)
     let path = directory.path + "/store"

@@ -74,7 +74,7 @@ struct StoreUseTests {
     }
     let isBegun = Locked(false)
     var environment = host.environment
-    environment.betweenAdoptions = {
+    environment.onInstallYield = {
       guard isBegun.withLock({ exchange(&$0, with: true) }) == false else { return }
       writer.start()
       Self.wait(milliseconds: 500) { outcomes.withLock { !$0.isEmpty } }

@@ -61,13 +61,13 @@ struct WritersMutexTests {
     }
     if whileAsleep {
       sleeper.start()
-      while !second.isWantedByOthers { usleep(1000) }
+      while !second.isContended { usleep(1000) }
     }
     // Its files are closed, as the kernel does at the end of a process. The word still names it.
     first = nil
     if !whileAsleep { sleeper.start() }
     sleeper.join()
-    #expect(acquired.withLock { $0 } == .afterDeath)
+    #expect(acquired.withLock { $0 } == .ownerDied)
     #expect(third.lock() == .clean)
     third.unlock()
   }
@@ -77,7 +77,7 @@ struct WritersMutexTests {
     let (first, second) = (try member(isFirst: true), try member())
     for member in [first, second] {
       try Threaded.run(1) { _ in #expect(first.lock() == .clean) }
-      #expect(member.lock() == .afterDeath)
+      #expect(member.lock() == .ownerDied)
       member.unlock()
     }
     #expect(second.lock() == .clean)

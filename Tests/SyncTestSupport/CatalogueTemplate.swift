@@ -112,8 +112,8 @@ struct CatalogueTemplate {
       random: { count in
         numbers.withLock { numbers in (0..<count).map { _ in UInt8.random(in: 0...255, using: &numbers) } }
       }, machine: "one", boot: "boot 1")
-    environment.compacting = .onRequest
-    environment.preparesAhead = false
+    environment.compactionMode = .onRequest
+    environment.preallocatesSegments = false
     return environment
   }
 

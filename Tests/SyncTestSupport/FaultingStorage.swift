@@ -295,7 +295,7 @@ private final class FaultingFile: StorageFile {
     try file.writeBack(range)
   }
 
-  func releaseBeside() { file.releaseBeside() }
+  func deferRelease() { file.deferRelease() }
 
   var isMarked: Bool { (try? plan.check(.mark, path)) != nil && file.isMarked }
 }

@@ -6,7 +6,7 @@ package final class SimulatedHost: Sendable {
   /// Its disk.
   package let storage: SimulatedStorage
   /// Who compacts the stores on it.
-  package let compacting: Environment.Compacting
+  package let compacting: Environment.CompactionMode
   /// Are the stores on it encrypted?
   package let sealed: Bool
   private let actors: (@Sendable () -> ActorID)?
@@ -23,7 +23,7 @@ package final class SimulatedHost: Sendable {
   /// A machine whose clock stands at `time` milliseconds since 1970. `actors` names the incarnations of its stores.
   package init(
     seed: UInt64 = 1, time: UInt64 = 1_700_000_000_000, machine: String = "one",
-    storage: SimulatedStorage = SimulatedStorage(), compacting: Environment.Compacting = .inTurn,
+    storage: SimulatedStorage = SimulatedStorage(), compacting: Environment.CompactionMode = .byNextWriter,
     sealed: Bool = SimulatedHost.sealsByDefault, actors: (@Sendable () -> ActorID)? = nil
   ) {
     self.storage = storage
@@ -82,9 +82,9 @@ package final class SimulatedHost: Sendable {
           return (0..<count).map { _ in UInt8.random(in: 0...255, using: &state.random) }
         }
       }, machine: machine, boot: boot, process: process)
-    environment.compacting = compacting
-    environment.preparesAhead = false
-    environment.positionsAtOnce = 2
+    environment.compactionMode = compacting
+    environment.preallocatesSegments = false
+    environment.scanBatchPositions = 2
     environment.actors = actors
     return environment
   }

@@ -47,13 +47,15 @@ extension Node {
         .invalidInvitation,
         "cannot join as \"\(name)\": use 1 to \(Limits.nameBytes) bytes without blanks or slashes")
     }
-    let path = try mappingStoreErrors { () throws(StoreError) in try environment.storage.place(of: path) }
+    let path = try mappingStoreErrors { () throws(StoreError) in
+      try environment.storage.canonicalPath(of: path)
+    }
     // Held from here on: the directory may be renamed while the inviter is waited for.
     let environment = try await workers.run { () throws(ReplicationError) in
       try mappingStoreErrors { () throws(StoreError) in
         var environment = environment
         _ = try environment.storage.createDirectory(path)
-        try environment.storage.syncName(of: path)
+        try environment.storage.syncParentDirectory(of: path)
         environment.storage = try environment.storage.anchored(at: path)
         return environment
       }

@@ -148,7 +148,7 @@ package struct StoreKeys: Sendable {
   /// Makes durable what another process may have put there and not come to the end of: others are about to be told of it.
   private func syncDirectory() throws(ReplicationError) {
     let (storage, directory) = (storage, directory)
-    try mappingStoreErrors { () throws(StoreError) in try storage.syncWithName(directory) }
+    try mappingStoreErrors { () throws(StoreError) in try storage.syncDirectoryAndParent(directory) }
   }
 
   private func missing(_ name: String) -> ReplicationError {

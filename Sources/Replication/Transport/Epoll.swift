@@ -36,8 +36,8 @@ struct Epoll: ~Copyable {
       throw ReplicationError(
         .network, "cannot start the event loop: \(why): raise the limit on open files (ulimit -n)")
     }
-    descriptor = SystemCall.aboveStandard(poll)
-    wakeDescriptor = SystemCall.aboveStandard(wake)
+    descriptor = SystemCall.moveAboveStdio(poll)
+    wakeDescriptor = SystemCall.moveAboveStdio(wake)
     _ = sync_epoll_control(descriptor, 0, wakeDescriptor, UInt32(sync_epoll_in), Self.wakeToken)
   }
 

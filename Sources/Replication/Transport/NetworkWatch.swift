@@ -31,7 +31,7 @@ final class NetworkWatch: EventHandler {
     let descriptor = sync_network_watch()
     guard descriptor >= 0 else { return nil }
     // After the socket is there: what changes from now on is told.
-    (self.loop, self.descriptor, self.onChange) = (loop, SystemCall.aboveStandard(descriptor), onChange)
+    (self.loop, self.descriptor, self.onChange) = (loop, SystemCall.moveAboveStdio(descriptor), onChange)
     known = SocketAddress.present() ?? ([], [])
     guard let token = loop.add(self.descriptor, reading: true, writing: false, self) else {
       close(self.descriptor)

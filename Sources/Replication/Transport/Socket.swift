@@ -37,7 +37,7 @@ struct Socket: ~Copyable {
 
   let descriptor: Int32
 
-  private init(descriptor: Int32) { self.descriptor = SystemCall.aboveStandard(descriptor) }
+  private init(descriptor: Int32) { self.descriptor = SystemCall.moveAboveStdio(descriptor) }
 
   deinit { close(descriptor) }
 

@@ -76,7 +76,7 @@ extension Store {
   ) throws(StoreError) -> RestoreReport {
     let storage = environment.storage
     // What is replaced is the directory, not a link to it.
-    let path = try storage.place(of: path)
+    let path = try storage.canonicalPath(of: path)
     try StagedDirectory.recover(path, storage)
     let backup = try BackupFile(file, storage)
     if state == nil { try backup.checkEnd() }
@@ -86,7 +86,7 @@ extension Store {
         .outOfBounds, "has states 1 to \(backup.sections.count), not \(count): name one of them", path: file)
     }
     // Held to the end: nobody opens what is about to be replaced.
-    let possession = try possessionOfReplaced(path, replacing, storage)
+    let possession = try lockReplaced(path, replacing: replacing, storage: storage)
     defer { possession?.end() }
     let staging = path + ".restoring"
     try StagedDirectory.clear(path + exchangeSuffix, storage)
@@ -99,16 +99,16 @@ extension Store {
       // What is in the way has to be moved, under its own name.
       throw error.code == .alreadyExists ? error : StagedDirectory.error(error, at: staging, namedBy: path)
     }
-    var own: Possession?
+    var own: ExclusiveDirectoryLock?
     defer { own?.end() }
     let report: RestoreReport
     do throws(StoreError) {
-      own = try Possession(staging, storage)
+      own = try ExclusiveDirectoryLock(staging, storage)
       var held = environment
       held.storage = try storage.anchored(at: staging)
       var restoration = Restoration(backup, upTo: count, in: staging, held, progress)
       report = try restoration.run()
-      guard try held.storage.leadsToAnchor(staging) else {
+      guard try held.storage.resolvesToAnchor(staging) else {
         throw StoreError(
           .busy, "the directory was renamed or replaced while it was restored into: restore again",
           path: staging)
@@ -125,9 +125,9 @@ extension Store {
   }
 
   /// Nil if nothing is there.
-  private static func possessionOfReplaced(
-    _ path: String, _ replacing: Bool, _ storage: any Storage
-  ) throws(StoreError) -> Possession? {
+  private static func lockReplaced(
+    _ path: String, replacing: Bool, storage: any Storage
+  ) throws(StoreError) -> ExclusiveDirectoryLock? {
     guard let status = try storage.status(path) else { return nil }
     guard status.kind == .directory else {
       throw StoreError(.alreadyExists, "is there and is no directory: name another", path: path)
@@ -144,7 +144,7 @@ extension Store {
         path: path)
     }
     try StoreContents.check(path, storage)
-    return try Possession(path, storage)
+    return try ExclusiveDirectoryLock(path, storage)
   }
 
   /// What a backup file holds. Its states are looked through, not read: `verifyBackup(_:)` does that.
@@ -208,9 +208,9 @@ enum StagedDirectory {
       try storage.list(parked).allSatisfy(StoreContents.names.contains)
     else { return }
     // An exchange holds it to the end.
-    let possession = try Possession(parked, storage)
+    let possession = try ExclusiveDirectoryLock(parked, storage)
     defer { possession.end() }
-    if try storage.renameUnlessPresent(parked, to: path) { try storage.syncName(of: path) }
+    if try storage.renameUnlessPresent(parked, to: path) { try storage.syncParentDirectory(of: path) }
   }
 
   /// Removes what an interrupted one left.
@@ -221,7 +221,7 @@ enum StagedDirectory {
     guard status.kind == .directory, try storage.list(path).allSatisfy(StoreContents.names.contains) else {
       throw StoreError(.alreadyExists, "is in the way: move it", path: path)
     }
-    let possession = try Possession(path, storage)
+    let possession = try ExclusiveDirectoryLock(path, storage)
     defer { possession.end() }
     // What took its place may not be known to have done so durably.
     try storage.syncDirectory(type(of: storage).directory(of: path))
@@ -260,7 +260,7 @@ enum StagedDirectory {
   /// Makes the new name durable, and then removes what was replaced. Where the first fails both stay: a loss of power may show the
   /// old names again.
   static func finishInstall(_ staging: String, as path: String, _ storage: any Storage) throws(StoreError) {
-    do throws(StoreError) { try storage.syncName(of: path) } catch {
+    do throws(StoreError) { try storage.syncParentDirectory(of: path) } catch {
       let replaced = try storage.status(staging) == nil ? "" : "; what was there is left at \(staging)"
       throw StoreError(
         error.code,

@@ -2,7 +2,7 @@
 final class PartialTransfer: Sendable {
   struct State {
     var file: (any StorageFile)?
-    var hasher: HashingBeside?
+    var hasher: BackgroundHasher?
     var hashed: UInt64 = 0
     /// What seals it.
     var cipher: BlobCipher?
@@ -76,7 +76,7 @@ extension BlobStore {
       } else {
         try append(bytes, to: name, at: offset, file)
       }
-      if offset == 0 { (state.hasher, state.hashed) = (HashingBeside(), 0) }
+      if offset == 0 { (state.hasher, state.hashed) = (BackgroundHasher(), 0) }
       if state.hashed == offset, let hasher = state.hasher {
         hasher.update(bytes)
         state.hashed += UInt64(bytes.count)

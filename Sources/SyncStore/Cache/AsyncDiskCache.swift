@@ -26,7 +26,7 @@ public struct AsyncDiskCache: Sendable {
   ) async throws(StoreError) -> Result {
     let cache = cache
     let result = await withCheckedContinuation { continuation in
-      Background.block {
+      Background.runBlocking {
         continuation.resume(returning: Swift.Result { () throws(StoreError) in try work(cache) })
       }
     }

@@ -13,7 +13,7 @@ final class ChangeSignal: Sendable {
   /// May other processes write?
   private let isShared: Bool
   private let state = LockedField(State())
-  private let watching = Background.Line("syncstore.changes")
+  private let watchQueue = Background.SerialQueue("syncstore.changes")
   /// What it is called in the control page: no other one there is likely to be called so.
   private let name = UInt32.random(in: 1..<UInt32.max)
 
@@ -42,8 +42,8 @@ final class ChangeSignal: Sendable {
       defer { state.isWatching = isShared }
       return (state.last, isShared && !state.isWatching)
     }
-    control.announceWaiting(name)
-    if watches { watching.run { self.watch() } }
+    control.registerWaiter(name)
+    if watches { watchQueue.run { self.watch() } }
     return number
   }
 
@@ -53,7 +53,7 @@ final class ChangeSignal: Sendable {
   /// Wakes all who wait: something was written by this process.
   @inline(never)
   func wake() {
-    control.endWaiting(wakesAllBut: name)
+    control.wakeWaiters(except: name)
     wakeLocal()
   }
 
@@ -74,7 +74,7 @@ final class ChangeSignal: Sendable {
         return state.isWatching
       }
       guard isAwaited else { return }
-      let announced = control.announceWaiting(name)
+      let announced = control.registerWaiter(name)
       let tail = control.tail
       let isNew = state.withLock { state in
         defer { state.tail = tail }
@@ -83,7 +83,7 @@ final class ChangeSignal: Sendable {
       if isNew {
         wakeLocal()
       } else {
-        control.sleep(whileAwaitedBy: announced, milliseconds: Self.pollMilliseconds)
+        control.waitOnFutex(expecting: announced, milliseconds: Self.pollMilliseconds)
       }
     }
   }

@@ -87,7 +87,7 @@ extension Store {
   /// Who waits for the journal to grow is told by this.
   @inline(__always)
   func signalChange() {
-    if control.isAwaited { changeSignal.wake() }
+    if control.hasWaiters { changeSignal.wake() }
   }
 
   /// Where the journal ends now: changes from there on are those that are not written yet.

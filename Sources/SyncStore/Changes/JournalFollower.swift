@@ -24,7 +24,7 @@ final class JournalFollower<Output: Sendable>: Sendable {
   /// Called by one thread at a time.
   private let poll: @Sendable () throws(StoreError) -> PollResult
   private let state = LockedField(State())
-  private let line = Background.Line("syncstore.follower")
+  private let queue = Background.SerialQueue("syncstore.follower")
 
   /// How many timers it has set so far.
   var timers: UInt64 { state.withLock { $0.timers } }
@@ -54,7 +54,7 @@ final class JournalFollower<Output: Sendable>: Sendable {
           return state.call
         }
         // Cancelled before it could be told so, or later: one of both sees the other.
-        if Task.isCancelled { finish(.cancelled) } else { line.run { self.step(call) } }
+        if Task.isCancelled { finish(.cancelled) } else { queue.run { self.step(call) } }
       }
     } onCancel: {
       finish(.cancelled)
@@ -73,7 +73,7 @@ final class JournalFollower<Output: Sendable>: Sendable {
         case .wait where registration == nil:
           // What is written from now on wakes it; what was written a moment ago is seen by another look. Writers are not
           // troubled by one who finds something at once.
-          registration = signal.add { [self] in line.run { self.step(call) } }
+          registration = signal.add { [self] in queue.run { self.step(call) } }
         case .wait(let milliseconds):
           state.withLock { state in
             guard state.waiting != nil else { return }
@@ -99,7 +99,7 @@ final class JournalFollower<Output: Sendable>: Sendable {
       return state.timers
     }
     guard let number else { return }
-    line.run(after: milliseconds) { [weak self] in self?.timerFired(number) }
+    queue.run(after: milliseconds) { [weak self] in self?.timerFired(number) }
   }
 
   private func timerFired(_ number: UInt64) {

@@ -49,7 +49,8 @@ extension Engine {
     // Until whoever compacts has moved the index over, it names what was replaced; one of this process's own until this view
     // has read what made the rest of it go.
     guard !journal.replaced.isEmpty,
-      index.isShared ? control.adopted >= compactions && !hasUninstalledCopy : applied >= compactionsAppliedAt
+      index.isShared
+        ? control.installedCompactions >= compactions && !hasUninstalledCopy : applied >= compactionsAppliedAt
     else { return }
     // The cached writer keeps replaced segments mapped. The next write builds another one in any case.
     writer = nil

@@ -255,7 +255,7 @@ extension AsyncStore {
     let cancellation = StartOrCancel()
     let result = await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
-        Background.block {
+        Background.runBlocking {
           if isCancellable, !cancellation.begin() {
             return continuation.resume(returning: Swift.Result<Result, StoreError>.failure(cancelled))
           }

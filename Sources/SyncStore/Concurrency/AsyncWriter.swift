@@ -13,7 +13,7 @@ final class AsyncWriter: Sendable {
   }
 
   private let state = LockedField(State())
-  private let line = Background.Line("syncstore.writer")
+  private let queue = Background.SerialQueue("syncstore.writer")
 
   /// Has `append` called, in turn, then what it returns synced; `finish` hears how that went.
   func add(
@@ -25,7 +25,7 @@ final class AsyncWriter: Sendable {
       defer { state.isRunning = true }
       return !state.isRunning
     }
-    if begins { line.run { self.work() } }
+    if begins { queue.run { self.work() } }
   }
 
   private func work() {

@@ -25,7 +25,9 @@ extension HashIndex {
     at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, sealing: [UInt8]? = nil,
     writable: Bool
   ) throws(StoreError) -> OpenResult {
-    guard let file = try storage.openIfThere(path, writable ? .readWrite : .readOnly) else { return .missing }
+    guard let file = try storage.openIfPresent(path, writable ? .readWrite : .readOnly) else {
+      return .missing
+    }
     let status = try file.statusAtOpening
     let directory: HashIndex
     do throws(StoreError) {

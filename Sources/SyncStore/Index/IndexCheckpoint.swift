@@ -51,7 +51,7 @@ final class IndexCheckpoint: Sendable {
   static func open(
     at path: String, _ storage: any Storage, identity: UInt64, concealing: Secret? = nil, writable: Bool
   ) throws(StoreError) -> IndexCheckpoint? {
-    guard let file = try storage.openIfThere(path, writable ? .readWrite : .readOnly),
+    guard let file = try storage.openIfPresent(path, writable ? .readWrite : .readOnly),
       try file.sizeAtOpening >= firstBytes
     else { return nil }
     let ledger = try IndexCheckpoint(file, concealing: concealing, writable: writable)

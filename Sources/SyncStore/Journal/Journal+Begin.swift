@@ -41,7 +41,7 @@ extension Journal {
       header.generation = generation
       let segment = try Segment(
         header: header, file: file, mapping: mapping, seal: try keys.cipher(for: header, path: unnamed),
-        usesPwrite: environment.writesTail)
+        usesPwrite: environment.usesPwrite)
       var encoder = RecordEncoder(
         segment: segment, start: SegmentHeader.length, durable: 0, position: position)
       for entries in transactions { encoder.encode(entries) }

@@ -30,8 +30,8 @@ extension Journal {
       return Content(mapping: copy, missing: missing, truncatedEnd: cutEnd)
     }
     try file.allocate(to: size)
-    StoreLog.note(
-      .warning, file.path,
+    StoreLog.log(
+      .warning, path: file.path,
       "the file was \(CountText.of(missing, "byte")) shorter than its header says: it was lengthened")
     return Content(mapping: try file.map(size, writable: true), missing: missing)
   }
@@ -80,8 +80,8 @@ extension Journal {
     guard (try? segment.file.allocate(to: segment.mapping.count)) != nil else { return }
     segment.missingBytes = 0
     segment.repairs.append("its file was cut within its records: what is lost of them is asked of the peers")
-    StoreLog.note(
-      .error, segment.file.path,
+    StoreLog.log(
+      .error, path: segment.file.path,
       "the file was cut within its records: what is whole is served, and what was lost is asked of the peers")
   }
 

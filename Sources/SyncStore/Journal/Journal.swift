@@ -289,7 +289,7 @@ struct Journal {
     for segment in replaced[..<gone] {
       table.remove(segment.number)
       // It may be a writer, or a reader, that lets go of it last.
-      segment.file.releaseBeside()
+      segment.file.deferRelease()
     }
     replaced.removeFirst(gone)
   }
@@ -343,7 +343,7 @@ struct Journal {
       let content = try content(of: file, header, isLast: isLast)
       let segment = try Segment(
         header: header, file: file, mapping: content.mapping, seal: try keys.cipher(for: header, path: path),
-        usesPwrite: writable && environment.writesTail && header.compaction == 0 && isLast)
+        usesPwrite: writable && environment.usesPwrite && header.compaction == 0 && isLast)
       segment.truncatedEnd = content.truncatedEnd
       if content.missing > 0, writable, content.truncatedEnd == nil {
         let bytes = CountText.of(content.missing, "byte")
@@ -374,7 +374,7 @@ struct Journal {
     guard let mending = SegmentHeader.headerRepair(page),
       (try? file.write(mending.bytes, at: mending.offset)) != nil
     else { return false }
-    StoreLog.note(.warning, path, "one of the two copies of its header was damaged: it was written anew")
+    StoreLog.log(.warning, path: path, "one of the two copies of its header was damaged: it was written anew")
     return true
   }
 }

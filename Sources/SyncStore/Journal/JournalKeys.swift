@@ -224,7 +224,7 @@ final class JournalKeys: Sendable {
   private static func makeDurable(_ path: String, _ storage: any Storage) throws(StoreError) {
     let directory = type(of: storage).directory(of: path)
     guard try storage.status(directory) != nil else { return }
-    try storage.syncWithName(directory)
+    try storage.syncDirectoryAndParent(directory)
   }
 
   /// Puts a ring in the place of the one there is, durably; nil removes it. Only for who holds the compaction lock.

@@ -117,7 +117,7 @@ struct SpaceReserve: Sendable {
   /// The file, locked; nil if somebody else is at it, or has taken it between the opening and the lock: then it may be a part of the
   /// journal by now.
   private func openToExtend(_ name: String, isNew: Bool) throws(StoreError) -> (any StorageFile)? {
-    let opened = isNew ? try storage.open(name, .openOrCreate) : try storage.openIfThere(name, .readWrite)
+    let opened = isNew ? try storage.open(name, .openOrCreate) : try storage.openIfPresent(name, .readWrite)
     guard let opened, try opened.lock(byte: 0, .exclusive, wait: false),
       try storage.status(name)?.inode == opened.status().inode
     else { return nil }
@@ -156,7 +156,7 @@ struct SpaceReserve: Sendable {
     any StorageFile
   )? {
     let path = path(purpose)
-    guard try present(purpose) >= bytes, let file = try storage.openIfThere(path, .readWrite) else {
+    guard try present(purpose) >= bytes, let file = try storage.openIfPresent(path, .readWrite) else {
       return nil
     }
     // A thread that is just lengthening it must not go on once it is a part of the journal.
@@ -252,9 +252,9 @@ extension Store {
   /// Puts back what was taken of the reserve, if there is space again.
   func restoreReserve(_ engine: borrowing Engine) {
     let reserve = engine.journal.reserve
-    switch environment.compacting {
-    case .beside: Background.run { try? reserve.restore() }
-    case .inTurn, .onRequest: try? reserve.restore()
+    switch environment.compactionMode {
+    case .background: Background.run { try? reserve.restore() }
+    case .byNextWriter, .onRequest: try? reserve.restore()
     }
   }
 }

@@ -32,13 +32,13 @@ package final class DaemonLock: Sendable {
     file = try store.environment.storage.open(path, .openOrCreate)
     guard try file.lock(byte: Self.gateByte, .exclusive, wait: true),
       try file.lock(byte: Self.daemonByte, .exclusive, wait: false)
-    else { throw Self.busy(Self.said(in: file), path: store.path) }
-    try note(address: nil)
+    else { throw Self.busy(Self.readHolder(in: file), path: store.path) }
+    try publish(address: nil)
     _ = try file.lock(byte: Self.gateByte, .none, wait: false)
   }
 
   /// Says where the daemon listens.
-  package func note(address: String?) throws(StoreError) {
+  package func publish(address: String?) throws(StoreError) {
     var text = "process \(SystemCall.processID)\nsince \(since)\n"
     if let address { text += "address \(address)\n" }
     try file.resize(to: 0)
@@ -54,7 +54,7 @@ package final class DaemonLock: Sendable {
   /// The daemon that serves the store at present; nil if none does.
   package static func holder(of store: Store) throws(StoreError) -> Holder? {
     let path = store.path + "/" + fileName
-    guard let file = try store.environment.storage.openIfThere(path, .readOnly),
+    guard let file = try store.environment.storage.openIfPresent(path, .readOnly),
       try file.lock(byte: gateByte, .shared, wait: true)
     else { return nil }
     // Both locks go with the file.
@@ -64,10 +64,10 @@ package final class DaemonLock: Sendable {
       return nil
     }
     _ = try file.lock(byte: gateByte, .none, wait: false)
-    return said(in: file)
+    return readHolder(in: file)
   }
 
-  private static func said(in file: any StorageFile) -> Holder {
+  private static func readHolder(in file: any StorageFile) -> Holder {
     var holder = Holder()
     let text = (try? file.contents(limit: largestContent)).map { String(decoding: $0, as: UTF8.self) } ?? ""
     for line in text.split(separator: "\n") {

@@ -1,13 +1,15 @@
 /// A store's directory that nobody has open, and nobody can open, as long as this lives: other processes, and other
 /// instances of this one, get `.busy`.
-struct Possession {
+struct ExclusiveDirectoryLock {
   private let control: any StorageFile
   private let path: String
   /// Those of this process, by their paths: who is refused is told who it is that refuses him.
-  private static let own = LockedField<StringDictionary<Int>>([:])
+  private static let heldPaths = LockedField<StringDictionary<Int>>([:])
 
   /// Does this process keep others out of the directory?
-  static func isHere(_ path: String) -> Bool { own.withLock { $0[SystemCall.absolutePath(path)] != nil } }
+  static func isHeldByThisProcess(_ path: String) -> Bool {
+    heldPaths.withLock { $0[SystemCall.absolutePath(path)] != nil }
+  }
 
   /// - Throws: `.busy` if the store is open, here or in another process.
   init(_ path: String, _ storage: any Storage) throws(StoreError) {
@@ -15,7 +17,7 @@ struct Possession {
     guard try control.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false),
       try storage.status(control.path)?.inode == control.status().inode
     else {
-      let isHere = Self.isHere(path)
+      let isHere = Self.isHeldByThisProcess(path)
       throw StoreError(
         .busy,
         isHere
@@ -26,12 +28,12 @@ struct Possession {
     // One path for all that lead there.
     let absolute = SystemCall.absolutePath(path)
     self.path = absolute
-    Self.own.withLock { $0[absolute, default: 0] += 1 }
+    Self.heldPaths.withLock { $0[absolute, default: 0] += 1 }
   }
 
   /// Lets the directory go.
   func end() {
-    Self.own.withLock { own in
+    Self.heldPaths.withLock { own in
       let left = (own[path] ?? 0) - 1
       own[path] = left > 0 ? left : nil
     }

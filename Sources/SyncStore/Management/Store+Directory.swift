@@ -10,7 +10,7 @@ extension Store {
 
   /// `exists` with the storage given, for tests.
   package static func exists(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
-    let path = try storage.place(of: path)
+    let path = try storage.canonicalPath(of: path)
     guard try storage.status(path)?.kind == .directory else { return false }
     return try StoreIdentity.read(path, storage) != nil
   }
@@ -61,7 +61,7 @@ extension Store {
 
   /// `remove` with the storage given, for tests.
   package static func remove(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
-    let path = try storage.place(of: path)
+    let path = try storage.canonicalPath(of: path)
     let trash = path + ".removing"
     try StagedDirectory.recover(path, storage)
     try StagedDirectory.clear(path + exchangeSuffix, storage)
@@ -71,13 +71,13 @@ extension Store {
       // One that was being created, or whose removal could not begin with another name.
       let names = try storage.list(path)
       guard !names.isEmpty, names.allSatisfy(StoreContents.names.contains) else { return false }
-      let possession = try Possession(path, storage)
+      let possession = try ExclusiveDirectoryLock(path, storage)
       defer { possession.end() }
       try storage.removeTree(path)
       return false
     }
     try StoreContents.check(path, storage)
-    let possession = try Possession(path, storage)
+    let possession = try ExclusiveDirectoryLock(path, storage)
     defer { possession.end() }
     do throws(StoreError) {
       _ = try storage.renameUnlessPresent(path, to: trash)
@@ -106,25 +106,25 @@ extension Store {
   package static func move(
     from path: String, to newPath: String, _ storage: any Storage
   ) throws(StoreError) {
-    let (path, newPath) = (try storage.place(of: path), try storage.place(of: newPath))
+    let (path, newPath) = (try storage.canonicalPath(of: path), try storage.canonicalPath(of: newPath))
     try StagedDirectory.recover(path, storage)
     guard try exists(at: path, storage) else {
       throw StoreError(.notAStore, "there is no store here: name the directory of one", path: path)
     }
-    let possession = try Possession(path, storage)
+    let possession = try ExclusiveDirectoryLock(path, storage)
     defer { possession.end() }
     do throws(StoreError) {
       guard try storage.renameUnlessPresent(path, to: newPath) else {
         throw StoreError(.alreadyExists, "something is there: name another directory", path: newPath)
       }
     } catch {
-      guard error.errno == SystemCall.otherFileSystem else { throw error }
+      guard error.errno == SystemCall.crossDevice else { throw error }
       throw StoreError(
         .inputOutput, "lies on another file system: back the store up, and restore it there", path: newPath,
         errno: error.errno)
     }
     // First where it is now: a loss of power between the two must not take both names.
-    try storage.syncName(of: newPath)
+    try storage.syncParentDirectory(of: newPath)
     let directory = type(of: storage).directory(of:)
     if directory(newPath) != directory(path) { try storage.syncDirectory(directory(path)) }
   }

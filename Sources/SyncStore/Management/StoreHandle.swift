@@ -181,7 +181,7 @@ public final class StoreHandle: Sendable {
     defer { unblockade() }
     try closeInPlace()
     guard try Store.exists(at: path, environment.storage) else { return try body() }
-    let possession = try Possession(path, environment.storage)
+    let possession = try ExclusiveDirectoryLock(path, environment.storage)
     defer { possession.end() }
     return try body()
   }

@@ -33,17 +33,17 @@ public enum StoreLog {
   }
 
   private static let target = LockedField<Target?>(nil)
-  private static let isHeard = Atomic(false)
+  private static let hasTarget = Atomic(false)
 
   /// Has all entries from `least` on given to `write`, on the thread that they come from, one after the other; nil for
   /// nobody. `write` must not use a store.
   public static func redirect(from least: Level = .info, to write: (@Sendable (Entry) -> Void)?) {
     target.withLock { $0 = write.map { Target(least: least, write: $0) } }
-    isHeard.store(write != nil, ordering: .relaxed)
+    hasTarget.store(write != nil, ordering: .relaxed)
   }
 
-  static func note(_ level: Level, _ path: String, _ message: @autoclosure () -> String) {
-    guard isHeard.load(ordering: .relaxed) else { return }
+  static func log(_ level: Level, path: String, _ message: @autoclosure () -> String) {
+    guard hasTarget.load(ordering: .relaxed) else { return }
     target.withLock { target in
       guard let target, level >= target.least else { return }
       target.write(Entry(level: level, path: path, message: message()))
@@ -81,8 +81,8 @@ extension Store {
         keys: keys.filter { !ReservedKey.isReserved($0) }.map { Key(unchecked: $0) }.sorted())
     }
     guard let report else { return }
-    StoreLog.note(
-      .error, path,
+    StoreLog.log(
+      .error, path: path,
       "\(CountText.of(report.places.count, "place")) of the journal \(report.places.count == 1 ? "is" : "are") damaged, the rest is served: run `Store.verify`"
     )
     guard let choose = configuration.onCorruption, choose(report) == .refuse else { return }

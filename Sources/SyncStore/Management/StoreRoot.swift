@@ -56,7 +56,7 @@ public struct StoreRoot: Sendable {
     if creates {
       _ = try storage.createDirectory(path)
       // Before the first of them is made; who made the directory may have been killed then.
-      if try storage.status(place) == nil { try storage.syncName(of: path) }
+      if try storage.status(place) == nil { try storage.syncParentDirectory(of: path) }
     }
     return StoreHandle.at(
       place, configuration: configuration, creates: creates, environment: environment)
@@ -92,9 +92,9 @@ public struct StoreRoot: Sendable {
   /// - Throws: at the first that fails; those before it are backed up.
   @discardableResult
   public func backUpAll(to directory: String) throws(StoreError) -> StringDictionary<BackupReport> {
-    let directory = try storage.place(of: directory)
+    let directory = try storage.canonicalPath(of: directory)
     _ = try storage.createDirectory(directory)
-    try storage.syncName(of: directory)
+    try storage.syncParentDirectory(of: directory)
     var reports: StringDictionary<BackupReport> = [:]
     for name in try names() {
       let handle = try store(name, creates: false)

@@ -21,10 +21,10 @@ enum Background {
   /// One file after the other: the disk takes no more at once.
   private static let releasingQueue = DispatchQueue(label: "syncstore.releasing", qos: .utility)
 
-  private static let lanes = Lanes()
+  private static let threadPool = ThreadPool()
 
   /// Work that may block, and that somebody waits for without a thread.
-  static func block(_ work: @escaping @Sendable () -> Void) { lanes.run(work) }
+  static func runBlocking(_ work: @escaping @Sendable () -> Void) { threadPool.run(work) }
 
   static func prepare(_ work: @escaping @Sendable () -> Void) { preparingQueue.async(execute: work) }
 
@@ -41,7 +41,7 @@ enum Background {
   static var processors: Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
 
   /// Does so many pieces of work, as many at once as there are processors, and returns when all are done.
-  static func atOnce(_ count: Int, _ work: @Sendable (Int) -> Void) {
+  static func concurrentPerform(_ count: Int, _ work: @Sendable (Int) -> Void) {
     DispatchQueue.concurrentPerform(iterations: count, execute: work)
   }
 
@@ -57,7 +57,7 @@ enum Background {
   }
 
   /// Work that is done one piece after the other, in the order in which it comes.
-  struct Line: Sendable {
+  struct SerialQueue: Sendable {
     private let queue: DispatchQueue
 
     init(_ label: StaticString) { queue = DispatchQueue(label: "\(label)", qos: .userInitiated) }
@@ -76,9 +76,9 @@ enum Background {
 /// Threads for work that may block: one for each piece that is under way, so that what only reads does not wait for writers that wait
 /// for each other. A concurrent queue has as many as there are processors, and gets one more each second while those are blocked; a
 /// serial queue gets its own at once.
-private final class Lanes: Sendable {
+private final class ThreadPool: Sendable {
   /// Beyond these a concurrent queue serves.
-  private static let most = 64
+  private static let maxThreads = 64
 
   private struct State {
     var idle: [DispatchQueue] = []
@@ -86,17 +86,17 @@ private final class Lanes: Sendable {
   }
 
   private let state = LockedField(State())
-  private let others = DispatchQueue(
+  private let overflowQueue = DispatchQueue(
     label: "syncstore.blocking.others", qos: .userInitiated, attributes: .concurrent)
 
   func run(_ work: @escaping @Sendable () -> Void) {
     let lane = state.withLock { state -> DispatchQueue? in
       if let lane = state.idle.popLast() { return lane }
-      guard state.count < Self.most else { return nil }
+      guard state.count < Self.maxThreads else { return nil }
       state.count += 1
       return DispatchQueue(label: "syncstore.blocking", qos: .userInitiated)
     }
-    guard let lane else { return others.async(execute: work) }
+    guard let lane else { return overflowQueue.async(execute: work) }
     lane.async {
       work()
       self.state.withLock { $0.idle.append(lane) }

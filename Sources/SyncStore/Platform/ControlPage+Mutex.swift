@@ -22,7 +22,7 @@ extension ControlPage {
     /// From a member that released it.
     case clean
     /// From a member that died with it (F13): what it was writing has to be repaired first.
-    case afterDeath
+    case ownerDied
     /// Not at all: this thread holds it already.
     case alreadyHeld
     /// Not at all: another thread holds it, and the caller did not want to wait.
@@ -34,7 +34,7 @@ extension ControlPage {
   private static let format: UInt64 = 0x3258_5455_4D53_5257
 
   /// Set while a thread sleeps for the mutex.
-  private static let awaited: UInt64 = 1 << 31
+  private static let waitersBit: UInt64 = 1 << 31
   private static let memberMask: UInt64 = (1 << 30) - 1
   /// In the place of a member: the thread that held the mutex ended, its process lives.
   private static let abandoned = memberMask
@@ -101,8 +101,10 @@ extension ControlPage {
       forkGeneration == SystemCall.forksSeen
     else { return .alreadyHeld }
     let number = member.load(ordering: .relaxed)
-    guard acquire(from: 0, as: number) else { return lockSlowly(waits, thread, number) }
-    noteHolder(thread)
+    guard acquire(from: 0, as: number) else {
+      return lockContended(waits: waits, thread: thread, number: number)
+    }
+    setHolder(thread)
     return .clean
   }
 
@@ -114,14 +116,14 @@ extension ControlPage {
   }
 
   @inline(__always)
-  private func noteHolder(_ thread: UInt) {
+  private func setHolder(_ thread: UInt) {
     cancelState.store(sync_disable_cancelling(), ordering: .relaxed)
     holder.store(thread, ordering: .relaxed)
     sync_watch_thread_end()
   }
 
   @inline(never)
-  private func lockSlowly(_ waits: Bool, _ thread: UInt, _ number: UInt64) -> Acquisition {
+  private func lockContended(waits: Bool, thread: UInt, number: UInt64) -> Acquisition {
     precondition(number != 0, "the writers' mutex is used by an instance that is no member")
     var spins = 0
     var milliseconds = Self.checkedAfter
@@ -133,9 +135,9 @@ extension ControlPage {
       let owner = seen & Self.memberMask
       let mayAsk = spins >= Self.spins || !waits
       if owner == 0 || owner == Self.abandoned || mayAsk && isDead(owner) {
-        guard acquire(from: seen, as: number | flag | seen & Self.awaited) else { continue }
-        noteHolder(thread)
-        return owner == 0 ? .clean : .afterDeath
+        guard acquire(from: seen, as: number | flag | seen & Self.waitersBit) else { continue }
+        setHolder(thread)
+        return owner == 0 ? .clean : .ownerDied
       }
       guard waits else { return .heldByOther }
       // Most hold it for a few microseconds: to sleep and be woken takes ten times as long.
@@ -144,11 +146,11 @@ extension ControlPage {
         spins += 1
         continue
       }
-      flag = Self.awaited
-      guard seen & Self.awaited != 0 || acquire(from: seen, as: seen | Self.awaited) else { continue }
+      flag = Self.waitersBit
+      guard seen & Self.waitersBit != 0 || acquire(from: seen, as: seen | Self.waitersBit) else { continue }
       // In a page that is lost meanwhile there is nobody to wake this thread: it looks for itself.
       unsafe mapping.withPointer(Field.mutex, to: UInt32.self) {
-        unsafe sync_futex_wait($0, UInt32(seen | Self.awaited), Int32(milliseconds))
+        unsafe sync_futex_wait($0, UInt32(seen | Self.waitersBit), Int32(milliseconds))
       }
       milliseconds = min(2 * milliseconds, Self.checkedAtMost)
     }
@@ -177,7 +179,7 @@ extension ControlPage {
         return false
       }
       return word.compareExchange(
-        expected: number | Self.awaited, desired: next, ordering: .releasing
+        expected: number | Self.waitersBit, desired: next, ordering: .releasing
       ).exchanged
     }
     guard wasAwaited else { return }
@@ -185,8 +187,8 @@ extension ControlPage {
   }
 
   /// Whether a thread, of any process, sleeps because the mutex is held. A hint: true now and then though none does.
-  var isWantedByOthers: Bool {
-    mapping.withAtomic(Field.mutex) { $0.load(ordering: .relaxed) } & Self.awaited != 0
+  var isContended: Bool {
+    mapping.withAtomic(Field.mutex) { $0.load(ordering: .relaxed) } & Self.waitersBit != 0
   }
 
   // MARK: Threads that end

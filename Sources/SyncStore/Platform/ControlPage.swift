@@ -29,9 +29,9 @@ package final class ControlPage: Sendable {
     /// The kind of the pthread mutex by which an older program would keep other writers out.
     static let olderKind = 80
     static let compactions = 128
-    static let adopted = 136
-    static let begun = 144
-    static let awaited = 152
+    static let installedCompactions = 136
+    static let lastDurableSegment = 144
+    static let waiters = 152
     static let blobsPut = 160
     static let blobsDurable = 168
     static let name = 176
@@ -63,7 +63,7 @@ package final class ControlPage: Sendable {
   }
 
   /// What the last life of this page knew; nil if it was of another boot, or never.
-  package struct LastLife: Sendable {
+  package struct PriorState: Sendable {
     /// Up to where the journal was known durable.
     package var durable: UInt64
     /// Had a sync failed?
@@ -75,12 +75,12 @@ package final class ControlPage: Sendable {
   /// Reads what an earlier life left, then begins a new one, which inherits the poison. Only for one who is alone. `isKept`: did
   /// the kernel keep the file in memory since an earlier life began? Otherwise the disk may have lost what was not synced,
   /// though the boot is the same: then only the poison is believed.
-  package func begin(boot: UInt64, isKept: Bool) -> LastLife? {
-    var last: LastLife?
+  package func begin(boot: UInt64, isKept: Bool) -> PriorState? {
+    var last: PriorState?
     // Numbers are not given again: a thread of a store that was closed may hold on to its own a moment longer.
     let members = self[Field.magic] == Self.magic ? self[Field.members] : 0
     if isKept, self[Field.magic] == Self.magic, self[Field.boot] == boot {
-      last = LastLife(durable: durable, poisoned: poisoned, writing: writing)
+      last = PriorState(durable: durable, poisoned: poisoned, writing: writing)
     }
     // Pages whose sync failed may be in memory still, though nothing tells; and nobody has recovered since the page was made.
     let isPoisoned =
@@ -118,7 +118,7 @@ package final class ControlPage: Sendable {
     set { self[Field.writing] = newValue }
   }
   /// Notes that bytes up to `location` may be stored from now on; whoever sees one of them finds this noted.
-  package func announce(writing location: UInt64) {
+  package func announceWrite(upTo location: UInt64) {
     writing = location
     atomicMemoryFence(ordering: .releasing)
   }
@@ -141,9 +141,9 @@ package final class ControlPage: Sendable {
     set { self[Field.compactions] = newValue }
   }
   /// How many of them the index has taken in: what they replaced is gone.
-  package var adopted: UInt64 {
-    get { self[Field.adopted] }
-    set { self[Field.adopted] = newValue }
+  package var installedCompactions: UInt64 {
+    get { self[Field.installedCompactions] }
+    set { self[Field.installedCompactions] = newValue }
   }
   /// The name of the store's directory of which it is known that it is durable (`Storage.word(forNameOf:)`); another number if it is of
   /// none.
@@ -160,7 +160,7 @@ package final class ControlPage: Sendable {
   /// The same; nil if it was not noted in this boot.
   func home(inBoot boot: UInt64) -> UInt64? { boot != 0 && self[Field.boot] == boot ? home : nil }
   /// The last segment of which it is known that its beginning and its name are durable; 0 if that is known of none.
-  package var begun: UInt64 { self[Field.begun] }
+  package var lastDurableSegment: UInt64 { self[Field.lastDurableSegment] }
   /// Has a sync failed (rule R4)? A page that is not shared any more counts as poisoned, too.
   package var poisoned: Bool { (self[Field.poison] ^ Self.poison).nonzeroBitCount < 16 || isLost }
 
@@ -175,13 +175,15 @@ package final class ControlPage: Sendable {
   package func raiseDurable(to location: UInt64) { raise(Field.durable, to: location) }
 
   /// Notes that the beginning and the name of a segment are durable, and those of all before it.
-  package func raiseBegun(to number: UInt32) { raise(Field.begun, to: UInt64(number)) }
+  package func raiseLastDurableSegment(to number: UInt32) {
+    raise(Field.lastDurableSegment, to: UInt64(number))
+  }
 
   /// How many blobs were put in this life that are not durable by themselves.
   package var blobsPut: UInt64 { self[Field.blobsPut] }
 
   /// Notes one more, before the record that refers to it is appended.
-  package func noteBlob() {
+  package func recordBlobPut() {
     mapping.withAtomic(Field.blobsPut) { _ = $0.add(1, ordering: .sequentiallyConsistent) }
   }
 

@@ -20,7 +20,7 @@ final class DirectoryAnchor: Sendable {
   init?(_ path: String) {
     let opened = SystemCall.retrying { unsafe sync_hold_directory(AT_FDCWD, path) }
     guard opened >= 0 else { return nil }
-    descriptor = SystemCall.aboveStandard(opened)
+    descriptor = SystemCall.moveAboveStdio(opened)
     (self.path, parent) = (path, DiskStorage.directory(of: path))
     var (free, type, isReadOnly) = (UInt64(0), UInt64(0), Int32(0))
     isLayered =
@@ -57,8 +57,8 @@ final class DirectoryAnchor: Sendable {
     }
     guard let rest else { return path }
     let link = "/proc/self/fd/\(descriptor)"
-    if leadsHere(link + "/.") { return rest == "." ? link : link + "/" + rest }
-    guard leadsHere(self.path) else {
+    if resolvesHere(link + "/.") { return rest == "." ? link : link + "/" + rest }
+    guard resolvesHere(self.path) else {
       throw StoreError(
         .busy,
         "the directory was renamed or replaced while it was open, and is not found without /proc: mount /proc, or close the store",
@@ -67,7 +67,7 @@ final class DirectoryAnchor: Sendable {
     return path
   }
 
-  private func leadsHere(_ path: String) -> Bool {
+  private func resolvesHere(_ path: String) -> Bool {
     var (own, found) = (stat(), stat())
     return unsafe fstat(descriptor, &own) == 0 && lstat(path, &found) == 0 && own.st_dev == found.st_dev
       && own.st_ino == found.st_ino

@@ -89,10 +89,10 @@ package final class DiskStorage: Storage {
 
   /// The file behind a descriptor, if it is a regular one.
   func regularFile(_ descriptor: Int32, _ path: String) throws(StoreError) -> DiskFile {
-    let descriptor = SystemCall.aboveStandard(descriptor)
+    let descriptor = SystemCall.moveAboveStdio(descriptor)
     let found: FileStatus
     do throws(StoreError) {
-      found = try DiskFile.look(at: descriptor, path)
+      found = try DiskFile.queryStatus(at: descriptor, path)
       guard found.kind == .file else {
         throw StoreError(.foreignFile, "is not a regular file: move it away", path: path)
       }
@@ -152,7 +152,7 @@ final class DiskFile: StorageFile {
   /// What it was when it was opened, but for the number of its file system.
   private let found: FileStatus
   private let watchesMappings: Bool
-  private let isReleasedBeside = Atomic(false)
+  private let releaseIsDeferred = Atomic(false)
   private let isDroppedInChildren = Atomic(false)
   /// 0 before it was asked for.
   private let knownFileSystem = Atomic<UInt64>(0)
@@ -183,14 +183,14 @@ final class DiskFile: StorageFile {
     }
   }
 
-  func releaseBeside() { isReleasedBeside.store(true, ordering: .relaxed) }
+  func deferRelease() { releaseIsDeferred.store(true, ordering: .relaxed) }
 
   private func release(_ work: @escaping @Sendable () -> Void) {
-    if isReleasedBeside.load(ordering: .relaxed) { Background.release(work) } else { work() }
+    if releaseIsDeferred.load(ordering: .relaxed) { Background.release(work) } else { work() }
   }
 
   func status() throws(StoreError) -> FileStatus {
-    try inFileSystem(Self.look(at: descriptor, path))
+    try inFileSystem(Self.queryStatus(at: descriptor, path))
   }
 
   var sizeAtOpening: Int { found.size }
@@ -198,7 +198,7 @@ final class DiskFile: StorageFile {
   var statusAtOpening: FileStatus { get throws(StoreError) { try inFileSystem(found) } }
 
   /// All but the number of its file system, which is 0.
-  fileprivate static func look(at descriptor: Int32, _ path: String) throws(StoreError) -> FileStatus {
+  fileprivate static func queryStatus(at descriptor: Int32, _ path: String) throws(StoreError) -> FileStatus {
     var answer = sync_file_status()
     guard unsafe sync_file_status(descriptor, &answer) == 0 else {
       throw SystemCall.failure("cannot look at it", path)
@@ -215,7 +215,7 @@ final class DiskFile: StorageFile {
     return status
   }
 
-  private var size: Int { get throws(StoreError) { try Self.look(at: descriptor, path).size } }
+  private var size: Int { get throws(StoreError) { try Self.queryStatus(at: descriptor, path).size } }
 
   /// The number of the file system is part of its content; that of the device can change at any boot. An open file stays where it is:
   /// it is asked for once.

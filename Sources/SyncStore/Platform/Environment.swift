@@ -18,28 +18,28 @@ package struct Environment: Sendable {
   /// Which process: tests run several in one.
   package var process: Int
   /// Who compacts segments when it is time.
-  package var compacting = Compacting.beside
+  package var compactionMode = CompactionMode.background
   /// Is the next segment made ready beside the writer? A simulated process has one thread.
-  package var preparesAhead = true
+  package var preallocatesSegments = true
   /// Names new incarnations, where a test must know their order; nil draws them from `random`.
   package var actors: (@Sendable () -> ActorID)?
   /// Is the tail of the journal written with `pwrite`, because a store to mapped memory may fail (rule R1, F26)?
-  package var writesTail = false
+  package var usesPwrite = false
   /// How many positions of the journal are looked through at once, when a round is opened, while writers wait.
-  package var positionsAtOnce: UInt64 = 1024
+  package var scanBatchPositions: UInt64 = 1024
   /// Bytes that a recovery from a failed sync writes into a segment before it has its name; what is above it follows.
-  package var rescuedAtOnce = 1 << 30
+  package var salvageBatchBytes = 1 << 30
   /// Called where a round that is being opened, or a full state that is being closed, lets others go on. Tests do then what others might.
-  package var betweenTurns: (@Sendable () -> Void)?
+  package var onScanYield: (@Sendable () -> Void)?
   /// The same where the index is being moved over to a compacted segment.
-  package var betweenAdoptions: (@Sendable () -> Void)?
+  package var onInstallYield: (@Sendable () -> Void)?
 
   /// Who compacts segments.
-  package enum Compacting: Sendable {
+  package enum CompactionMode: Sendable {
     /// A thread of the background.
-    case beside
+    case background
     /// The next writer: a simulated process has one thread.
-    case inTurn
+    case byNextWriter
     /// Nobody but `Store.compact`.
     case onRequest
   }

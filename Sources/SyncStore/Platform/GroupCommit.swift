@@ -99,7 +99,7 @@ final class GroupCommit: Sendable {
           listener.tell(nil)
         } else {
           // It came too late for this round. The thread that did it has its own to do.
-          Background.block { self.finish(listener) }
+          Background.runBlocking { self.finish(listener) }
         }
       } catch {
         listener.tell(error)

@@ -21,7 +21,7 @@ struct PressureWatch: Sendable {
       for (level, trigger) in triggers {
         let descriptor = unsafe sync_open(AT_FDCWD, path, O_RDWR | O_NONBLOCK, 0)
         guard descriptor >= 0 else { break }
-        let safe = SystemCall.aboveStandard(descriptor)
+        let safe = SystemCall.moveAboveStdio(descriptor)
         // The kernel takes the zero at the end, too.
         let count = unsafe trigger.withCString { unsafe Glibc.write(safe, $0, trigger.utf8.count + 1) }
         guard count > 0 else {

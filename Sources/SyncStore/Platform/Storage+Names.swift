@@ -3,7 +3,7 @@ extension Storage {
   /// The place of a directory that a caller has named: what is locked, replaced and put beside it goes by this one name, wherever a
   /// link leads later. A symbolic link is followed; slashes and dots at the end are left out, so that what comes before the last
   /// slash is the directory that the name lies in.
-  package func place(of path: String) throws(StoreError) -> String {
+  package func canonicalPath(of path: String) throws(StoreError) -> String {
     // Bytes, as for the kernel: a slash that a combining character follows is one, too.
     var rest = path.utf8[...]
     while rest.count > 1 {
@@ -23,18 +23,20 @@ extension Storage {
 
   /// Makes the name durable by which a directory, which is there, is found. Nothing is done for the place where a file system is mounted:
   /// that name is not in it.
-  package func syncName(of path: String) throws(StoreError) {
-    guard try statusAbove(path)?.fileSystem == status(path)?.fileSystem else { return }
+  package func syncParentDirectory(of path: String) throws(StoreError) {
+    guard try parentStatus(path)?.fileSystem == status(path)?.fileSystem else { return }
     do throws(StoreError) { try syncDirectory(Self.directory(of: path)) } catch {
       // A service need not be allowed to read what its directory lies in, and not every file system makes one directory durable.
-      guard error.errno == SystemCall.notAllowed || error.errno == SystemCall.notPossible else { throw error }
+      guard error.errno == SystemCall.permissionDenied || error.errno == SystemCall.invalidArgument else {
+        throw error
+      }
       try syncFileSystem(path)
     }
   }
 
   /// Which name a directory has, as one word: another one if it, or what it lies in, gets another name.
-  package func word(forNameOf path: String) throws(StoreError) -> UInt64 {
-    let above = try statusAbove(path)
+  package func nameFingerprint(of path: String) throws(StoreError) -> UInt64 {
+    let above = try parentStatus(path)
     var writer = ByteWriter()
     writer.write(above?.fileSystem ?? 0)
     writer.write(above?.inode ?? 0)
@@ -49,7 +51,7 @@ extension Storage {
   }
 
   /// What is known of the directory that the name of `path` lies in.
-  private func statusAbove(_ path: String) throws(StoreError) -> FileStatus? {
+  private func parentStatus(_ path: String) throws(StoreError) -> FileStatus? {
     let directory = Self.directory(of: path)
     let found = try status(directory)
     return found?.kind == .link ? try status(followingLink(directory)) : found

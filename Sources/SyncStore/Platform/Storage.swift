@@ -114,7 +114,7 @@ package protocol StorageFile: AnyObject, Sendable {
   func mark()
   /// Its name is gone, or about to go: who lets go of it last, or of memory that maps it, does not wait until its pages and blocks are
   /// given back. That takes a quarter of a second for 64 MiB on a file system that tells the disk of each free block.
-  func releaseBeside()
+  func deferRelease()
   /// Is it marked? Then all that was written to it since that was done is there, whether it was synced or not.
   var isMarked: Bool { get }
 }
@@ -175,7 +175,7 @@ extension StorageFile {
   package func writeBack(_ range: Range<Int>) throws(StoreError) {}
 
   /// It is given back where it is let go.
-  package func releaseBeside() {}
+  package func deferRelease() {}
 
   /// No process of this storage is forked.
   package func dropInForkedChildren() {}
@@ -213,7 +213,7 @@ extension StorageFile {
 
 extension Storage {
   /// Is the directory that this storage is anchored at still the one to which its path leads?
-  package func leadsToAnchor(_ path: String) throws(StoreError) -> Bool {
+  package func resolvesToAnchor(_ path: String) throws(StoreError) -> Bool {
     let (held, named) = (try status(path), try unanchored.status(path))
     return held != nil && held?.inode == named?.inode && held?.fileSystem == named?.fileSystem
   }
@@ -249,9 +249,9 @@ extension Storage {
   }
 
   /// Opens a file that is nearly always there, which is not looked for first; nil if it is not.
-  func openIfThere(_ path: String, _ mode: OpenMode) throws(StoreError) -> (any StorageFile)? {
+  func openIfPresent(_ path: String, _ mode: OpenMode) throws(StoreError) -> (any StorageFile)? {
     do throws(StoreError) { return try open(path, mode) } catch {
-      guard error.errno == SystemCall.notThere else { throw error }
+      guard error.errno == SystemCall.noEntry else { throw error }
       return nil
     }
   }
@@ -273,7 +273,7 @@ extension Storage {
   }
 
   /// Makes the entries of a directory durable, and the one of its own name.
-  package func syncWithName(_ directory: String) throws(StoreError) {
+  package func syncDirectoryAndParent(_ directory: String) throws(StoreError) {
     try syncDirectory(Self.directory(of: directory))
     try syncDirectory(directory)
   }

@@ -48,7 +48,7 @@ package enum SystemCall {
   }
 
   /// A descriptor above the standard three, so that a program started without them never writes text into data (F36).
-  package static func aboveStandard(_ descriptor: Int32) -> Int32 {
+  package static func moveAboveStdio(_ descriptor: Int32) -> Int32 {
     guard descriptor <= 2 else { return descriptor }
     let moved = sync_duplicate_above_standard(descriptor)
     guard moved >= 0 else { return descriptor }
@@ -96,17 +96,17 @@ package enum SystemCall {
   package static var userID: UInt32 { geteuid() }
 
   /// What the kernel answers to a renaming from one file system to another.
-  static let otherFileSystem = EXDEV
+  static let crossDevice = EXDEV
   /// What it answers where nothing has that name.
-  static let notThere = ENOENT
+  static let noEntry = ENOENT
   /// What it answers where permissions are lacking.
-  static let notAllowed = EACCES
+  static let permissionDenied = EACCES
   /// What it answers where a file system has no such call.
-  static let notPossible = EINVAL
+  static let invalidArgument = EINVAL
   /// What it answers where there is no room.
   static let noSpace = ENOSPC
   /// Does this error number say that the process, or the system, has no descriptor left?
-  static func isForWantOfDescriptors(_ code: Int32) -> Bool { code == EMFILE || code == ENFILE }
+  static func isOutOfDescriptors(_ code: Int32) -> Bool { code == EMFILE || code == ENFILE }
   /// What it answers where a name is taken.
   static let exists = EEXIST
 

@@ -116,10 +116,10 @@ struct DeltaScan {
     // Tests have others do something at each turn: there is one thread then. Whole segments are of many sizes: whoever is done with a
     // small one takes another.
     let most = min(Background.processors, 4) * (current == nil ? 4 : 1)
-    let parts = stretch.parts(store.environment.betweenTurns == nil ? most : 1, current)
+    let parts = stretch.parts(store.environment.onScanYield == nil ? most : 1, current)
     let (choice, ground, reached, group) = (filter, context, reached, group)
     let found = Locked([Result<DeltaScanTask?, StoreError>](repeating: .success(nil), count: parts.count))
-    Background.atOnce(parts.count) { number in
+    Background.concurrentPerform(parts.count) { number in
       // Far from those of the parts beside it: only the transactions next to each other must not have one number.
       var part = DeltaScanTask(
         choice, ground, current, reached: reached, group: group &+ UInt32(number) << 30,
@@ -253,7 +253,7 @@ extension Store {
   func deltaScan(
     for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool
   ) throws(StoreError) -> DeltaScan? {
-    let few = environment.positionsAtOnce
+    let few = environment.scanBatchPositions
     // A live session asks for each write.
     let last = control.position
     if isLive { guard last > begin, last - begin > few else { return nil } }
@@ -277,7 +277,7 @@ extension Store {
   }
 
   private func deltaScan(_ choice: DeltaFilter, ground: DeltaScanContext) throws(StoreError) -> DeltaScan? {
-    let few = environment.positionsAtOnce
+    let few = environment.scanBatchPositions
     var survey = DeltaScan(choice, ground)
     guard try survey.scan(in: self) else { return nil }
     for _ in 1..<Self.maxPasses {

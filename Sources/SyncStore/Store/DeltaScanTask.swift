@@ -48,7 +48,7 @@ struct DeltaScanTask {
   private mutating func scanSource(
     through source: JournalSlice.Source, in store: Store
   ) throws(StoreError) -> Bool {
-    let most = min(Self.recordsPerLookup, Int(clamping: store.environment.positionsAtOnce))
+    let most = min(Self.recordsPerLookup, Int(clamping: store.environment.scanBatchPositions))
     // As they are: no reference is counted for each record.
     let (choice, suspects, keys, reached) = (filter, context.unconfirmedRanges, context.keys, reached)
     let (segment, actors) = (source.segment, source.actors)

@@ -76,7 +76,7 @@ extension Engine {
     let actors = journal.table.bySlot([]) { $0.actors }
     let shares = current.shares(current.count < Self.parallelThreshold ? 1 : Background.processors)
     let found = Locked((digest: StateDigest(), unsure: [UInt64]()))
-    Background.atOnce(shares.count) { share in
+    Background.concurrentPerform(shares.count) { share in
       let part = Self.digest(of: current, shares[share], segments, actors)
       found.withLock { found in
         found.digest.add(part.digest)

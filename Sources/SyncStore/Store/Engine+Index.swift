@@ -169,7 +169,7 @@ extension Engine {
     let parts = try keys.count < Self.parallelThreshold ? 1 : Background.processors
     let found = Locked([Result<LiveRecordBitmap, StoreError>?](repeating: nil, count: parts))
     let none = LiveRecordBitmap(journal.table)
-    Background.atOnce(parts) { part in
+    Background.concurrentPerform(parts) { part in
       let result = Result { () throws(StoreError) in
         var current = none
         try keys.forEachRef(part: part, of: parts) { current.insert($0) }

@@ -92,7 +92,7 @@ struct Engine {
     (environment, control) = (surroundings.environment, surroundings.control)
     (files, isSoleProcess, readers) = (surroundings.files, surroundings.isSoleProcess, surroundings.readers)
     (self.journal, self.index, self.compactions) = (journal, index, compactions)
-    usesFastPath = !environment.writesTail
+    usesFastPath = !environment.usesPwrite
   }
 
   /// What an engine works in.

@@ -60,7 +60,7 @@ extension Store {
   /// the lock again at once starves them: puts waited for up to 520 ms beside `status` of 1,000,000 keys.
   func yieldEngineLock() {
     engine.yieldToWaiters()
-    environment.betweenTurns?()
+    environment.onScanYield?()
   }
 
   /// Looks at the records at these places in turns.

@@ -56,8 +56,8 @@ extension Store {
   /// Logs how many lost keys the full state did not bring: the damage counts as resolved from here on.
   func logUnrecovered(of losses: KeysToRecover) {
     guard let count = try? countUnrecovered(of: losses), count > 0 else { return }
-    StoreLog.note(
-      .error, path,
+    StoreLog.log(
+      .error, path: path,
       "\(CountText.of(count, "key")) lost by damage did not come with the full state of a peer: their latest values are lost, unless another copy or a backup has them, or they were deleted"
     )
   }

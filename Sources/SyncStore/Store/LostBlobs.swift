@@ -97,7 +97,7 @@ extension Store {
       // It was closed before this could begin: nothing has failed, and nothing is called durable.
       if error.code == .closed || error.code == .forked { throw error }
       // Nothing of what this process has written has failed.
-      guard error.code == .busy || error.isForWantOfDescriptors || mayWait && error.code == .diskFull else {
+      guard error.code == .busy || error.isOutOfDescriptors || mayWait && error.code == .diskFull else {
         throw poisoned(by: error)
       }
       throw StoreError(

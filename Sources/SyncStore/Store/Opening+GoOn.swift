@@ -4,7 +4,7 @@ extension Opening {
   /// independent of the number of keys. Returns nil if either is invalid or stale: the journal is replayed then.
   /// `names` are the files in the journal's directory.
   func goOn(
-    _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?, _ names: [String]
+    _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.PriorState?, _ names: [String]
   ) throws(StoreError) -> (Store, Finding)? {
     guard !control.poisoned, isAtHome,
       let index = try JournalIndex.open(files, writable: writable)
@@ -46,7 +46,8 @@ extension Opening {
 
   /// The end of the journal according to an index that was closed cleanly, or else to the control page of the
   /// same boot; nil if neither is available.
-  private func knownEnd(_ index: JournalIndex, _ last: ControlPage.LastLife?) throws(StoreError) -> Location?
+  private func knownEnd(_ index: JournalIndex, _ last: ControlPage.PriorState?) throws(StoreError)
+    -> Location?
   {
     do throws(StoreError) {
       if !index.hashIndex.wasInUse { return Location(packed: try index.hashIndex.applied) }
@@ -82,7 +83,7 @@ extension Opening {
   /// The end of the valid records of a journal whose index covers everything up to `applied`; nil if replay is
   /// needed to find it.
   private func endOfJournal(
-    behind applied: Location, in journal: Journal, _ last: ControlPage.LastLife?, isClean: Bool
+    behind applied: Location, in journal: Journal, _ last: ControlPage.PriorState?, isClean: Bool
   ) -> Location? {
     guard let place = journal.index(of: applied.segment), let newest = journal.segments.last else {
       return nil

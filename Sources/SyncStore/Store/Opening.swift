@@ -73,7 +73,7 @@ struct Opening {
   /// by a restored one; and somebody else may have made a copied directory a store of its own, and written to it since.
   private func inPlace(_ control: any StorageFile, _ page: ControlPage) throws(StoreError) -> Opening {
     guard try storage.status(control.path)?.inode == control.statusAtOpening.inode,
-      try storage.leadsToAnchor(path),
+      try storage.resolvesToAnchor(path),
       let (present, isAtHome) = try StoreIdentity.look(
         at: path, environment, known: identity, home: control.isMarked ? page.home(inBoot: boot) : nil),
       present.id == identity.id
@@ -84,7 +84,7 @@ struct Opening {
   }
 
   private var busy: StoreError {
-    if Possession.isHere(path) {
+    if ExclusiveDirectoryLock.isHeldByThisProcess(path) {
       return StoreError(
         .busy,
         "this process keeps everybody out at the moment (`StoreHandle.close(_:)`, a restore, a removal or a move): open it behind that",
@@ -160,14 +160,15 @@ struct Opening {
   private func followingOthers(_ control: ControlPage) throws(StoreError) -> Engine? {
     for _ in 0..<Self.attempts {
       // First: what is compacted from now on is noticed at the next look.
-      let (compactions, adopted) = (control.compactions, control.adopted)
+      let (compactions, adopted) = (control.compactions, control.installedCompactions)
       guard let index = try JournalIndex.open(files, writable: writable),
         let done = try self.installedCompaction(index)
       else { return nil }
       var isUnfinished = false
       let journal = try loadedBesideOthers(control, adopted: done, isUnfinished: &isUnfinished)
       var engine = Engine(engineContext(control), journal: journal, index: index, compactions: compactions)
-      guard try restore(&engine), control.compactions == compactions, control.adopted == adopted else {
+      guard try restore(&engine), control.compactions == compactions, control.installedCompactions == adopted
+      else {
         continue
       }
       engine.replay(upTo: Location(packed: control.tail), indexing: false)
@@ -263,7 +264,7 @@ struct Opening {
 
   /// Reads the journal up to where its valid part ends. Writes nothing but the control page.
   private func read(
-    _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?
+    _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.PriorState?
   ) throws(StoreError) -> (Store, Finding) {
     var journal = journal()
     let blank = try journal.load()

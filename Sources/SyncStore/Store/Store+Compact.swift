@@ -51,7 +51,7 @@ extension Store {
 
   /// On a full disk: purges and compacts what there is. True if that has given space back.
   func makeRoom() throws(StoreError) -> Bool {
-    guard environment.compacting != .onRequest else { return false }
+    guard environment.compactionMode != .onRequest else { return false }
     return try compacting.withLock { compactions throws(StoreError) in
       _ = try purgeIfSpaceAllows()
       while let gain = try compactOnce(isThorough: true) {
@@ -67,26 +67,26 @@ extension Store {
     let (dead, live) = engine.reviewDeadBytes()
     guard CompactionPlan.isDue(dead: dead, live: live) else { return }
     scheduleCompaction(
-      isUrgent: environment.compacting == .inTurn
+      isUrgent: environment.compactionMode == .byNextWriter
         || CompactionPlan.isUrgent(dead: dead, live: live, largestSegment: configuration.segmentBytes))
   }
 
   /// Has a compaction done in the background. Writers wait for it if it `isUrgent`.
   func scheduleCompaction(isUrgent: Bool) {
-    guard environment.compacting != .onRequest else { return }
+    guard environment.compactionMode != .onRequest else { return }
     writeThrottle.set(isUrgent)
     let begins = lifecycle.withLock { lifecycle in
       defer { lifecycle.compactionScheduled = true }
       return !lifecycle.compactionScheduled
     }
-    guard begins, environment.compacting == .beside else { return }
+    guard begins, environment.compactionMode == .background else { return }
     Background.runMaintenance { [weak self] in self?.compactWhileDue() }
   }
 
   /// Writers come here before they take their mutex, so that the disk does not fill faster than it is tidied.
   func throttleWriter() {
     guard writeThrottle.isUrgent else { return }
-    if environment.compacting == .beside {
+    if environment.compactionMode == .background {
       writeThrottle.wait { closed.load(ordering: .relaxed) }
     } else {
       compactWhileDue()
@@ -147,7 +147,7 @@ extension Store {
       }
       Background.waitForReleases()
       // btrfs gives back the space of removed files with its next transaction, up to 30 s later.
-      if environment.writesTail { try? environment.storage.syncFileSystem(path) }
+      if environment.usesPwrite { try? environment.storage.syncFileSystem(path) }
       try? reserve.restore()
     }
   }
@@ -198,7 +198,7 @@ extension Store {
     while !isAtEnd {
       if !isFirst {
         engine.yieldToWaiters()
-        environment.betweenAdoptions?()
+        environment.onInstallYield?()
       }
       try lockWriters()
       defer { control.unlock() }
@@ -221,7 +221,7 @@ extension Store {
 
   /// Removes what was replaced: nothing names it any more. What cannot be removed is left to the next compaction, or opening.
   private func remove(_ names: [SegmentName]) throws(StoreError) {
-    control.adopted = control.compactions
+    control.installedCompactions = control.compactions
     var failure: StoreError?
     for name in names {
       do throws(StoreError) {
@@ -247,7 +247,9 @@ extension Store {
     let unfinished = counted.filter { $0.compaction > adopted }
       .map { (copy: $0, replaced: SegmentName.replaced(by: $0, among: names)) }
       .filter { !$0.replaced.isEmpty }
-    guard !unfinished.isEmpty || leavesReplaced || control.adopted < control.compactions else { return }
+    guard !unfinished.isEmpty || leavesReplaced || control.installedCompactions < control.compactions else {
+      return
+    }
     // Nobody may have seen to it that the names last.
     try syncNames()
     for (copy, replaced) in unfinished {
@@ -343,7 +345,7 @@ extension Store {
   /// (rule R4), but where it could not be begun for want of a descriptor.
   func syncNames() throws(StoreError) {
     do throws(StoreError) { try environment.storage.syncDirectory(journalDirectory) } catch {
-      if !error.isForWantOfDescriptors { control.setPoisoned() }
+      if !error.isOutOfDescriptors { control.setPoisoned() }
       throw error
     }
   }

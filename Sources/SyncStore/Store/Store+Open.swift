@@ -101,7 +101,7 @@ extension Store {
     try storage.syncDirectory(path)
     // Last: from here on it is a store.
     try StoreIdentity.write(id: id, name: name, path, environment)
-    try storage.syncName(of: path)
+    try storage.syncParentDirectory(of: path)
   }
 
   private static func checkIsFree(_ path: String, _ storage: any Storage) throws(StoreError) {
@@ -154,7 +154,7 @@ extension Store {
   }
 
   private static func directory(behind path: String, _ storage: any Storage) throws(StoreError) -> String {
-    let path = try storage.place(of: path)
+    let path = try storage.canonicalPath(of: path)
     guard try storage.status(path)?.kind != .link else { throw linkToNothing(path) }
     return path
   }
@@ -207,7 +207,7 @@ extension Store {
   ) throws(StoreError) -> Environment {
     let fileSystem = try environment.storage.fileSystem(path)
     var environment = environment
-    environment.writesTail = fileSystem.mappedStoresMayFail
+    environment.usesPwrite = fileSystem.mappedStoresMayFail
     guard let network = fileSystem.network, !configuration.allowsNetworkFileSystem else { return environment }
     throw StoreError(
       .unsafeFileSystem,
@@ -221,7 +221,7 @@ extension Store {
     at path: String, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store {
     let configuration = try configuration.checked()
-    let path = try environment.storage.place(of: path)
+    let path = try environment.storage.canonicalPath(of: path)
     while true {
       try StagedDirectory.recover(path, environment.storage)
       let status = try checkDirectory(path, environment.storage)
@@ -264,7 +264,7 @@ extension Store {
     try store.persistBlobSettings(from: configuration)
     // What fails here is tried again at the next opening, and by `finishRekeying`.
     try? store.finishRetiringKeys()
-    if store.isWritable, store.isRekeying, environment.compacting == .beside {
+    if store.isWritable, store.isRekeying, environment.compactionMode == .background {
       Background.runMaintenance { [weak store] in _ = try? store?.finishRekeying(waiting: false) }
     }
     return store

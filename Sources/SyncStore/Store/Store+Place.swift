@@ -5,7 +5,7 @@
 /// another store, or nowhere. That is looked for where files are made, not at each write.
 extension Store {
   /// Does `path` still lead to the directory that this instance has open?
-  var isAtItsPath: Bool { get throws(StoreError) { try environment.storage.leadsToAnchor(path) } }
+  var isAtItsPath: Bool { get throws(StoreError) { try environment.storage.resolvesToAnchor(path) } }
 
   /// Sees to it that the directory still holds this store's control file, which is made once and never replaced.
   ///

@@ -105,7 +105,7 @@ extension Store {
     upTo end: Int, in segment: Segment, _ store: () throws(StoreError) -> Void
   ) throws(StoreError) {
     let tail = Location(segment: segment.number, offset: end).packed
-    control.announce(writing: tail)
+    control.announceWrite(upTo: tail)
     // A page that is lost already is to hold nothing that could be found again.
     try checkStored(in: segment)
     try store()

@@ -4,12 +4,12 @@ extension Store {
   /// process has done it since this control page was begun. A store that `isCopied` does not lie where it was written; `finding` is what
   /// was found by the one who made the page.
   func recover(
-    _ identity: StoreIdentity, lastLife: ControlPage.LastLife?, isCopied: Bool, finding: Opening.Finding?
+    _ identity: StoreIdentity, lastLife: ControlPage.PriorState?, isCopied: Bool, finding: Opening.Finding?
   ) throws(StoreError) {
     let acquisition = control.lock()
     defer { control.unlock() }
     guard !control.recovered else {
-      if case .afterDeath = acquisition { try recoverDeadWriterOrPoison() }
+      if case .ownerDied = acquisition { try recoverDeadWriterOrPoison() }
       return
     }
     if isCopied { try engine.withLock { engine throws(StoreError) in try engine.journal.checkCopy() } }
@@ -53,7 +53,9 @@ extension Store {
     control.setRecovered(boot: environment.bootWord)
     if !isCopied { control.home = identity.placeWord }
     engine.withLock { $0.needsRecovery = false }
-    if finding?.isUnfinished ?? false { scheduleCompaction(isUrgent: environment.compacting == .inTurn) }
+    if finding?.isUnfinished ?? false {
+      scheduleCompaction(isUrgent: environment.compactionMode == .byNextWriter)
+    }
     guard let renewal else { return }
     logActorChange(renewal)
     do throws(StoreError) { try sync(upTo: control.tail) } catch {
@@ -70,33 +72,35 @@ extension Store {
   /// it did so, or be a program that does not, and what is written into it from now on is acknowledged.
   private func makeNameDurable() throws(StoreError) {
     let storage = environment.storage
-    let name = try storage.word(forNameOf: path)
+    let name = try storage.nameFingerprint(of: path)
     guard control.name != name else { return }
     try storage.syncDirectory(path)
-    try storage.syncName(of: path)
+    try storage.syncParentDirectory(of: path)
     control.name = name
   }
 
   private func logActorChange(_ renewal: TransactionBuilder.ActorChangeReason) {
     switch renewal {
     case .copied:
-      StoreLog.note(
-        .warning, path,
+      StoreLog.log(
+        .warning, path: path,
         "the directory was copied or restored: this copy goes on under a new name of its own, and converges")
     case .truncated:
-      StoreLog.note(
-        .warning, path,
+      StoreLog.log(
+        .warning, path: path,
         "the journal lost its end: this copy goes on under a new name of its own, and converges")
     case .actorRecordMissing:
-      StoreLog.note(
-        .error, path,
+      StoreLog.log(
+        .error, path: path,
         "the journal does not say this copy's name: it goes on under a new one, and converges")
     case .rolledBack, .forked:
-      StoreLog.note(.warning, path, "the store was put back to an earlier state: it is made good with peers")
+      StoreLog.log(
+        .warning, path: path, "the store was put back to an earlier state: it is made good with peers")
     case .localWritesDropped: break  // `dropOwnWrites` logs it; recovery never has this reason.
     case .damaged(let places):
-      StoreLog.note(
-        .error, path, "\(CountText.of(places.count, "place")) newly damaged: all is asked of the peers again")
+      StoreLog.log(
+        .error, path: path,
+        "\(CountText.of(places.count, "place")) newly damaged: all is asked of the peers again")
     }
   }
 
@@ -127,7 +131,7 @@ extension Store {
 
   /// Reads the journal and cuts off what recovery decided not to keep.
   private func truncateJournal(
-    lastLife: ControlPage.LastLife?, foreign: Bool, _ renewal: inout TransactionBuilder.ActorChangeReason?
+    lastLife: ControlPage.PriorState?, foreign: Bool, _ renewal: inout TransactionBuilder.ActorChangeReason?
   ) throws(StoreError) {
     try engine.withLock { engine throws(StoreError) in
       var journal = Journal(
@@ -178,7 +182,7 @@ extension Store {
       // between two steps.
       let inSteps = journal.segments.last?.number != cut.segment
       let together =
-        inSteps ? Self.count(of: rescued, within: environment.rescuedAtOnce) : rescued.count
+        inSteps ? Self.count(of: rescued, within: environment.salvageBatchBytes) : rescued.count
       guard
         let end = try fresh.journal.carryOut(
           plan, position: fresh.position, blank: blank, transactions: Array(rescued[..<together]),
@@ -221,7 +225,7 @@ extension Store {
         claim: .compaction)
       let segment = engine.journal.segments[engine.journal.segments.count - 1]
       control.resetDurable(to: Location(segment: segment.number, offset: SegmentHeader.length).packed)
-      control.raiseBegun(to: segment.number)
+      control.raiseLastDurableSegment(to: segment.number)
       publish(tail, in: segment, wall: wall, &engine)
       engine.journal.lengthen(last)
       return damage

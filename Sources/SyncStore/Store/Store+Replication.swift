@@ -30,7 +30,7 @@ extension Store {
         horizon: state.horizon, position: engine.position, standing: state.health, scope: state.scope,
         widening: state.scopeExpansion, parted: state.abandonedActors)
       let (digest, current) = try engine.digest(at: time, keeps: isAlone)
-      let few = environment.positionsAtOnce
+      let few = environment.scanBatchPositions
       let ground = current.flatMap { DeltaScanContext(behind: 0, few: few, $0, in: &engine) }
       return ((summary, digest, ground), engine.applied.packed)
     }

@@ -49,8 +49,8 @@ extension Store {
     }
     try sync(upTo: tail)
     if report.aheadMilliseconds > 0 {
-      StoreLog.note(
-        .warning, path,
+      StoreLog.log(
+        .warning, path: path,
         "\(CountText.of(report.writes, "write")) stamped \(RestampPlan.text(milliseconds: report.aheadMilliseconds)) ahead got the "
           + "present time now: this copy goes on under a new name of its own")
     }
@@ -149,7 +149,7 @@ extension Store {
       throw error
     }
     let segment = engine.journal.segments[engine.journal.segments.count - 1]
-    control.raiseBegun(to: segment.number)
+    control.raiseLastDurableSegment(to: segment.number)
     engine.deadBytesReviewThreshold = 0
     publish(end, in: segment, wall: wall, &engine)
   }

@@ -31,7 +31,7 @@ extension Store {
       throw error
     }
     let segment = engine.journal.segments[engine.journal.segments.count - 1]
-    guard environment.preparesAhead else { return segment }
+    guard environment.preallocatesSegments else { return segment }
     let isReady = segment.mapping === ready?.mapping
     engine.batchBuffer =
       isBulk ? Engine.BatchBuffer(room: engine.batchBuffer?.room, tailIsBlank: !isReady) : nil
@@ -58,7 +58,9 @@ extension Store {
 
   /// Sees to it that the beginning and the name of a segment are durable. The caller holds the writers' mutex.
   func syncSegmentHeader(of number: UInt32, _ engine: borrowing Engine) throws(StoreError) {
-    guard control.begun < UInt64(number), let segment = engine.journal.segment(number) else { return }
+    guard control.lastDurableSegment < UInt64(number), let segment = engine.journal.segment(number) else {
+      return
+    }
     try syncSegmentHeader(of: segment)
   }
 
@@ -69,7 +71,7 @@ extension Store {
     }
     // Where no descriptor is left it is tried again: by the next sync, and before the segment after this one.
     try syncNames()
-    control.raiseBegun(to: segment.number)
+    control.raiseLastDurableSegment(to: segment.number)
   }
 
   /// The next segment is made ready when an eighth of one is full, or so many bytes: to make 64 MiB ready takes a third of the time in which
@@ -96,7 +98,9 @@ extension Store {
 
   /// Has the segment after `number` made ready in the background, once; if that fails, again.
   func prepareSegment(after number: UInt32, size: Int, _ reserve: SpaceReserve) {
-    guard prepared.exchange(number, ordering: .relaxed) != number, environment.preparesAhead else { return }
+    guard prepared.exchange(number, ordering: .relaxed) != number, environment.preallocatesSegments else {
+      return
+    }
     let isDurable = configuration.durability != .relaxed
     Background.prepare { [weak self, journalDirectory, storage = environment.storage] in
       do throws(StoreError) {

@@ -86,7 +86,7 @@ public final class ValueWriter {
   fileprivate func finish() throws(StoreError) -> Record.Content {
     guard let writer else { return .inline(buffer) }
     let blob = try writer.finish(durable: false)
-    store.control.noteBlob()
+    store.control.recordBlobPut()
     return .blob(blob)
   }
 

@@ -87,9 +87,9 @@ extension Store {
       }
     }
     // The last ones may have been begun without their names being durable.
-    if let last = segments.last?.number, control.begun < UInt64(last) {
+    if let last = segments.last?.number, control.lastDurableSegment < UInt64(last) {
       try syncNames()
-      control.raiseBegun(to: last)
+      control.raiseLastDurableSegment(to: last)
     }
     // Another process may have met the failure in the same pages meanwhile.
     guard !control.poisoned else { throw poisonedError }
@@ -100,7 +100,7 @@ extension Store {
   func poisoned(by error: StoreError, _ path: String? = nil) -> StoreError {
     let isFirst = !control.poisoned
     control.setPoisoned()
-    if isFirst { StoreLog.note(.error, self.path, "\(error.description); \(poisonedError.message)") }
+    if isFirst { StoreLog.log(.error, path: self.path, "\(error.description); \(poisonedError.message)") }
     return StoreError(
       .poisoned, "\(error.message); \(poisonedError.message)", path: path ?? error.path, errno: error.errno)
   }
@@ -125,7 +125,8 @@ extension Store {
         // A sync that fails poisons the store, and whoever writes next is told. One that could not even begin, as for want of a descriptor,
         // has told nobody: what is promised is made good later.
         guard error.code != .closed, error.code != .poisoned, !self.control.poisoned else { return }
-        StoreLog.note(.warning, self.path, "is not durable yet, and is tried again: \(error.description)")
+        StoreLog.log(
+          .warning, path: self.path, "is not durable yet, and is tried again: \(error.description)")
         self.scheduleSync(after: milliseconds)
       }
     }

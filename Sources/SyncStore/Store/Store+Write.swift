@@ -105,7 +105,7 @@ extension Store {
     try checkMayWrite()
     let isPacked = try blobs.packs.settings.takes(value.count)
     let reference = try blobs.put(bytes: value, durable: !deferring && !isPacked)
-    if isPacked { control.noteBlob() }
+    if isPacked { control.recordBlobPut() }
     return .blob(reference)
   }
 
@@ -123,7 +123,7 @@ extension Store {
     let isPacked = blobs.packs.settings.takes(status.size)
     let reference = try blobs.put(fileAt: file, durable: !deferring && !isPacked)
     if isPacked, !blobs.packs.settings.takes(Int(reference.size)) { try blobs.makeDurable([reference]) }
-    control.noteBlob()
+    control.recordBlobPut()
     return .blob(reference)
   }
 
@@ -184,7 +184,7 @@ extension Store {
         .busy, "a transaction of this thread is under way: write through the transaction instead", path: path)
     }
     do throws(StoreError) {
-      if case .afterDeath = acquisition { try recoverDeadWriterOrPoison() }
+      if case .ownerDied = acquisition { try recoverDeadWriterOrPoison() }
       // It may have been closed while this waited.
       try checkOpen()
       guard !control.poisoned else { throw poisonedError }
@@ -253,7 +253,7 @@ extension Store {
     var encoder = RecordEncoder(
       segment: segment, start: tail.offset, durable: durable.segment == tail.segment ? durable.offset : 0,
       position: engine.position)
-    control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
+    control.announceWrite(upTo: Location(segment: tail.segment, offset: tail.offset + room).packed)
     var intake = intake
     let bulk = isBulk && !segment.usesPwrite ? engine.batchBuffer(room) : nil
     if let batch = intake?.batch {

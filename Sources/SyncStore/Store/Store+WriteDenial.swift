@@ -98,8 +98,8 @@ extension Store {
     }
     try sync(upTo: tail)
     if !dropped.isEmpty {
-      StoreLog.note(
-        .warning, path,
+      StoreLog.log(
+        .warning, path: path,
         "\(CountText.of(dropped.count, "write")) that no member accepts \(dropped.count == 1 ? "was" : "were") dropped: "
           + "everything is asked of the peers again")
     }

@@ -304,7 +304,7 @@ public final class Store: Sendable {
     let acquisition = control.lock(waits: false)
     if case .heldByOther = acquisition { return }
     defer { control.unlock() }
-    if case .afterDeath = acquisition { try recoverDeadWriterOrPoison() }
+    if case .ownerDied = acquisition { try recoverDeadWriterOrPoison() }
     closed.store(true, ordering: .releasing)
     guard !control.poisoned else { return }
     try? engine.withLock { engine throws(StoreError) in
@@ -319,9 +319,9 @@ public final class Store: Sendable {
     let acquisition = control.lock(waits: false)
     switch acquisition {
     case .heldByOther: return
-    case .clean, .afterDeath:
+    case .clean, .ownerDied:
       defer { control.unlock() }
-      if case .afterDeath = acquisition { try recoverDeadWriterOrPoison() }
+      if case .ownerDied = acquisition { try recoverDeadWriterOrPoison() }
     case .alreadyHeld:
       throw StoreError(.busy, "a transaction of this thread is under way: \(what) behind it", path: path)
     }
@@ -331,7 +331,7 @@ public final class Store: Sendable {
   /// the directory.
   private func endWriting() {
     let acquisition = control.lock()
-    if case .afterDeath = acquisition { try? recoverDeadWriterOrPoison() }
+    if case .ownerDied = acquisition { try? recoverDeadWriterOrPoison() }
     closed.store(true, ordering: .releasing)
     control.unlock()
   }

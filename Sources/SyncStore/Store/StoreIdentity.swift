@@ -16,7 +16,7 @@ package struct StoreIdentity: Equatable {
   /// Reads it; nil if there is none.
   static func read(_ directory: String, _ storage: any Storage) throws(StoreError) -> StoreIdentity? {
     let path = directory + "/" + fileName
-    guard let file = try storage.openIfThere(path, .readOnly) else { return nil }
+    guard let file = try storage.openIfPresent(path, .readOnly) else { return nil }
     return try StoreIdentity(file.contents(limit: limit), path)
   }
 
@@ -30,7 +30,7 @@ package struct StoreIdentity: Equatable {
     at directory: String, _ environment: Environment, known: StoreIdentity, home: UInt64?
   ) throws(StoreError) -> (identity: StoreIdentity, isAtHome: Bool)? {
     let path = directory + "/" + fileName
-    guard let file = try environment.storage.openIfThere(path, .readOnly) else { return nil }
+    guard let file = try environment.storage.openIfPresent(path, .readOnly) else { return nil }
     let bytes = try file.contents(limit: limit)
     let identity = bytes == known.encoded ? known : try StoreIdentity(bytes, path)
     return (identity, try identity.lies(where: fingerprint(of: file, environment), home))

@@ -36,7 +36,7 @@ extension Store {
     do {
       while try advance(&report, step) == .next {
         report.pauses += 1
-        control.letOthersWrite()
+        control.yieldToWriters()
       }
     } catch {
       if report.steps > 0 { try awaitDurability(control.tail, durability: durability) }
@@ -64,7 +64,7 @@ extension Store {
       try commit(&transaction)
       report.steps += 1
       // Who compacts takes the mutex as any writer does.
-      if outcome == .done || control.isWantedByOthers || writeThrottle.isUrgent {
+      if outcome == .done || control.isContended || writeThrottle.isUrgent {
         return outcome
       }
     }

@@ -43,8 +43,8 @@ extension EncodedValue {
   static func with<Content: Encodable, Result>(
     _ value: Content, _ body: (Span<UInt8>, ValueType) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
-    var encoder = ValueEncoder.spare.take()
-    defer { ValueEncoder.spare.give(&encoder) }
+    var encoder = ValueEncoder.pool.acquire()
+    defer { ValueEncoder.pool.release(&encoder) }
     do { try encoder.write(value) } catch { throw storeError(error, Content.self) }
     let buffer = encoder.buffer
     // Objects and arrays begin so.
@@ -109,8 +109,8 @@ extension EncodedValue {
   static func decode<Content: Decodable>(
     _: Content.Type, _ bytes: [UInt8], _ type: ValueType
   ) throws(StoreError) -> Content {
-    var source = ValueSource.spare.take()
-    defer { ValueSource.spare.give(&source) }
+    var source = ValueSource.pool.acquire()
+    defer { ValueSource.pool.release(&source) }
     source.fill(bytes.span)
     return try decode(Content.self, from: source, type)
   }
@@ -119,8 +119,8 @@ extension EncodedValue {
   static func decode<Content: Decodable>(
     _: Content.Type, _ bytes: RawSpan, _ type: ValueType
   ) throws(StoreError) -> Content {
-    var source = ValueSource.spare.take()
-    defer { ValueSource.spare.give(&source) }
+    var source = ValueSource.pool.acquire()
+    defer { ValueSource.pool.release(&source) }
     source.fill(bytes)
     return try decode(Content.self, from: source, type)
   }

@@ -76,8 +76,8 @@ extension Store {
   ///
   /// - Throws: as `get`, and as `EncodedValue.decoded`.
   public func get<Content: Decodable>(_ key: Key, as _: Content.Type) throws(StoreError) -> Content? {
-    var source = ValueSource.spare.take()
-    defer { ValueSource.spare.give(&source) }
+    var source = ValueSource.pool.acquire()
+    defer { ValueSource.pool.release(&source) }
     guard let type = try load(key, into: source) else { return nil }
     do throws(StoreError) { return try EncodedValue.decode(Content.self, from: source, type) } catch {
       throw error.of(key)

@@ -84,23 +84,23 @@ struct ValueKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoc
   var codingPath: [any CodingKey] { source.path(to: map) }
   var allKeys: [Key] { source.keys(body: body, count: count).compactMap { Key(stringValue: $0) } }
 
-  func contains(_ key: Key) -> Bool { find(key) != nil }
+  func contains(_ key: Key) -> Bool { lookUp(key) != nil }
 
   @inline(__always)
-  private func find(_ key: some CodingKey) -> Int? {
-    source.find(key.stringValue, in: map, body: body, count: count)
+  private func lookUp(_ key: some CodingKey) -> Int? {
+    source.lookUp(key.stringValue, in: map, body: body, count: count)
   }
 
   @inline(__always)
   private func place(_ key: some CodingKey) throws -> Int {
-    guard let place = find(key) else { throw source.missing(key, map) }
+    guard let place = lookUp(key) else { throw source.missing(key, map) }
     return place
   }
 
   /// Nil if it is not there, or null.
   @inline(__always)
   private func present(_ key: Key) -> Int? {
-    guard let place = find(key), !source.isNull(at: place) else { return nil }
+    guard let place = lookUp(key), !source.isNull(at: place) else { return nil }
     return place
   }
 

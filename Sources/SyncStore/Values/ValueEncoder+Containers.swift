@@ -76,20 +76,20 @@ struct ValueKeyedEncodingContainer<Key: CodingKey>: KeyedEncodingContainerProtoc
   func nestedContainer<NestedKey: CodingKey>(
     keyedBy type: NestedKey.Type, forKey key: Key
   ) -> KeyedEncodingContainer<NestedKey> {
-    later(key).container(keyedBy: type)
+    deferredEncoder(key).container(keyedBy: type)
   }
   func nestedUnkeyedContainer(forKey key: Key) -> any UnkeyedEncodingContainer {
-    later(key).unkeyedContainer()
+    deferredEncoder(key).unkeyedContainer()
   }
-  func superEncoder() -> any Encoder { later(ValueKey(stringValue: "super")) }
-  func superEncoder(forKey key: Key) -> any Encoder { later(key) }
+  func superEncoder() -> any Encoder { deferredEncoder(ValueKey(stringValue: "super")) }
+  func superEncoder(forKey key: Key) -> any Encoder { deferredEncoder(key) }
 
-  private func later(_ key: some CodingKey) -> ValueEncoder {
+  private func deferredEncoder(_ key: some CodingKey) -> ValueEncoder {
     do {
       try encoder.key(key, of: number)
-      return try encoder.encoderForLater()
+      return try encoder.deferredEncoder()
     } catch {
-      encoder.note(error)
+      encoder.recordFailure(error)
       return ValueEncoder()
     }
   }
@@ -170,17 +170,17 @@ struct ValueUnkeyedEncodingContainer: UnkeyedEncodingContainer {
   func nestedContainer<NestedKey: CodingKey>(
     keyedBy type: NestedKey.Type
   ) -> KeyedEncodingContainer<NestedKey> {
-    later().container(keyedBy: type)
+    deferredEncoder().container(keyedBy: type)
   }
-  func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer { later().unkeyedContainer() }
-  func superEncoder() -> any Encoder { later() }
+  func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer { deferredEncoder().unkeyedContainer() }
+  func superEncoder() -> any Encoder { deferredEncoder() }
 
-  private func later() -> ValueEncoder {
+  private func deferredEncoder() -> ValueEncoder {
     do {
       try encoder.element(of: number)
-      return try encoder.encoderForLater()
+      return try encoder.deferredEncoder()
     } catch {
-      encoder.note(error)
+      encoder.recordFailure(error)
       return ValueEncoder()
     }
   }
@@ -193,67 +193,67 @@ struct ValueSingleEncodingContainer: SingleValueEncodingContainer {
   var codingPath: [any CodingKey] { encoder.codingPath }
 
   func encodeNil() throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(CBOR.nullItem)
   }
   func encode(_ value: Bool) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: String) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: Double) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: Float) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: Int) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: Int8) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: Int16) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: Int32) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: Int64) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: UInt) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: UInt8) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: UInt16) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: UInt32) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode(_ value: UInt64) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     encoder.buffer.append(item: value)
   }
   func encode<Value: Encodable>(_ value: Value) throws {
-    try encoder.one(of: number)
+    try encoder.single(of: number)
     try encoder.write(value)
   }
 }

@@ -108,7 +108,7 @@ final class ValueEncoder: Encoder {
       guard depth + outer.count < Limits.codedValueDepth else {
         throw misuse("is nested deeper than \(Limits.codedValueDepth) levels", .outOfBounds)
       }
-      noteDepth()
+      checkDepth()
       outer.append(frame)
       defer { frame = outer.removeLast() }
       lastNumber += 1
@@ -117,12 +117,12 @@ final class ValueEncoder: Encoder {
       try complete()
     } catch {
       // The item around it lacks a value now, even if its type goes on.
-      note(error)
+      recordFailure(error)
       throw error
     }
   }
 
-  private func noteDepth() {
+  private func checkDepth() {
     if depth + outer.count >= Limits.codedValueDepth - 4 { isDeep = true }
   }
 
@@ -245,24 +245,24 @@ final class ValueEncoder: Encoder {
 
   /// Is about to write what the item is.
   @inline(__always)
-  func one(of number: Int) throws {
+  func single(of number: Int) throws {
     guard frame.number == number else { throw outOfTurn() }
     guard frame.kind == .none else { throw misuse("encodes more than one value") }
     frame.kind = .one
   }
 
   /// An encoder for what is to stand here.
-  func encoderForLater() throws -> ValueEncoder {
+  func deferredEncoder() throws -> ValueEncoder {
     guard depth + outer.count + 1 < Limits.codedValueDepth else {
       throw misuse("is nested deeper than \(Limits.codedValueDepth) levels", .outOfBounds)
     }
-    noteDepth()
+    checkDepth()
     let encoder = ValueEncoder(depth: depth + outer.count + 1, path: codingPath)
     pending.append((buffer.count, encoder))
     return encoder
   }
 
-  func note(_ error: any Error) {
+  func recordFailure(_ error: any Error) {
     failure = failure ?? error
   }
 

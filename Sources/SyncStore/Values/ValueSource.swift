@@ -287,7 +287,7 @@ final class ValueSource {
 
   /// The place of the value of a key; nil if the object has no such key.
   @inline(__always)
-  func find(_ key: String, in map: Int, body: Int, count: Int) -> Int? {
+  func lookUp(_ key: String, in map: Int, body: Int, count: Int) -> Int? {
     if hint.map == map {
       if hint.left > 0 {
         let at = skip(hint.value)

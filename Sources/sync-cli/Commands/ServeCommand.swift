@@ -82,7 +82,7 @@ enum ServeCommand {
       store: store,
       configuration: Node.Configuration(pingSeconds: configuration.pingSeconds) { log.write($0, $1) })
     let address = try blocking { [listen = configuration.listen] in try await node.start(listen: listen) }
-    try lock.note(address: "\(address)")
+    try lock.publish(address: "\(address)")
     var report = DaemonReport(store, node, log)
     defer { report.end() }
     // Whoever started the daemon may have gone: that is no reason for it to go, too.

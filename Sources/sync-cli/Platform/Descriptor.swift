@@ -12,7 +12,7 @@ final class Descriptor: Sendable {
   let path: [UInt8]
 
   private init(_ number: Int32, _ path: [UInt8]) {
-    (self.number, self.path) = (SystemCall.aboveStandard(number), path)
+    (self.number, self.path) = (SystemCall.moveAboveStdio(number), path)
   }
 
   /// One that the process was started with: 0, 1 or 2.
@@ -216,7 +216,7 @@ final class Descriptor: Sendable {
     guard made == 0 || errno == EEXIST else { throw failure("make", path) }
     if durably {
       do {
-        try DiskStorage().syncName(of: String(decoding: path, as: UTF8.self))
+        try DiskStorage().syncParentDirectory(of: String(decoding: path, as: UTF8.self))
       } catch {
         throw Failure(error)
       }

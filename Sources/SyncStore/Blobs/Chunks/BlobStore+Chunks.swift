@@ -110,7 +110,7 @@ extension BlobStore {
     let share = max(minTaskBytes, reader.size / UInt64(Background.processors) + 1)
     let count = Int((reader.size + share - 1) / share)
     let shares = Locked([Result<[(BlobChunk, UInt64)], StoreError>](repeating: .success([]), count: count))
-    Background.atOnce(count) { index in
+    Background.concurrentPerform(count) { index in
       let start = UInt64(index) * share
       let cut = Result { () throws(StoreError) in
         var chunks: [(BlobChunk, UInt64)] = []

@@ -258,7 +258,7 @@ extension PackSet {
         try files.storage.syncDirectory(files.path("packs"))
         try files.syncDirectories()
       } catch {
-        if !error.isForWantOfDescriptors { onFailedSync(error) }
+        if !error.isOutOfDescriptors { onFailedSync(error) }
         throw error
       }
       for (pack, _) in unnamed { pack.isNamed.store(true, ordering: .releasing) }

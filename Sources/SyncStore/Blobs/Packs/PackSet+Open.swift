@@ -54,7 +54,7 @@ extension PackSet {
   func drop(_ ordinal: Int, _ state: inout State) {
     if let pack = state.packs[ordinal].pack {
       state.openPacks -= 1
-      pack.file.releaseBeside()
+      pack.file.deferRelease()
     }
     state.liveCount -= state.packs[ordinal].liveCount
     state.liveBytes -= state.packs[ordinal].liveBytes
@@ -111,8 +111,8 @@ extension PackSet {
     for offset in PackLayout.headerCopies {
       guard (try? file.write(bytes, at: offset)) != nil else { return false }
     }
-    StoreLog.note(
-      .warning, file.path, "one of the two copies of its header was damaged: it was written anew")
+    StoreLog.log(
+      .warning, path: file.path, "one of the two copies of its header was damaged: it was written anew")
     return true
   }
 }

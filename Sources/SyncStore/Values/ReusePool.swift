@@ -14,39 +14,39 @@ protocol Reusable: AnyObject {
 ///
 /// Invariants: whoever changes `state` from `full` or `empty` to `changing` alone may touch `item`, until it sets `state`
 /// again; `item` is there exactly while `state` is `full`, and nobody else has a reference to it.
-final class Spare<Item: Reusable>: @unchecked Sendable {
-  private let state = Atomic<UInt8>(SpareState.empty)
+final class ReusePool<Item: Reusable>: @unchecked Sendable {
+  private let state = Atomic<UInt8>(ReusePoolState.empty)
   private var item: Item?
 
   /// The spare one, or a new one: also where another thread, or a value that is just being coded itself, has it.
   @inline(__always)
-  func take() -> Item { takeSpare() ?? Item() }
+  func acquire() -> Item { acquirePooled() ?? Item() }
 
-  private func takeSpare() -> Item? {
-    guard begin(from: SpareState.full) else { return nil }
+  private func acquirePooled() -> Item? {
+    guard beginChange(from: ReusePoolState.full) else { return nil }
     let taken = item
     item = nil
-    state.store(SpareState.empty, ordering: .releasing)
+    state.store(ReusePoolState.empty, ordering: .releasing)
     return taken
   }
 
   /// Keeps one, if there is none, it holds little memory, and no value has kept a reference to it.
   @inline(__always)
-  func give(_ given: inout Item) {
-    guard isKnownUniquelyReferenced(&given), given.heldBytes <= SpareState.keptBytes else { return }
+  func release(_ given: inout Item) {
+    guard isKnownUniquelyReferenced(&given), given.heldBytes <= ReusePoolState.keptBytes else { return }
     given.reset()
-    guard begin(from: SpareState.empty) else { return }
+    guard beginChange(from: ReusePoolState.empty) else { return }
     item = given
-    state.store(SpareState.full, ordering: .releasing)
+    state.store(ReusePoolState.full, ordering: .releasing)
   }
 
   @inline(__always)
-  private func begin(from present: UInt8) -> Bool {
-    state.compareExchange(expected: present, desired: SpareState.changing, ordering: .acquiring).exchanged
+  private func beginChange(from present: UInt8) -> Bool {
+    state.compareExchange(expected: present, desired: ReusePoolState.changing, ordering: .acquiring).exchanged
   }
 }
 
-private enum SpareState {
+private enum ReusePoolState {
   static let empty: UInt8 = 0
   static let full: UInt8 = 1
   static let changing: UInt8 = 2
@@ -55,11 +55,11 @@ private enum SpareState {
 }
 
 extension ValueEncoder: Reusable {
-  static let spare = Spare<ValueEncoder>()
+  static let pool = ReusePool<ValueEncoder>()
   var heldBytes: Int { buffer.count }
 }
 
 extension ValueSource: Reusable {
-  static let spare = Spare<ValueSource>()
+  static let pool = ReusePool<ValueSource>()
   var heldBytes: Int { bytes.count }
 }
