@@ -83,7 +83,7 @@ struct GoldenSegmentTests {
     try file.allocate(to: Int(read.size))
     let segment = try Segment(header: read, file: file, mapping: try file.map(Int(read.size), writable: true))
     segment.mapping.store(try #require(Hex.bytes(of: golden.records)), at: SegmentHeader.length)
-    var walker = SegmentWalker(segment, limit: SegmentHeader.length + golden.records.utf8.count / 2)
+    var walker = ResyncingRecordIterator(segment, limit: SegmentHeader.length + golden.records.utf8.count / 2)
     var keys: [String] = []
     var kinds: [RecordLayout.Kind?] = []
     while let step = walker.next() {

@@ -121,7 +121,7 @@ struct OpeningBesideOthersTests {
     let actor = try other.actor
     #expect(actor != former)
     copy.killProcesses()
-    let store = try Opening("/store", identity, configuration, copy.environment, seal).run()
+    let store = try StoreOpener("/store", identity, configuration, copy.environment, seal).run()
     #expect(try store.text("a") == "1")
     for number in 0..<50 { #expect(try store.text(Key("key \(number)")) == "2") }
     #expect(try store.actor == actor)

@@ -22,9 +22,11 @@ struct OpeningTests {
 
     private init(_ engine: Engine) throws(StoreError) {
       let state = engine.state
-      parts["locals"] = Set(engine.locals.all().map { "\($0.key) \($0.value)" })
+      parts["locals"] = Set(engine.localMetadata.all().map { "\($0.key) \($0.value)" })
       parts["places of locals"] = Set(
-        engine.locals.all().map { "\($0.key) \(String(describing: engine.locals.place(of: $0.key)))" })
+        engine.localMetadata.all().map {
+          "\($0.key) \(String(describing: engine.localMetadata.location(of: $0.key)))"
+        })
       parts["parked"] = Set(engine.parked.map { "\($0.key) \(Set($0.value).sorted())" })
       parts["losers"] = Set(engine.losers.map { "\($0)" })
       parts["kept losers"] = Set(engine.loserDigests.map { "\($0)" })

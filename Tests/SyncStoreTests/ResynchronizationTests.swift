@@ -42,7 +42,7 @@ struct ResynchronizationTests {
     }
     try host.storage.open("/store/journal/" + name, .readWrite).write(bytes, at: place)
     let end = store.engine.withLock { $0.applied.offset }
-    var walker = SegmentWalker(segment, limit: end)
+    var walker = ResyncingRecordIterator(segment, limit: end)
     var (keys, gaps): ([String], [Range<Int>]) = ([], [])
     while let step = walker.next() {
       switch step {

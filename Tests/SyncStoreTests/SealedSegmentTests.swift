@@ -53,7 +53,7 @@ struct SealedSegmentTests {
 
   /// The plain forms of all sealed records.
   static func opened(_ segment: Segment, limit: Int) throws -> [[UInt8]] {
-    var walker = SegmentWalker(segment, limit: limit)
+    var walker = ResyncingRecordIterator(segment, limit: limit)
     var plain: [[UInt8]] = []
     while let step = walker.next() {
       guard case .record(let view) = step else {
@@ -122,7 +122,7 @@ struct SealedSegmentTests {
         var changed = bytes
         changed[index] ^= 1 << UInt8(bit)
         segment.mapping.store(changed, at: SegmentHeader.length)
-        var walker = SegmentWalker(segment, limit: encoder.end)
+        var walker = ResyncingRecordIterator(segment, limit: encoder.end)
         var found: [[UInt8]] = []
         var gaps = 0
         while let step = walker.next() {

@@ -297,7 +297,7 @@ struct SealedStoreTests {
   static func epochs(in journal: Journal) -> Set<[UInt8]> {
     var epochs: Set<[UInt8]> = []
     for segment in journal.segments {
-      var walker = SegmentWalker(segment, limit: segment.mapping.count)
+      var walker = ResyncingRecordIterator(segment, limit: segment.mapping.count)
       while let step = walker.next() {
         guard case .record(let view) = step, view.kind == .epoch else { continue }
         epochs.insert(segment.mapping.bytes((view.offset + 40)..<(view.offset + 72)))

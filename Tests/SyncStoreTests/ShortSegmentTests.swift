@@ -124,7 +124,7 @@ struct ShortSegmentTests {
     let file = try host.storage.open(path, .readOnly)
     guard case .whole(let header, _) = SegmentHeader.read(bytes) else { throw CancellationError() }
     let mapping = try file.map(bytes.count, writable: false)
-    var reader = RecordReader(mapping, salt: header.salt, limit: bytes.count)
+    var reader = RecordIterator(mapping, salt: header.salt, limit: bytes.count)
     for _ in 0..<count where reader.next() == nil { break }
     return reader.offset
   }

@@ -12,7 +12,7 @@ struct BackupSnapshot: Sendable {
   fileprivate let ends: [Int]
   fileprivate let offset: Int
   /// What this copy keeps of itself, and where to find the records of it: they may lie before the start.
-  private let locals: LocalNotes
+  private let localMetadata: LocalMetadata
   private let table: SegmentTable
   fileprivate let losers: Set<Location>
   /// Places whose records were lost and came again.
@@ -38,7 +38,7 @@ struct BackupSnapshot: Sendable {
     }
     offset = start.offset
     losers = Set(engine.losers)
-    (locals, table) = (engine.locals, engine.journal.table)
+    (localMetadata, table) = (engine.localMetadata, engine.journal.table)
   }
 
   /// Bytes of all records after the start, whether they count or not.
@@ -50,10 +50,12 @@ struct BackupSnapshot: Sendable {
 
   /// The records of what this copy keeps of itself, its actor's first. Nobody else waits for the look at them.
   private func stateRecords() -> [(segment: Segment, offset: Int)] {
-    let keys = locals.all().map(\.key).filter(Self.isKept).sorted { $0.lexicographicallyPrecedes($1) }
+    let keys = localMetadata.all().map(\.key).filter(Self.isKept).sorted { $0.lexicographicallyPrecedes($1) }
     // From the first record on it is known whose copy this is.
     return ([StateKey.actor] + keys.filter { $0 != StateKey.actor }).compactMap { key in
-      guard let place = locals.place(of: key), let segment = table[place.segment] else { return nil }
+      guard let place = localMetadata.location(of: key), let segment = table[place.segment] else {
+        return nil
+      }
       return (segment, place.offset)
     }
   }
@@ -105,7 +107,7 @@ struct BackupCursor {
   private let snapshot: BackupSnapshot
   private let after: UInt64
   private var index = 0
-  private var walker: SegmentWalker?
+  private var walker: ResyncingRecordIterator?
 
   /// What is met on the way.
   enum Step {
@@ -119,7 +121,9 @@ struct BackupCursor {
 
   init(_ moment: BackupSnapshot, after: UInt64) {
     (self.snapshot, self.after) = (moment, after)
-    walker = moment.segments.first.map { SegmentWalker($0, from: moment.offset, limit: moment.ends[0]) }
+    walker = moment.segments.first.map {
+      ResyncingRecordIterator($0, from: moment.offset, limit: moment.ends[0])
+    }
   }
 
   /// The next few steps; nil at the end.
@@ -144,7 +148,7 @@ struct BackupCursor {
         index += 1
         walker =
           snapshot.segments.indices.contains(index)
-          ? SegmentWalker(snapshot.segments[index], limit: snapshot.ends[index]) : nil
+          ? ResyncingRecordIterator(snapshot.segments[index], limit: snapshot.ends[index]) : nil
         if walker == nil { break }
         continue
       }

@@ -169,7 +169,7 @@ extension Store {
   }
 
   /// Up to here all is in every backup file that this copy can go on with: the purges behind that are still to be told.
-  static func oldestBackupPosition(_ locals: LocalNotes) -> UInt64 {
+  static func oldestBackupPosition(_ locals: LocalMetadata) -> UInt64 {
     locals.all(beginning: StateKey.backupPrefix).map { number($0.value.suffix(8)) }.min() ?? .max
   }
 
@@ -187,8 +187,10 @@ extension Store {
         var composer = engine.transactionBuilder(wall: environment.now(), limit: Limits.transactionBytes)
         _ = try mark(&composer, position: engine.position, digest: engine.runningDigest)
         let vector = ReplicaState.encode(composer.state.vector)
-        if engine.locals[StateKey.vector] != vector { try composer.setLocal(StateKey.vector, vector) }
-        for key in Self.tokensToForget(engine.locals, keeping: token) { try composer.setLocal(key, nil) }
+        if engine.localMetadata[StateKey.vector] != vector { try composer.setLocal(StateKey.vector, vector) }
+        for key in Self.tokensToForget(engine.localMetadata, keeping: token) {
+          try composer.setLocal(key, nil)
+        }
         try composer.setLocal(
           StateKey.backup(token), Self.tokenValue(actor, engine.position, after: position))
         try commit(composer, &engine)
@@ -203,7 +205,7 @@ extension Store {
   private static let keptTokens = 64
 
   /// The tokens of the oldest backups, so that one more finds room.
-  private static func tokensToForget(_ locals: LocalNotes, keeping token: [UInt8]) -> [[UInt8]] {
+  private static func tokensToForget(_ locals: LocalMetadata, keeping token: [UInt8]) -> [[UInt8]] {
     let tokens = locals.all(beginning: StateKey.backupPrefix).filter { $0.key != StateKey.backup(token) }
     let oldest = tokens.sorted {
       (position(ofToken: $0.value), Hex.string(of: $0.key)) < (

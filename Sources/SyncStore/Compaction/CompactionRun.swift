@@ -19,7 +19,7 @@ struct CompactionRun: Sendable {
   /// Those whose time has not come.
   private let parked: Set<Location>
   /// What the copy has noted for itself.
-  private let locals: LocalNotes
+  private let localMetadata: LocalMetadata
   /// Bytes that can be gained.
   let deadBytes: Int
 
@@ -60,11 +60,11 @@ struct CompactionRun: Sendable {
     isFirst = places.lowerBound == 0
     position = engine.position
     let before = engine.journal.segments[..<places.lowerBound].map(\.header.compactedAt).min()
-    expiredPurges = min(before ?? .max, Store.oldestBackupPosition(engine.locals))
+    expiredPurges = min(before ?? .max, Store.oldestBackupPosition(engine.localMetadata))
     hashIndex = engine.index.hashIndex
     kept = Set(engine.keptConflicts())
     parked = Set(engine.parked.values.joined())
-    locals = engine.locals
+    localMetadata = engine.localMetadata
   }
 
   var first: SegmentHeader { segments[0].segment.header }
@@ -96,11 +96,11 @@ struct CompactionRun: Sendable {
     switch view.kind {
     case .local:
       guard let shape = view.shape else { return nil }
-      return locals.place(of: view.key(shape)) == view.location ? .noted : nil
+      return localMetadata.location(of: view.key(shape)) == view.location ? .noted : nil
     case .localRemoval:
       // The end of a local key counts as long as a record that it ends may lie before it.
       guard !isFirst, let shape = view.shape else { return nil }
-      return locals[view.key(shape)] == nil ? .noted : nil
+      return localMetadata[view.key(shape)] == nil ? .noted : nil
     case .value, .blob, .tombstone:
       if view.flags.contains(.loser) { return kept.contains(view.location) ? .noted : nil }
       if isParked(view.location) { return .noted }
@@ -203,7 +203,7 @@ struct CompactionCursor {
   /// Reads the next records, up to damage that is resolved. False if what stands there is none.
   private mutating func read(_ source: CompactionRun.Source, _ endsAtDamage: inout Bool) -> Bool {
     ahead.removeAll(keepingCapacity: true)
-    var reader = RecordReader(source.segment, from: offset, limit: source.end)
+    var reader = RecordIterator(source.segment, from: offset, limit: source.end)
     let isPlain = source.segment.cipher == nil
     while ahead.count < Self.readAhead, offset < source.end {
       guard let bytes = reader.next() else {

@@ -87,7 +87,7 @@ extension Journal {
 
   /// Where the last whole record ends within the first `present` bytes.
   private static func wholeEnd(_ present: Int, _ copy: Mapping, _ header: SegmentHeader) -> Int {
-    var reader = RecordReader(copy, salt: header.salt, limit: present)
+    var reader = RecordIterator(copy, salt: header.salt, limit: present)
     while reader.next() != nil {}
     return reader.offset
   }

@@ -28,7 +28,7 @@ struct JournalSlice: Sendable {
     func transaction(behind offset: Int, _ current: LiveRecordBitmap) -> Int? {
       guard let slot, let place = current.first(from: SegmentTable.ref(slot: slot, offset: offset))
       else { return nil }
-      var reader = RecordReader(
+      var reader = RecordIterator(
         segment, from: SegmentTable.offset(ofRef: place), limit: bytes.upperBound, verifies: false)
       while let record = reader.next() {
         let flags = RecordLayout.Flags(rawValue: record.load(RecordLayout.flags))
@@ -84,7 +84,8 @@ struct JournalSlice: Sendable {
     _ body: (Source, RecordView) throws(StoreError) -> Void
   ) throws(StoreError) -> Bool {
     for source in sources {
-      var reader = RecordReader(source.segment, from: source.bytes.lowerBound, limit: source.bytes.upperBound)
+      var reader = RecordIterator(
+        source.segment, from: source.bytes.lowerBound, limit: source.bytes.upperBound)
       while true {
         let offset = reader.offset
         guard reader.next() != nil else { break }

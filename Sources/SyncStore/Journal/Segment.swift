@@ -196,7 +196,8 @@ final class Segment: @unchecked Sendable {
   }
 
   private func sample(upTo position: UInt64, limit: Int) {
-    var walker = SegmentWalker(self, from: samples.last?.offset ?? SegmentHeader.length, limit: limit)
+    var walker = ResyncingRecordIterator(
+      self, from: samples.last?.offset ?? SegmentHeader.length, limit: limit)
     while let step = walker.next() {
       guard case .record(let view) = step, view.namesActor else { continue }
       if view.position >= (samples.last?.position ?? header.basePosition) + Self.samplingInterval

@@ -1,6 +1,6 @@
 /// Goes through a segment record by record and finds its way again behind damage: one bad byte costs at most the record
 /// it is in (rule R2).
-struct SegmentWalker {
+struct ResyncingRecordIterator {
   /// What stands at a place.
   enum Step {
     /// A whole record.
@@ -69,14 +69,14 @@ struct SegmentScan {
   init(_ segment: Segment, limit: Int, isLast: Bool) {
     var offset = SegmentHeader.length
     while offset < limit {
-      var reader = RecordReader(segment, from: offset, limit: limit)
+      var reader = RecordIterator(segment, from: offset, limit: limit)
       while let record = reader.next() {
         add(record, at: offset)
         offset = reader.offset
       }
       end = max(end, offset)
       // Bytes that are no record: the way behind them is found once.
-      var walker = SegmentWalker(segment, from: offset, limit: limit, isSealed: true)
+      var walker = ResyncingRecordIterator(segment, from: offset, limit: limit, isSealed: true)
       guard case .gap(let range)? = walker.next() else { continue }
       gaps.append(Gap(range: range, transactionStart: openTransaction ?? range.lowerBound))
       openTransaction = nil

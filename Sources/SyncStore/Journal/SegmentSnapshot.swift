@@ -231,7 +231,7 @@ final class SegmentSnapshot: KeySource, Sendable {
   func lostKey(at location: Location) -> [UInt8]? {
     let number = number(of: location)
     guard segments.indices.contains(number), let segment = segments[number] else { return nil }
-    var walker = SegmentWalker(segment, from: location.offset, limit: segment.mapping.count)
+    var walker = ResyncingRecordIterator(segment, from: location.offset, limit: segment.mapping.count)
     guard case .gap(let range)? = walker.next() else { return nil }
     return DamagedRecord.key(in: range, of: segment).flatMap { $0.isEmpty ? nil : $0 }
   }

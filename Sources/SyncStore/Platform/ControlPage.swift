@@ -151,7 +151,7 @@ package final class ControlPage: Sendable {
     get { self[Field.name] }
     set { self[Field.name] = newValue }
   }
-  /// The place of the identity file (`StoreIdentity.placeWord`) that a writer found, or made, to be the present one since the kernel has
+  /// The place of the identity file (`StoreIdentity.homeWord`) that a writer found, or made, to be the present one since the kernel has
   /// kept this page in memory; 0 if none did.
   package var home: UInt64 {
     get { self[Field.home] }

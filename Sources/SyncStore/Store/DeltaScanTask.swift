@@ -57,7 +57,7 @@ struct DeltaScanTask {
     var named = 0
     defer { self.named += named }
     // What is known to be current was seen whole a moment ago, and is looked at again before it leaves.
-    var reader = RecordReader(
+    var reader = RecordIterator(
       segment, from: source.bytes.lowerBound, limit: source.bytes.upperBound, verifies: known == nil)
     while case let offset = reader.offset, let record = reader.next() {
       let plain = isPlain ? SimpleRecord(record, seed: nil, orBlob: true) : nil

@@ -14,7 +14,8 @@ extension Engine {
     if let known = adoption.known, indexing, known.keys === index.hashIndex {
       return installKnown(known, adoption: &adoption, count: count)
     }
-    var walker = SegmentWalker(segment, from: adoption.offset, limit: Int(segment.header.closedLength))
+    var walker = ResyncingRecordIterator(
+      segment, from: adoption.offset, limit: Int(segment.header.closedLength))
     for _ in 0..<count {
       guard let step = walker.next() else {
         finishInstall(adoption, indexing: indexing)
@@ -75,9 +76,9 @@ extension Engine {
       if indexing { do throws(StoreError) { try addSpecialRecord(view) } catch { index.failure = error } }
       return false
     case .local:
-      let place = locals.place(of: key)
+      let place = localMetadata.location(of: key)
       guard let place, adoption.replaces(place) else { return place == view.location }
-      locals.move(key, to: view.location)
+      localMetadata.move(key, to: view.location)
       return true
     case .value, .blob, .tombstone:
       if view.flags.contains(.loser) {

@@ -123,7 +123,7 @@ extension Engine {
     var digesting = indexing && index.checkpoint.keepsDigest ? DigestAccumulator() : nil
     var ahead: [FastPathReader.PrefetchedRecord] = []
     ahead.reserveCapacity(Self.readAhead)
-    var reader = RecordReader(
+    var reader = RecordIterator(
       reading.segment, from: bytes.lowerBound, limit: bytes.upperBound, verifies: verifies)
     let keys = index.hashIndex
     var offset = bytes.lowerBound

@@ -364,7 +364,7 @@ extension Engine {
       }
     }
     let others = notes.refs.endIndex
-    for location in locals.places { note(location) }
+    for location in localMetadata.locations { note(location) }
     for location in losers { note(location) }
     for location in parked.values.joined() { note(location) }
     for key in reserved { if let location = find(key) { note(location) } }

@@ -43,7 +43,7 @@ extension Engine {
   // MARK: What may be purged
 
   /// The member as which this copy last spoke.
-  private var ownDevice: DeviceID? { locals[StateKey.member].flatMap { DeviceID(bytes: $0) } }
+  private var ownDevice: DeviceID? { localMetadata[StateKey.member].flatMap { DeviceID(bytes: $0) } }
 
   /// What a member said before that does not hold up purging.
   private static func retirementCutoff(at time: UInt64) -> Stamp {

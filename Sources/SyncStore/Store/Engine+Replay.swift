@@ -106,7 +106,7 @@ extension Engine {
           recordGap(view.offset..<view.end, in: segment)
         }
       } else {
-        var walker = SegmentWalker(segment, from: offset, limit: bytes.upperBound)
+        var walker = ResyncingRecordIterator(segment, from: offset, limit: bytes.upperBound)
         switch walker.next() {
         case .record(let view)?: apply(view, limit: limit, indexing: indexing)
         case .gap(let range)?: recordGap(range, in: segment)
@@ -213,12 +213,12 @@ extension Engine {
     if view.kind == .local {
       let value = view.value(shape)
       state.apply(local: key, value)
-      before = locals.set(key, value, at: view.location)
+      before = localMetadata.set(key, value, at: view.location)
     } else {
       state.apply(local: key, nil)
-      before = locals.remove(key)
+      before = localMetadata.remove(key)
     }
-    if key.starts(with: IndexMetadata.keyPrefix) { indexNotes[key] = locals[key] }
+    if key.starts(with: IndexMetadata.keyPrefix) { indexNotes[key] = localMetadata[key] }
     return before
   }
 

@@ -16,7 +16,7 @@ struct Engine {
   var applied = Location(segment: 0, offset: 0)
   var index: JournalIndex
   var state = ReplicaState()
-  var locals = LocalNotes()
+  var localMetadata = LocalMetadata()
   /// Those of them that say which indexes of collections are complete: few, for snapshots keep them.
   var indexNotes: [[UInt8]: [UInt8]] = [:]
   /// Records stamped too far ahead, by key; not applied yet.
@@ -272,7 +272,7 @@ struct Engine {
       let limit = segment.number == applied.segment ? applied.offset : journal.closedLength(at: place) ?? 0
       let start = segment.number == location.segment ? location.offset : SegmentHeader.length
       guard start < limit else { continue }
-      var walker = SegmentWalker(segment, from: start, limit: limit)
+      var walker = ResyncingRecordIterator(segment, from: start, limit: limit)
       while let step = walker.next() {
         switch step {
         case .record(let view):

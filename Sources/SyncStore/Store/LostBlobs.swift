@@ -15,7 +15,8 @@ extension Journal {
     for index in plan.durableIndex...plan.tailIndex where segments[index].header.compaction == 0 {
       let start = index == plan.durableIndex ? plan.durableOffset : SegmentHeader.length
       let end = index == plan.tailIndex ? plan.tailOffset : closedLength(at: index)
-      var walker = SegmentWalker(segments[index], from: start, limit: end ?? segments[index].mapping.count)
+      var walker = ResyncingRecordIterator(
+        segments[index], from: start, limit: end ?? segments[index].mapping.count)
       var transaction = (start: start, blobs: [BlobReference](), wanted: Set<BlobHash>())
       while let step = walker.next() {
         guard case .record(let view) = step else {
@@ -45,7 +46,7 @@ extension Journal {
   private func hasEarlierReference(to hash: BlobHash, before last: Int, _ limit: Int) -> Bool {
     for index in 0...last {
       let end = index == last ? limit : closedLength(at: index) ?? segments[index].mapping.count
-      var walker = SegmentWalker(segments[index], limit: end)
+      var walker = ResyncingRecordIterator(segments[index], limit: end)
       while let step = walker.next() {
         guard case .record(let view) = step, let shape = view.shape else { continue }
         if view.blob(shape)?.hash == hash || view.wanted(shape) == hash { return true }

@@ -41,7 +41,7 @@ extension Store {
     let (isSaid, tail) = try append { composer throws(StoreError) in
       let state = composer.state
       guard state.isHealthy, state.vector.covers(state.floor) else { return false }
-      if engine.withLock({ $0.locals[StateKey.member] }) != device.bytes {
+      if engine.withLock({ $0.localMetadata[StateKey.member] }) != device.bytes {
         try composer.setLocal(StateKey.member, device.bytes)
       }
       let key = ReservedKey.frontier(device)

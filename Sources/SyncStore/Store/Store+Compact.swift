@@ -374,7 +374,7 @@ extension Store {
   private func persistOwnVector() throws(StoreError) {
     try append(pacing: false, claim: .compaction) { composer throws(StoreError) in
       let vector = ReplicaState.encode(composer.state.vector)
-      if engine.withLock({ $0.locals[StateKey.vector] }) != vector {
+      if engine.withLock({ $0.localMetadata[StateKey.vector] }) != vector {
         try composer.setLocal(StateKey.vector, vector)
       }
     }

@@ -203,7 +203,7 @@ extension Store {
     var lines: [String] = []
     for part in journal {
       try isUsable()
-      var walker = SegmentWalker(part.segment, limit: part.end)
+      var walker = ResyncingRecordIterator(part.segment, limit: part.end)
       while let step = walker.next() {
         guard case .gap(let range) = step else { continue }
         let damage = JournalDamage(segment: part.segment.number, bytes: range)

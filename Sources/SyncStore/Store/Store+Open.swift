@@ -225,7 +225,7 @@ extension Store {
     while true {
       try StagedDirectory.recover(path, environment.storage)
       let status = try checkDirectory(path, environment.storage)
-      let store = try StoreRegistry.shared.inTurn(status, environment, path) {
+      let store = try StoreRegistry.shared.serialized(status, environment: environment, path: path) {
         () throws(StoreError) in
         try openSerialized(at: path, status: status, configuration: configuration, environment: environment)
       }
@@ -258,7 +258,7 @@ extension Store {
     guard let identity = found, let seal else {
       throw StoreError(.notAStore, "there is no store here: create one with `Store.create`", path: path)
     }
-    let store = try Opening(path, identity, configuration, environment, seal).run()
+    let store = try StoreOpener(path, identity, configuration, environment, seal).run()
     StoreRegistry.shared.remember(store, status)
     try store.reportDamage()
     try store.persistBlobSettings(from: configuration)

@@ -35,7 +35,7 @@ extension Store {
   /// Blobs that are on their way here: their transfers must not be swept.
   func awaitedBlobs() throws(StoreError) -> Set<BlobHash> {
     Set(
-      try localNotes.all(beginning: AbsentBlob.prefix).compactMap {
+      try localMetadata.all(beginning: AbsentBlob.prefix).compactMap {
         BlobHash(bytes: $0.key.dropFirst(AbsentBlob.prefix.count))
       })
   }

@@ -110,7 +110,7 @@ struct DeadRecordScanner {
     let source = sources[index]
     let (segment, end) = (source.segment, source.bytes.upperBound)
     var found: [PurgeCandidate] = []
-    var reader = RecordReader(segment, from: offset ?? source.bytes.lowerBound, limit: end, verifies: false)
+    var reader = RecordIterator(segment, from: offset ?? source.bytes.lowerBound, limit: end, verifies: false)
     for _ in 0..<Self.recordsPerStep {
       let start = reader.offset
       guard let record = reader.next() else {

@@ -4,7 +4,8 @@ extension Store {
   /// process has done it since this control page was begun. A store that `isCopied` does not lie where it was written; `finding` is what
   /// was found by the one who made the page.
   func recover(
-    _ identity: StoreIdentity, lastLife: ControlPage.PriorState?, isCopied: Bool, finding: Opening.Finding?
+    _ identity: StoreIdentity, lastLife: ControlPage.PriorState?, isCopied: Bool,
+    finding: StoreOpener.ReplayResult?
   ) throws(StoreError) {
     let acquisition = control.lock()
     defer { control.unlock() }
@@ -21,7 +22,7 @@ extension Store {
     if isCopied || lastLife == nil {
       try engine.withLock { engine throws(StoreError) in try engine.journal.removeUsed() }
     }
-    if let finding, finding.isInOrder, !isCopied, !control.poisoned {
+    if let finding, finding.needsNoTruncation, !isCopied, !control.poisoned {
       // As below, without reading everything once more.
       if finding.endsEmpty || lastLife.map({ finding.tail.packed < $0.durable }) ?? false {
         renewal = .truncated
@@ -51,7 +52,7 @@ extension Store {
     // Last: who dies before this is followed by one who does it all again.
     control.clearPoison()
     control.setRecovered(boot: environment.bootWord)
-    if !isCopied { control.home = identity.placeWord }
+    if !isCopied { control.home = identity.homeWord }
     engine.withLock { $0.needsRecovery = false }
     if finding?.isUnfinished ?? false {
       scheduleCompaction(isUrgent: environment.compactionMode == .byNextWriter)
@@ -65,7 +66,7 @@ extension Store {
     }
     guard isCopied else { return }
     try StoreIdentity.write(id: id, name: name, path, environment)
-    if let identity = try StoreIdentity.read(path, environment.storage) { control.home = identity.placeWord }
+    if let identity = try StoreIdentity.read(path, environment.storage) { control.home = identity.homeWord }
   }
 
   /// Makes the names durable by which the store is found, unless that is known. Who made it, or gave it this place, may have died before
@@ -287,7 +288,7 @@ extension Store {
     try composer.changeActor(renewal, as: actor, lost: engine.lostKeysByDamage)
     if case .truncated = renewal, let former {
       // What was backed up was durable before, and a later end is not known here: the files are still this copy's own.
-      let own = engine.locals.all(beginning: StateKey.backupPrefix).filter {
+      let own = engine.localMetadata.all(beginning: StateKey.backupPrefix).filter {
         $0.value.starts(with: former.bytes)
       }
       for (token, value) in own.sorted(by: { $0.key.lexicographicallyPrecedes($1.key) }) {

@@ -65,7 +65,7 @@ extension Store {
         guard let (record, position) = engine.greatestWithPosition(key), position <= scope.position,
           !record.isReserved
         else { return nil }
-        return record.alone
+        return record.standalone
       }
     }
   }
@@ -215,7 +215,8 @@ private struct Difference {
 
   /// Nil if they are the same, or neither has a value.
   init?(_ key: [UInt8], mine: Record?, theirs: Record?, at time: UInt64) {
-    guard mine?.alone != theirs?.alone, mine?.isLive(at: time) ?? false || theirs?.isLive(at: time) ?? false
+    guard mine?.standalone != theirs?.standalone,
+      mine?.isLive(at: time) ?? false || theirs?.isLive(at: time) ?? false
     else { return nil }
     (self.key, self.mine, self.theirs) = (key, mine, theirs)
   }
@@ -234,7 +235,7 @@ private struct Difference {
 
 extension Record {
   /// The record without what its place in a transaction gave it.
-  fileprivate var alone: Record {
+  fileprivate var standalone: Record {
     var record = self
     record.continues = false
     return record

@@ -342,17 +342,17 @@ extension Store {
 
   /// A value of this copy alone, never replicated.
   package func local(_ key: [UInt8]) throws(StoreError) -> [UInt8]? {
-    try reading { engine throws(StoreError) in engine.locals[key] }
+    try reading { engine throws(StoreError) in engine.localMetadata[key] }
   }
 
   /// All local keys as they are now: nobody waits for a look at them.
-  var localNotes: LocalNotes {
-    get throws(StoreError) { try reading { engine throws(StoreError) in engine.locals } }
+  var localMetadata: LocalMetadata {
+    get throws(StoreError) { try reading { engine throws(StoreError) in engine.localMetadata } }
   }
 
   /// Local keys that begin with `prefix`, in order.
   package func locals(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
-    try localNotes.all(beginning: prefix).sorted { $0.key.lexicographicallyPrecedes($1.key) }
+    try localMetadata.all(beginning: prefix).sorted { $0.key.lexicographicallyPrecedes($1.key) }
   }
 
   /// Sets a local key, durably; nil ends it.
@@ -369,7 +369,7 @@ extension Store {
     precondition(
       !StateKey.isInternal(key) && key.count <= Limits.keyBytes, "the store keeps these keys itself")
     let (before, tail) = try append { composer throws(StoreError) in
-      let before = engine.withLock { $0.locals[key] }
+      let before = engine.withLock { $0.localMetadata[key] }
       let after = change(before)
       if after != before { try composer.setLocal(key, after) }
       return before

@@ -62,12 +62,12 @@ package struct ReservedKeyTransaction {
   /// The value of a key of this copy alone; nil if it has none.
   package func local(_ key: [UInt8]) -> [UInt8]? {
     if let changed = builder.locals[key] { return changed }
-    return store.engine.withLock { $0.locals[key] }
+    return store.engine.withLock { $0.localMetadata[key] }
   }
 
   /// Keys of this copy alone that begin with `prefix`, in order.
   package func locals(prefix: [UInt8]) -> [(key: [UInt8], value: [UInt8])] {
-    let notes = store.engine.withLock { $0.locals.all(beginning: prefix) }
+    let notes = store.engine.withLock { $0.localMetadata.all(beginning: prefix) }
     var values = Dictionary(notes.map { ($0.key, $0.value) }, uniquingKeysWith: { $1 })
     for (key, value) in builder.locals where key.starts(with: prefix) { values[key] = value }
     return values.sorted { $0.key.lexicographicallyPrecedes($1.key) }.map { ($0.key, $0.value) }

@@ -91,7 +91,7 @@ extension Store {
     let next = environment.newActor()
     try composer.retract(plan, as: next)
     // As where a tail was lost: what was backed up before is this copy's own still.
-    for (token, value) in engine.locals.all(beginning: StateKey.backupPrefix)
+    for (token, value) in engine.localMetadata.all(beginning: StateKey.backupPrefix)
       .sorted(by: { $0.key.lexicographicallyPrecedes($1.key) })
     where value.starts(with: former.bytes) {
       try composer.setLocal(token, next.bytes + value.dropFirst(former.bytes.count))
@@ -105,7 +105,7 @@ extension Store {
         dot: version.dot, stamp: version.stamp, key: ReservedKey.restamped, content: .tombstone)
       transactions.append([.write(record, position: nil)])
     }
-    let ownFrontier = engine.locals[StateKey.member].flatMap { DeviceID(bytes: $0) }
+    let ownFrontier = engine.localMetadata[StateKey.member].flatMap { DeviceID(bytes: $0) }
       .map { ReservedKey.frontier($0) }
     let stays = try engine.lastInTime(of: plan)
     for group in plan.transactions {

@@ -23,29 +23,29 @@ package struct StoreIdentity: Equatable {
   /// What it is now, and whether it still lies where it was written; nil if there is none. One that has not changed since it was
   /// `known` is not taken apart again.
   ///
-  /// - Parameter home: the `placeWord` of the identity that a writer found to be at home under the running kernel, if the kernel
+  /// - Parameter home: the `homeWord` of the identity that a writer found to be at home under the running kernel, if the kernel
   ///   vouches for that. The machine is the same then, whatever it is called by now: a container that is made anew on the same
   ///   volume can have another name (decision 46).
-  static func look(
+  static func reread(
     at directory: String, _ environment: Environment, known: StoreIdentity, home: UInt64?
   ) throws(StoreError) -> (identity: StoreIdentity, isAtHome: Bool)? {
     let path = directory + "/" + fileName
     guard let file = try environment.storage.openIfPresent(path, .readOnly) else { return nil }
     let bytes = try file.contents(limit: limit)
     let identity = bytes == known.encoded ? known : try StoreIdentity(bytes, path)
-    return (identity, try identity.lies(where: fingerprint(of: file, environment), home))
+    return (identity, try identity.isAt(where: fingerprint(of: file, environment), home))
   }
 
-  private func lies(where found: [UInt8], _ home: UInt64?) -> Bool {
+  private func isAt(where found: [UInt8], _ home: UInt64?) -> Bool {
     if fingerprint == found { return true }
-    guard home == placeWord else { return false }
+    guard home == homeWord else { return false }
     // File system, inode and birth, after the two halves of the machine's name.
     let places = [fingerprint, found].map { $0.split(separator: UInt8(ascii: " ")).dropFirst(2) }
     return places[0].count == 3 && places[0].elementsEqual(places[1])
   }
 
   /// Stands for the place that it says it was written in; never 0.
-  var placeWord: UInt64 { XXH3.hash64(fingerprint, seed: 0) | 1 }
+  var homeWord: UInt64 { XXH3.hash64(fingerprint, seed: 0) | 1 }
 
   private init(_ bytes: [UInt8], _ path: String) throws(StoreError) {
     do { _ = try UTF8Span(validating: bytes.span) } catch {

@@ -2,47 +2,48 @@
 final class StoreRegistry: Sendable {
   static let shared = StoreRegistry()
 
-  private struct Place: Equatable {
+  private struct DirectoryIdentity: Equatable {
     var storage: ObjectIdentifier
     var process: Int
     var fileSystem: UInt64
     var inode: UInt64
   }
 
-  private struct Held {
-    let place: Place
+  private struct OpenStore {
+    let place: DirectoryIdentity
     weak var store: Store?
   }
 
   /// Few, so no table: to have one made is the longest step of a process's first opening.
   private struct Stores {
-    var held: [Held] = []
+    var held: [OpenStore] = []
   }
 
   private let stores = LockedField(Stores())
 
   /// A directory that is being opened, and the thread that does it.
-  private struct Turn {
-    let place: Place
+  private struct PendingOpen {
+    let place: DirectoryIdentity
     let thread: UInt
   }
 
-  private final class Turns: @unchecked Sendable {
+  private final class PendingOpens: @unchecked Sendable {
     let monitor = Monitor()
     /// Under its lock.
-    var all: [Turn] = []
+    var all: [PendingOpen] = []
   }
-  private let turns = Turns()
+  private let turns = PendingOpens()
 
   /// Runs `open` while no other thread opens the directory with this status, so that the second of two finds what the first has
   /// opened. Openings of other directories go on meanwhile: no lock of the process is held while keys are derived, the journal
   /// is recovered or the program is asked (`Configuration.onCorruption`).
   ///
   /// - Throws: `.busy` if this very thread is opening the directory; what `open` throws.
-  func inTurn<Result>(
-    _ status: FileStatus, _ environment: Environment, _ path: String, _ open: () throws(StoreError) -> Result
+  func serialized<Result>(
+    _ status: FileStatus, environment: Environment, path: String, _ open: () throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
-    let turn = Turn(place: Self.place(status, environment), thread: SystemCall.thread)
+    let turn = PendingOpen(
+      place: Self.directoryIdentity(status, environment: environment), thread: SystemCall.thread)
     let isFree = turns.monitor.withLock {
       while let other = turns.all.first(where: { $0.place == turn.place }) {
         if other.thread == turn.thread { return false }
@@ -73,7 +74,7 @@ final class StoreRegistry: Sendable {
 
   /// The live instance of the directory with this status, if this process has one.
   func find(_ status: FileStatus, _ environment: Environment) -> Store? {
-    let place = Self.place(status, environment)
+    let place = Self.directoryIdentity(status, environment: environment)
     let generation = SystemCall.forkGeneration
     return stores.withLock { stores in
       // One that was opened before a fork is the parent's, and of no use to the child that is told to open it again.
@@ -82,10 +83,10 @@ final class StoreRegistry: Sendable {
   }
 
   func remember(_ store: Store, _ status: FileStatus) {
-    let place = Self.place(status, store.environment)
+    let place = Self.directoryIdentity(status, environment: store.environment)
     stores.withLock { stores in
       stores.held.removeAll { $0.store == nil || $0.place == place }
-      stores.held.append(Held(place: place, store: store))
+      stores.held.append(OpenStore(place: place, store: store))
     }
   }
 
@@ -93,8 +94,8 @@ final class StoreRegistry: Sendable {
     stores.withLock { $0.held.removeAll { $0.store == nil || $0.store === store } }
   }
 
-  private static func place(_ status: FileStatus, _ environment: Environment) -> Place {
-    Place(
+  private static func directoryIdentity(_ status: FileStatus, environment: Environment) -> DirectoryIdentity {
+    DirectoryIdentity(
       storage: environment.storage.identity, process: environment.process, fileSystem: status.fileSystem,
       inode: status.inode)
   }

@@ -88,7 +88,7 @@ public struct Transaction: ~Copyable {
   /// What this transaction leaves of a key of this copy alone.
   func local(_ key: [UInt8]) -> [UInt8]? {
     if let value = builder.locals[key] { return value }
-    return store.engine.withLock { $0.locals[key] }
+    return store.engine.withLock { $0.localMetadata[key] }
   }
 
   /// Sets a key of this copy alone with its writes; nil ends it.

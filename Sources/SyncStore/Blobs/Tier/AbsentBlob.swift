@@ -62,7 +62,7 @@ package struct AbsenceVersions: Sendable {
 extension Store {
   /// What is noted of blobs that are not here, in the order of their hashes.
   private func allAbsent() throws(StoreError) -> [AbsentBlob] {
-    try localNotes.all(beginning: AbsentBlob.prefix).compactMap { AbsentBlob(key: $0.key, $0.value) }
+    try localMetadata.all(beginning: AbsentBlob.prefix).compactMap { AbsentBlob(key: $0.key, $0.value) }
       .sorted { $0.blob.hash < $1.blob.hash }
   }
 
@@ -110,9 +110,9 @@ extension Store {
 
   /// What is noted of these now. Before one of them comes, for who notes then that it has.
   package func absenceVersions(of hashes: [BlobHash]) throws(StoreError) -> AbsenceVersions {
-    let locals = try localNotes
+    let locals = try localMetadata
     var noted = AbsenceVersions()
-    for key in hashes.map({ AbsentBlob.key($0) }) { noted.places[key] = locals.place(of: key) }
+    for key in hashes.map({ AbsentBlob.key($0) }) { noted.places[key] = locals.location(of: key) }
     return noted
   }
 
@@ -140,7 +140,7 @@ extension Store {
         let present = noted.map { noted in
           engine.withLock { engine in
             part.filter {
-              noted.places[$0.key] != nil && noted.places[$0.key] == engine.locals.place(of: $0.key)
+              noted.places[$0.key] != nil && noted.places[$0.key] == engine.localMetadata.location(of: $0.key)
             }
           }
         }

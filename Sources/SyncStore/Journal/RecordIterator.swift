@@ -1,6 +1,6 @@
 /// Goes through the whole records of a segment, one after the other, as they are stored and without counting a reference. It
-/// stops where no record is: finding the way again behind damage is for `SegmentWalker`. Whoever uses it keeps the segment.
-struct RecordReader {
+/// stops where no record is: finding the way again behind damage is for `ResyncingRecordIterator`. Whoever uses it keeps the segment.
+struct RecordIterator {
   private let bytes: MappedBytes
   private let salt: UInt64
   private let limit: Int

@@ -1,12 +1,12 @@
 /// The opening of a store whose index and control page can be believed.
-extension Opening {
+extension StoreOpener {
   /// Opens with the index and the control page of the last process, without replaying the journal, in time
   /// independent of the number of keys. Returns nil if either is invalid or stale: the journal is replayed then.
   /// `names` are the files in the journal's directory.
-  func goOn(
-    _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.PriorState?, _ names: [String]
-  ) throws(StoreError) -> (Store, Finding)? {
-    guard !control.poisoned, isAtHome,
+  func openFromCheckpoint(
+    _ file: any StorageFile, control: ControlPage, last: ControlPage.PriorState?, names: [String]
+  ) throws(StoreError) -> (Store, ReplayResult)? {
+    guard !control.poisoned, isAtOriginalPlace,
       let index = try JournalIndex.open(files, writable: writable)
     else { return nil }
     var journal = journal()
@@ -17,7 +17,7 @@ extension Opening {
     else { return nil }
     var engine = Engine(
       engineContext(control), journal: journal, index: index, compactions: control.compactions)
-    guard try complete(index), try restore(&engine),
+    guard try completeIndexChange(index), try restore(&engine),
       let end = endOfJournal(behind: engine.applied, in: journal, last, isClean: !index.hashIndex.wasInUse),
       writable || end == engine.applied, last.map({ end.packed >= $0.durable }) ?? true
     else { return nil }
@@ -38,10 +38,10 @@ extension Opening {
     control.resetDurable(to: durable)
     if isUnfinished { control.compactions += 1 }
     engine.compactions = control.compactions
-    let finding = Finding(
-      tail: end, endsEmpty: false, isInOrder: true,
+    let finding = ReplayResult(
+      tail: end, endsEmpty: false, needsNoTruncation: true,
       isUnfinished: isUnfinished)
-    return (store(file, control, engine), finding)
+    return (makeStore(file, control: control, engine: engine), finding)
   }
 
   /// The end of the journal according to an index that was closed cleanly, or else to the control page of the
@@ -68,7 +68,7 @@ extension Opening {
 
   /// Completes the index change that a killed writer left unfinished. False if there is one that cannot be
   /// completed: the store is open for reading only, or the index is damaged.
-  private func complete(_ index: JournalIndex) throws(StoreError) -> Bool {
+  private func completeIndexChange(_ index: JournalIndex) throws(StoreError) -> Bool {
     do throws(StoreError) {
       guard try index.hashIndex.isInterrupted else { return true }
       guard writable else { return false }

@@ -2,14 +2,14 @@
 ///
 /// Who is alone makes the control page anew and reads the journal as a crash may have left it; who is not believes the
 /// page. The first who opens for writing puts right what recovery found.
-struct Opening {
+struct StoreOpener {
   let path: String
   let identity: StoreIdentity
   let configuration: Configuration
   let environment: Environment
   let seal: JournalKeys
   /// Does the store lie where it was written, as far as its identity was looked at under the locks?
-  private(set) var isAtHome = false
+  private(set) var isAtOriginalPlace = false
   var writable: Bool { configuration.mode != .readOnly }
   var storage: any Storage { environment.storage }
 
@@ -22,68 +22,70 @@ struct Opening {
   }
 
   func run() throws(StoreError) -> Store {
-    let store = try enter()
+    let store = try enterDirectory()
     if writable { try? store.reserve.restore() }
     return store
   }
 
-  private func enter() throws(StoreError) -> Store {
+  private func enterDirectory() throws(StoreError) -> Store {
     let file: any StorageFile
     let page: Mapping
     do {
       file = try storage.open(path + "/" + StoreLayout.control, .openOrCreate)
       if try file.sizeAtOpening < ControlPage.length { try file.allocate(to: ControlPage.length) }
-      page = try mapped(file)
+      page = try mapControlPage(file)
     } catch {
       // A medium that takes no writes: nobody else can write either, so nothing need be shared (F34). On a full one there
       // is no page yet, so nobody is here.
       guard !writable, error.code == .readOnly || error.code == .diskFull else { throw error }
-      return try detached()
+      return try openWithoutLocks()
     }
-    guard try file.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true) else { throw busy }
+    guard try file.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true) else { throw busyError }
     defer { _ = try? file.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
     file.dropInForkedChildren()
     let control = ControlPage(mapping: page, lockFile: file)
     if try file.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) {
-      let store = try inPlace(file, control).enterAlone(file, control)
+      let store = try withCurrentIdentity(file, page: control).openExclusive(file, control: control)
       if configuration.mode != .exclusive {
-        guard try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false) else { throw busy }
+        guard try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false) else { throw busyError }
       }
       return store
     }
     guard configuration.mode != .exclusive,
       try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false)
-    else { throw busy }
-    return try inPlace(file, control).enterBesideOthers(file, control)
+    else { throw busyError }
+    return try withCurrentIdentity(file, page: control).openShared(file, control: control)
   }
 
   /// The page in the control file, which is opened once more for it: a forked child inherits what is mapped, and with the open file
   /// it would keep the locks of one that dies.
-  private func mapped(_ control: any StorageFile) throws(StoreError) -> Mapping {
+  private func mapControlPage(_ control: any StorageFile) throws(StoreError) -> Mapping {
     let file = try storage.open(control.path, .readWrite)
-    guard try file.statusAtOpening.inode == control.statusAtOpening.inode else { throw moved }
+    guard try file.statusAtOpening.inode == control.statusAtOpening.inode else { throw movedError }
     return try file.map(ControlPage.length, writable: true)
   }
 
-  private var moved: StoreError {
+  private var movedError: StoreError {
     StoreError(.busy, "the store was moved, removed or replaced meanwhile: open it again", path: path)
   }
 
   /// The same, of the identity that the store has now that the locks are held: before, it may have been moved, removed, or replaced
   /// by a restored one; and somebody else may have made a copied directory a store of its own, and written to it since.
-  private func inPlace(_ control: any StorageFile, _ page: ControlPage) throws(StoreError) -> Opening {
+  private func withCurrentIdentity(_ control: any StorageFile, page: ControlPage) throws(StoreError)
+    -> StoreOpener
+  {
     guard try storage.status(control.path)?.inode == control.statusAtOpening.inode,
       try storage.resolvesToAnchor(path),
-      let (present, isAtHome) = try StoreIdentity.look(
+      let (present, isAtHome) = try StoreIdentity.reread(
         at: path, environment, known: identity, home: control.isMarked ? page.home(inBoot: boot) : nil),
       present.id == identity.id
-    else { throw moved }
-    var opening = Opening(path, present, configuration, environment, seal)
-    opening.isAtHome = isAtHome
+    else { throw movedError }
+    var opening = StoreOpener(path, present, configuration, environment, seal)
+    opening.isAtOriginalPlace = isAtHome
     return opening
   }
 
-  private var busy: StoreError {
+  private var busyError: StoreError {
     if ExclusiveDirectoryLock.isHeldByThisProcess(path) {
       return StoreError(
         .busy,
@@ -115,11 +117,11 @@ struct Opening {
       readers: EpochProtected())
   }
 
-  private func inMemory() -> JournalIndex {
+  private func inMemoryIndex() -> JournalIndex {
     JournalIndex.inMemory(files, secret: environment.random(16))
   }
 
-  func store(_ file: any StorageFile, _ control: ControlPage, _ engine: consuming sending Engine)
+  func makeStore(_ file: any StorageFile, control: ControlPage, engine: consuming sending Engine)
     -> Store
   {
     engine.needsRecovery = !control.recovered
@@ -129,11 +131,10 @@ struct Opening {
       controlFile: file, engine: engine)
   }
 
-  private func enterBesideOthers(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store
-  {
+  private func openShared(_ file: any StorageFile, control: ControlPage) throws(StoreError) -> Store {
     try control.join(writes: writable, path)
     // Who recovers may yet replace what is there.
-    var engine = try control.recovered ? followingOthers(control) : nil
+    var engine = try control.recovered ? engineSharingIndex(control) : nil
     if engine == nil {
       if writable, !control.recovered, try journal().hasUnsynced {
         // Whoever reads has taken what is there for the journal, and its end for the tail.
@@ -142,30 +143,30 @@ struct Opening {
           "a recovery from a failed sync was interrupted, and another process reads the store meanwhile: end that one, then open the store for writing",
           path: path)
       }
-      engine = try readingBesideOthers(control)
+      engine = try engineReadingJournal(control)
       // Those who share an index would not find in it what this one writes.
       if writable, control.recovered { try JournalIndex.removeFiles(files) }
     }
-    guard let engine else { throw busy }
-    let store = store(file, control, engine)
+    guard let engine else { throw busyError }
+    let store = makeStore(file, control: control, engine: engine)
     // Who recovers gives it a name.
     if writable, control.recovered { _ = try store.actor }
     if writable, !control.recovered {
-      try store.recover(identity, lastLife: nil, isCopied: !isAtHome, finding: nil)
+      try store.recover(identity, lastLife: nil, isCopied: !isAtOriginalPlace, finding: nil)
     }
     return store
   }
 
   /// A view that shares the index of others; nil if there is none, or none that could be caught in peace.
-  private func followingOthers(_ control: ControlPage) throws(StoreError) -> Engine? {
-    for _ in 0..<Self.attempts {
+  private func engineSharingIndex(_ control: ControlPage) throws(StoreError) -> Engine? {
+    for _ in 0..<Self.maxAttempts {
       // First: what is compacted from now on is noticed at the next look.
       let (compactions, adopted) = (control.compactions, control.installedCompactions)
       guard let index = try JournalIndex.open(files, writable: writable),
         let done = try self.installedCompaction(index)
       else { return nil }
       var isUnfinished = false
-      let journal = try loadedBesideOthers(control, adopted: done, isUnfinished: &isUnfinished)
+      let journal = try loadShared(control, adopted: done, isUnfinished: &isUnfinished)
       var engine = Engine(engineContext(control), journal: journal, index: index, compactions: compactions)
       guard try restore(&engine), control.compactions == compactions, control.installedCompactions == adopted
       else {
@@ -181,12 +182,13 @@ struct Opening {
     return nil
   }
 
-  private func readingBesideOthers(_ control: ControlPage) throws(StoreError) -> Engine {
+  private func engineReadingJournal(_ control: ControlPage) throws(StoreError) -> Engine {
     let compactions = control.compactions
     // Whoever reads everything has taken in every compaction.
     var isUnfinished = false
-    let journal = try loadedBesideOthers(control, adopted: .max, isUnfinished: &isUnfinished)
-    var engine = Engine(engineContext(control), journal: journal, index: inMemory(), compactions: compactions)
+    let journal = try loadShared(control, adopted: .max, isUnfinished: &isUnfinished)
+    var engine = Engine(
+      engineContext(control), journal: journal, index: inMemoryIndex(), compactions: compactions)
     engine.replay(upTo: Location(packed: control.tail), indexing: true)
     attributeDamage(&engine)
     return engine
@@ -194,7 +196,7 @@ struct Opening {
 
   /// Finds the keys lost in damage that has just been met, in the index of the last process or of others.
   private func attributeDamage(_ engine: inout Engine) {
-    guard isAtHome, !engine.unattributed.isEmpty,
+    guard isAtOriginalPlace, !engine.unattributed.isEmpty,
       let index = try? JournalIndex.open(files, writable: false), let former = PreDamageIndex(index)
     else { return }
     engine.attributeDamage(by: former)
@@ -211,14 +213,14 @@ struct Opening {
     }
   }
 
-  private static let attempts = 20
+  private static let maxAttempts = 20
 
   /// Maps the segments up to the tail, again if compaction removed one between the listing and the opening.
-  private func loadedBesideOthers(
+  private func loadShared(
     _ control: ControlPage, adopted: UInt32, isUnfinished: inout Bool
   ) throws(StoreError) -> Journal {
     var failure: StoreError?
-    for _ in 0..<Self.attempts {
+    for _ in 0..<Self.maxAttempts {
       var journal = journal()
       do throws(StoreError) {
         _ = try journal.loadUnfinished(
@@ -234,10 +236,10 @@ struct Opening {
         failure = error
       }
     }
-    throw failure ?? busy
+    throw failure ?? busyError
   }
 
-  private func enterAlone(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store {
+  private func openExclusive(_ file: any StorageFile, control: ControlPage) throws(StoreError) -> Store {
     let last = control.begin(boot: boot, isKept: file.isMarked)
     // Now that nothing of what the disk may hold is believed any more.
     file.mark()
@@ -245,16 +247,18 @@ struct Opening {
     // Nobody else is here to change them.
     let names =
       try writable ? journal().restoreUnsyncedNames() : storage.list(path + "/" + StoreLayout.journal)
-    var found = try goOn(file, control, last, names)
+    var found = try openFromCheckpoint(file, control: control, last: last, names: names)
     if found == nil { found = try read(file, control, last) }
-    guard let (store, finding) = found else { throw busy }
-    if writable { try store.recover(identity, lastLife: last, isCopied: !isAtHome, finding: finding) }
+    guard let (store, finding) = found else { throw busyError }
+    if writable {
+      try store.recover(identity, lastLife: last, isCopied: !isAtOriginalPlace, finding: finding)
+    }
     // What cannot be removed now, as on a failing disk, is tried again by the next one, and keeps nobody out.
     if writable { try? Leftovers.remove(path, storage, isEncrypted: seal.isEncrypted) }
     return store
   }
 
-  private func detached() throws(StoreError) -> Store {
+  private func openWithoutLocks() throws(StoreError) -> Store {
     let control = ControlPage(mapping: .anonymous(ControlPage.length))
     _ = control.begin(boot: 0, isKept: false)
     try control.join(writes: false, path)
@@ -265,7 +269,7 @@ struct Opening {
   /// Reads the journal up to where its valid part ends. Writes nothing but the control page.
   private func read(
     _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.PriorState?
-  ) throws(StoreError) -> (Store, Finding) {
+  ) throws(StoreError) -> (Store, ReplayResult) {
     var journal = journal()
     let blank = try journal.load()
     let scans = journal.scan()
@@ -292,28 +296,28 @@ struct Opening {
     control.tail = tail.packed
     control.position = engine.position
     control.resetDurable(to: max(durable.packed, min(last?.durable ?? 0, tail.packed)))
-    let finding = Finding(
+    let finding = ReplayResult(
       tail: tail, endsEmpty: plan.tailIndex > 0 && plan.tailOffset == SegmentHeader.length,
-      isInOrder: !plan.truncates && blank == nil, isUnfinished: false)
-    return (store(file, control, engine), finding)
+      needsNoTruncation: !plan.truncates && blank == nil, isUnfinished: false)
+    return (makeStore(file, control: control, engine: engine), finding)
   }
 
   /// An empty index to be filled; in memory for who only reads, or where no file can be had.
   private func newIndex(expecting records: Int) -> JournalIndex {
-    guard writable else { return inMemory() }
+    guard writable else { return inMemoryIndex() }
     let secret = environment.random(16)
     // A full disk must not keep anybody from reading.
-    return (try? JournalIndex.create(files, secret: secret, expected: records)) ?? inMemory()
+    return (try? JournalIndex.create(files, secret: secret, expected: records)) ?? inMemoryIndex()
   }
 
   /// What was found when the journal was read.
-  struct Finding {
+  struct ReplayResult {
     /// Where its valid part ends.
     var tail: Location
     /// Is the last segment empty?
     var endsEmpty: Bool
     /// Is there nothing to be cut off?
-    var isInOrder: Bool
+    var needsNoTruncation: Bool
     /// Is the index to be moved over to what a compaction has left?
     var isUnfinished: Bool
   }
