@@ -176,7 +176,7 @@ struct BlobSwarmTests {
     private func give(_ part: BlobPart, _ more: Int) {
       transferProgress = (transferProgress ?? 0) + 1
       let end = min(Int(part.end) + more, bytes.count)
-      swarm?.arrived(part.offset, Array(bytes[Int(part.offset)..<end]), from: device)
+      swarm?.arrived(offset: part.offset, bytes: Array(bytes[Int(part.offset)..<end]), from: device)
     }
   }
 
@@ -189,12 +189,12 @@ struct BlobSwarmTests {
     let ended = Locked<Bool?>(nil)
     let swarm = try await copy.node.onLoop { () throws(ReplicationError) in
       let blob = BlobReference(hash: hash, size: UInt64(bytes.count))
-      let swarm = BlobSwarm(blob, core.value.context, loop)
+      let swarm = BlobSwarm(blob: blob, context: core.value.context, loop: loop)
       var givers: [Giver] = []
       for (number, answer) in answers.enumerated() {
         guard let device = DeviceID(bytes: [UInt8](repeating: UInt8(number), count: 32)) else { continue }
         givers.append(Giver(device, bytes, answer, swarm, loop))
-        swarm.join(device, givers[number])
+        swarm.join(device, driver: givers[number])
       }
       swarm.onEnd = { isHere in ended.withLock { $0 = isHere } }
       swarm.start()

@@ -93,7 +93,8 @@ import Testing
         held.parked
         ? FullStateVerdict(parked: record, close, horizon: limit, isPresent: full.isPresent(record.dot))
         : FullStateVerdict(
-          record, state, close, horizon: limit, isPresent: isSame ?? false, isContested: isSame == false,
+          record, state: state, close: close, horizon: limit, isPresent: isSame ?? false,
+          isContested: isSame == false,
           at: vectors.now)
       let outcome =
         switch verdict {

@@ -125,7 +125,7 @@ struct BackupCrashTests {
     let file = try host.storage.open(Self.file, .readOnly)
     let size = try file.status().size
     let whole = try file.read(size, at: 0)
-    let backup = try BackupFile(Self.file, host.storage)
+    let backup = try BackupFile(Self.file, storage: host.storage)
     var padding: [Range<Int>] = []
     for section in backup.sections {
       for entry in section.entries { padding.append((entry.offset + entry.header.length)..<entry.end) }
@@ -157,9 +157,9 @@ struct BackupCrashTests {
   func cutShort() throws {
     let host = try Self.filled(seed: 4, sealed: false, backedUp: true)
     let store = try Store.open("/store", on: host, configuration: Configuration(blobThreshold: 2000))
-    let first = try BackupFile(Self.file, host.storage).end
+    let first = try BackupFile(Self.file, storage: host.storage).end
     _ = try store.backUp(to: Self.file)
-    let end = try BackupFile(Self.file, host.storage).end
+    let end = try BackupFile(Self.file, storage: host.storage).end
     let file = try host.storage.open(Self.file, .readWrite)
     for size in stride(from: end - 1, to: first, by: -997) {
       try file.resize(to: size)

@@ -152,7 +152,7 @@ struct CompactBatchTests {
     let copy = setting.copies[0]
     let before = copy.journalPosition
     func take(_ records: [PositionedRecord]) throws -> Store.AppliedBatch {
-      try copy.apply(
+      try copy.applyBatch(
         IncomingBatch(
           sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 10,
           records: BatchRecords(packing: records), present: [], scope: nil, widening: nil))
@@ -219,7 +219,7 @@ struct CompactBatchTests {
       sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 300,
       records: BatchRecords(packing: records), present: [], scope: nil, widening: nil)
     plan.fail(.write, on: ".segment", errno: errno)
-    let error = #expect(throws: StoreError.self) { try copy.apply(batch) }
+    let error = #expect(throws: StoreError.self) { try copy.applyBatch(batch) }
     // No other failure says that what was to be stored is not there, in part.
     #expect(error?.code == (errno == 28 ? .diskFull : .poisoned))
     #expect(try copy.get("large 1") == nil && copy.text("before") == "x")
@@ -246,7 +246,7 @@ struct CompactBatchTests {
         sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 300 * (round + 1),
         records: BatchRecords(packing: try Self.large(setting, from: 1 + 300 * round)), present: [],
         scope: nil, widening: nil)
-      let taken = try copy.apply(batch)
+      let taken = try copy.applyBatch(batch)
       if round < 2 { try copy.awaitDurability(of: taken) }
     }
     host.losePower(seed: seed)

@@ -257,7 +257,7 @@ struct EvictionTests {
     try members.trim(0, to: Self.limits(count: 0))
     #expect(try !Self.holds(store, 0))
     let error = #expect(throws: StoreError.self) {
-      try store.write("late", content, .bytes, nil, nil)
+      try store.write("late", content: content, type: .bytes, deadline: nil, durability: nil)
     }
     #expect(error?.code == .blobUnavailable)
     #expect(try store.get("late") == nil)

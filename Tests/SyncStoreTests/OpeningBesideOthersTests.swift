@@ -112,7 +112,7 @@ struct OpeningBesideOthersTests {
     try copy.storage.install(host.storage.files(below: "/store"), from: "/store", at: "/store")
     // What it has read of the store before it comes to its turn.
     let configuration = try copy.configured().checked()
-    let identity = try #require(try StoreIdentity.read("/store", copy.storage))
+    let identity = try #require(try StoreIdentity.read("/store", storage: copy.storage))
     let seal = try JournalKeys(
       "/store", store: identity.id, passphrase: configuration.passphrase, environment: copy.environment,
       writable: true, openedBytes: configuration.openedRecordBytes)
@@ -121,7 +121,10 @@ struct OpeningBesideOthersTests {
     let actor = try other.actor
     #expect(actor != former)
     copy.killProcesses()
-    let store = try StoreOpener("/store", identity, configuration, copy.environment, seal).run()
+    let store = try StoreOpener(
+      path: "/store", identity: identity, configuration: configuration, environment: copy.environment,
+      seal: seal
+    ).run()
     #expect(try store.text("a") == "1")
     for number in 0..<50 { #expect(try store.text(Key("key \(number)")) == "2") }
     #expect(try store.actor == actor)

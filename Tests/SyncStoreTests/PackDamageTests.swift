@@ -236,7 +236,7 @@ struct PackDamageTests {
     let pack = try Pack(header, name: Pack.name(7), file: file, isWritable: true)
     pack.publish(
       PackEntry(
-        name: name, offset: header.tableBytes, size: 300, isSealed: false,
+        name: name, offset: header.tableBytes, size: 300, isEncrypted: false,
         checksum: XXH3.hash64(bytes, seed: 0)),
       stamp: 4 << 16)
     #expect(pack.word(0).bits == 4 << 17 | 1)

@@ -34,10 +34,10 @@ struct PackMovesTests {
     try one.sync()
     let (pack, slot) = try #require(try one.packs.lookUp(reference.hash, refreshing: false))
     let entry = try #require(pack.entry(slot))
-    _ = one.quarantine(reference.hash, pack, entry)
+    _ = one.quarantine(reference.hash, pack: pack, entry: entry)
     #expect(try one.read(reference) == pattern(9000))
     // Who comes to it late, with what it has found before, does not set the other one aside.
-    _ = one.quarantine(reference.hash, pack, entry)
+    _ = one.quarantine(reference.hash, pack: pack, entry: entry)
     #expect(try one.read(reference) == pattern(9000))
     #expect(try one.remove(reference.hash))
     #expect(try !one.has(reference) && !test.open(packing: .small).has(reference))

@@ -60,9 +60,9 @@ struct RepairTests {
     let keys = try differences(a, b, scopes)
     let byKey = { (records: [Record]) in Dictionary(uniqueKeysWithValues: records.map { ($0.key, $0) }) }
     let (mine, theirs) = (byKey(try a.records(of: keys, scopes.0)), byKey(try b.records(of: keys, scopes.1)))
-    let kept = try b.repair(keys, against: mine, scopes.1, .keep)
-    let done = try a.repair(keys, against: theirs, scopes.0, [.keep, .issue])
-    let issued = try b.repair(keys, against: mine, scopes.1, .issue)
+    let kept = try b.repair(keys, against: mine, scope: scopes.1, steps: .keep)
+    let done = try a.repair(keys, against: theirs, scope: scopes.0, steps: [.keep, .issue])
+    let issued = try b.repair(keys, against: mine, scope: scopes.1, steps: .issue)
     #expect(kept.keys == issued.keys && kept.keys == done.keys)
     return (done, issued)
   }
@@ -161,7 +161,7 @@ struct RepairTests {
     let key = Array("k".utf8)
     var theirs = try #require(try a.records(of: [key], scope).first)
     theirs.content = .inline(Array(other.utf8))
-    let outcome = try a.repair([key], against: [key: theirs], scope, [.keep, .issue])
+    let outcome = try a.repair([key], against: [key: theirs], scope: scope, steps: [.keep, .issue])
     #expect(outcome == RepairOutcome(keys: [key], isRenewed: true))
     #expect(try a.actor != actor && a.versionVector()[actor] == sequence)
     let isWinner = other < "mine"

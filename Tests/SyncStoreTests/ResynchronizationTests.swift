@@ -111,7 +111,7 @@ struct ResynchronizationTests {
         let all = unattributed + (key == "a" ? keys.values.map { $0 } : [])
         let isDoubtful = all.contains { gap in found.map { journal.precedes($0, gap) } ?? true }
         var isRefused = false
-        do throws(StoreError) { try doubts?.check(Array(key.utf8), found) } catch { isRefused = true }
+        do throws(StoreError) { try doubts?.check(Array(key.utf8), found: found) } catch { isRefused = true }
         #expect(isRefused == isDoubtful)
       }
     }

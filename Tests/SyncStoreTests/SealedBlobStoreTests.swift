@@ -174,7 +174,7 @@ struct GoldenSealedBlobTests {
       master: Hex.string(of: try #require(ring.masters[1]).copy()), generation: 1, salt: Hex.string(of: salt),
       content: "65,600 bytes of \"content 0123456789 \" again and again",
       hash: reference.hash.description, name: keys.present.name(of: reference.hash).description,
-      object: Hex.string(of: BlobEncryptor.object(bytes, reference, cipher)))
+      object: Hex.string(of: BlobEncryptor.object(bytes, reference: reference, cipher: cipher)))
   }
 
   @Test("is what this program writes")

@@ -82,7 +82,8 @@ struct SnapshotTests {
     #expect(adopted > 0)
     var (count, changed) = (0, 0)
     let all = SnapshotState.Scan(range: .all, after: nil, reversed: false, limit: .max, time: host.time)
-    _ = try SnapshotState(order: order, doubts: nil, indexNotes: [:]).visit(all, in: second) { _, value, _ in
+    _ = try SnapshotState(order: order, possiblyLostKeys: nil, indexNotes: [:]).visit(all, in: second) {
+      _, value, _ in
       count += 1
       if value.byteCount == 1000 { changed += 1 }
       return .next

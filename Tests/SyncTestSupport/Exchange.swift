@@ -54,7 +54,7 @@ extension Store {
   package func apply(
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> [BlobReference] {
-    let taken = try apply(batch, full, closing: close)
+    let taken = try applyBatch(batch, full, closing: close)
     try awaitDurability(of: taken)
     return taken.missing
   }

@@ -43,7 +43,7 @@ extension BlobFetchCoordinator {
       advance(blob.hash)
       return releaseSwarmSlot(of: blob.hash)
     }
-    let swarm = BlobSwarm(blob, context, loop)
+    let swarm = BlobSwarm(blob: blob, context: context, loop: loop)
     swarm.onProgress = { [weak self] held in
       for progress in self?.requests[blob.hash]?.progress ?? [] { progress(held, blob.size) }
     }
@@ -71,7 +71,7 @@ extension BlobFetchCoordinator {
   /// Members that can be asked now are.
   func joinSwarms() {
     for swarm in Array(swarms.values) {
-      for (device, driver) in fetching() { swarm.join(device, driver) }
+      for (device, driver) in fetching() { swarm.join(device, driver: driver) }
     }
   }
 }

@@ -70,14 +70,14 @@ final class BlobFetchCoordinator {
   init(_ core: NodeCore) { self.core = core }
 
   /// Takes part in what a session brings.
-  func attach(_ driver: SessionDriver, _ device: DeviceID) {
+  func attach(_ driver: SessionDriver, device: DeviceID) {
     driver.onNotifications = { [weak self, weak driver] news in
       guard let driver else { return }
       for item in news { self?.handle(item, from: device, driver) }
     }
     driver.onOver = { [weak self, weak driver] in
       guard let driver else { return }
-      self?.ended(driver, device)
+      self?.ended(driver, device: device)
     }
   }
 
@@ -86,7 +86,7 @@ final class BlobFetchCoordinator {
     isStopped = true
     swarmQueue = []
     for hash in Array(requests.keys) {
-      finish(hash, .failure(ReplicationError(.unavailable, "this node shuts down: start it again")))
+      finish(hash, result: .failure(ReplicationError(.unavailable, "this node shuts down: start it again")))
     }
     for number in Array(questions.keys) { conclude(number) }
     for driver in Array(controlSessions.values) { driver.stop() }
@@ -125,7 +125,7 @@ final class BlobFetchCoordinator {
     if !request.hasSwarmed, request.blob.size >= leastSwarmBytes { return prepareSwarm(request.blob) }
     let open = fetching().filter { !request.tried.contains($0.device) }
     let chosen = open.min { one, other in
-      let (first, second) = (rank(one.device, request), rank(other.device, request))
+      let (first, second) = (rank(one.device, for: request), rank(other.device, for: request))
       return first == second ? load(one.device) < load(other.device) : first < second
     }
     guard let chosen else { return dialNext(hash) }
@@ -140,7 +140,7 @@ final class BlobFetchCoordinator {
 
   // MARK: From one member after the other
 
-  private func rank(_ device: DeviceID, _ request: Request) -> Int {
+  private func rank(_ device: DeviceID, for request: Request) -> Int {
     request.holders.firstIndex(of: device.bytes) ?? .max
   }
 
@@ -152,7 +152,7 @@ final class BlobFetchCoordinator {
     requests[hash]?.isResolving = false
     guard requests[hash] != nil else { return }
     switch need {
-    case .failure(let error): finish(hash, .failure(ReplicationError(error)))
+    case .failure(let error): finish(hash, result: .failure(ReplicationError(error)))
     case .success(nil): arrived(hash, from: nil)
     case .success(let need?):
       guard driver.canFetch else { return advance(hash) }
@@ -171,12 +171,13 @@ final class BlobFetchCoordinator {
     case .arrived(let hash): arrived(hash, from: device)
     case .lacking(let hash):
       guard requests[hash]?.driver === driver else { return }
-      failed(hash, "\(driver.peerName) does not have it")
+      failed(hash, reason: "\(driver.peerName) does not have it")
       let context = context
       context.workers.later {
         try? context.store.blobs.recordHolder(hash, member: device.bytes, holds: false)
       }
-    case .part(let hash, let offset, let bytes): swarms[hash]?.arrived(offset, bytes, from: device)
+    case .part(let hash, let offset, let bytes):
+      swarms[hash]?.arrived(offset: offset, bytes: bytes, from: device)
     case .partsLacking(let hash): swarms[hash]?.lost(device)
     case .holdings(let stated): answered(stated, by: device)
     }
@@ -199,11 +200,11 @@ final class BlobFetchCoordinator {
       guard let driver = requests[hash]?.driver,
         requests[hash]?.watch.tick(driver.transferProgress) == true
       else { continue }
-      failed(hash, "\(driver.peerName) answers, but does not give it")
+      failed(hash, reason: "\(driver.peerName) answers, but does not give it")
     }
   }
 
-  private func failed(_ hash: BlobHash, _ why: String) {
+  private func failed(_ hash: BlobHash, reason why: String) {
     requests[hash]?.current = nil
     requests[hash]?.driver = nil
     requests[hash]?.failures.append(why)
@@ -218,11 +219,11 @@ final class BlobFetchCoordinator {
         try context.store.recordArrived([hash])
         if let device { try context.store.blobs.recordHolder(hash, member: device.bytes, holds: true) }
       }
-      loop.execute { this.value.finish(hash, result.mapError { ReplicationError($0) }) }
+      loop.execute { this.value.finish(hash, result: result.mapError { ReplicationError($0) }) }
     }
   }
 
-  private func finish(_ hash: BlobHash, _ result: Result<Void, ReplicationError>) {
+  private func finish(_ hash: BlobHash, result: Result<Void, ReplicationError>) {
     guard let request = requests.removeValue(forKey: hash) else { return }
     if request.isQueued { swarmQueue.removeAll { $0 == hash } }
     for completion in request.completions { completion(result) }
@@ -237,7 +238,7 @@ final class BlobFetchCoordinator {
     guard !routes.isEmpty else {
       let said = request.failures.joined(separator: "; ")
       let why = said.isEmpty ? "no member is connected, and no address of one is known" : said
-      return finish(hash, .failure(ReplicationError(.unavailable, why)))
+      return finish(hash, result: .failure(ReplicationError(.unavailable, why)))
     }
     let route = routes.removeFirst()
     requests[hash]?.routes = routes
@@ -253,11 +254,11 @@ final class BlobFetchCoordinator {
     routes { [weak self] result in
       self?.requests[hash]?.isResolving = false
       switch result {
-      case .failure(let error): self?.finish(hash, .failure(error))
+      case .failure(let error): self?.finish(hash, result: .failure(error))
       case .success(let known):
         guard let self, let request = requests[hash] else { return }
         let ranked = known.enumerated().sorted { one, other in
-          let ranks = [one, other].map { $0.element.target.device.map { rank($0, request) } ?? .max }
+          let ranks = [one, other].map { $0.element.target.device.map { rank($0, for: request) } ?? .max }
           return ranks[0] == ranks[1] ? one.offset < other.offset : ranks[0] < ranks[1]
         }
         requests[hash]?.routes = ranked.map(\.element)
@@ -286,12 +287,12 @@ final class BlobFetchCoordinator {
     }
     dialling[route.name] = [completion]
     connect(
-      route, route.endpoints[...],
-      ReplicationError(.network, "\(route.name) has no address here: name it with `Membership.add`"))
+      route, endpoints: route.endpoints[...],
+      failure: ReplicationError(.network, "\(route.name) has no address here: name it with `Membership.add`"))
   }
 
-  func connect(_ route: Route.Known, _ endpoints: ArraySlice<Endpoint>, _ failure: ReplicationError) {
-    guard let endpoint = endpoints.first, !isStopped else { return connected(route.name, failure) }
+  func connect(_ route: Route.Known, endpoints: ArraySlice<Endpoint>, failure: ReplicationError) {
+    guard let endpoint = endpoints.first, !isStopped else { return connected(route.name, error: failure) }
     core.dial(route.target, endpoint: endpoint, direction: .pull, controlOnly: true) { [weak self] driver in
       driver.onOpen = { [weak self, weak driver] in
         guard let self, let driver else { return }
@@ -299,7 +300,7 @@ final class BlobFetchCoordinator {
           controlSessions[device] = driver
         }
         joinSwarms()
-        connected(route.name, nil)
+        connected(route.name, error: nil)
       }
     } progress: { _ in
     } completion: { [weak self] result in
@@ -310,7 +311,7 @@ final class BlobFetchCoordinator {
         case .failure(let error): error
         case .success(let end): Self.error(of: end)
         }
-      self?.connect(route, endpoints.dropFirst(), error)
+      self?.connect(route, endpoints: endpoints.dropFirst(), failure: error)
     }
   }
 
@@ -322,18 +323,18 @@ final class BlobFetchCoordinator {
     }
   }
 
-  private func connected(_ name: String, _ error: ReplicationError?) {
+  private func connected(_ name: String, error: ReplicationError?) {
     for completion in dialling.removeValue(forKey: name) ?? [] { completion(error) }
     lingerIfIdle()
   }
 
-  private func ended(_ driver: SessionDriver, _ device: DeviceID) {
+  private func ended(_ driver: SessionDriver, device: DeviceID) {
     if controlSessions[device] === driver { controlSessions[device] = nil }
     for swarm in Array(swarms.values) where swarm.uses(driver) { swarm.lost(device) }
     for (hash, request) in requests where request.driver === driver {
       // It was not the device that had no answer.
       if isOpen(device, but: driver) { requests[hash]?.tried.remove(device) }
-      failed(hash, "\(driver.peerName) broke the connection")
+      failed(hash, reason: "\(driver.peerName) broke the connection")
     }
     for (number, question) in questions where question.waiting.contains(device) {
       questions[number]?.waiting.remove(device)

@@ -78,12 +78,12 @@ final class BlobSwarm {
   private var isStoring = false
   private var isOver = false
 
-  init(_ blob: BlobReference, _ context: NodeContext, _ loop: EventLoop) {
+  init(blob: BlobReference, context: NodeContext, loop: EventLoop) {
     (self.blob, self.context, self.loop) = (blob, context, loop)
   }
 
   /// A member takes part, unless it does or did.
-  func join(_ device: DeviceID, _ driver: any PartGiver) {
+  func join(_ device: DeviceID, driver: any PartGiver) {
     guard members[device] == nil, !gone.contains(device) else { return }
     members[device] = Member(driver: driver)
     if hasBegun { ask() }
@@ -125,7 +125,7 @@ final class BlobSwarm {
   }
 
   /// Bytes came of what a member was asked for.
-  func arrived(_ offset: UInt64, _ bytes: [UInt8], from device: DeviceID) {
+  func arrived(offset: UInt64, bytes: [UInt8], from device: DeviceID) {
     guard !isOver, let part = members[device]?.part else { return }
     guard part.offset == offset, !bytes.isEmpty, UInt64(bytes.count) <= part.count else {
       return lost(device)

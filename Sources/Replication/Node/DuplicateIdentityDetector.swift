@@ -48,18 +48,18 @@ struct DuplicateIdentityDetector {
   mutating func displaced(
     _ device: DeviceID, by new: Origin, from old: Origin, at now: UInt64
   ) -> [String]? {
-    new.differs(from: old) ? count(1, device, [new.host, old.host], at: now) : nil
+    new.differs(from: old) ? count(1, of: device, hosts: [new.host, old.host], at: now) : nil
   }
 
   /// A member has told this copy, whose device it is, that another connection took the place of its own, and `why`. True the first time
   /// that the conflict is certain: at once where the member is certain, which has counted the displacements.
   mutating func reportedDisplaced(_ device: DeviceID, reason why: String, at now: UInt64) -> Bool {
-    count(why.contains(Self.conflictText) ? Self.conflictThreshold : 1, device, [], at: now) != nil
+    count(why.contains(Self.conflictText) ? Self.conflictThreshold : 1, of: device, hosts: [], at: now) != nil
   }
 
   /// Counts so many displacements of the device. Returns what `displaced` does.
   private mutating func count(
-    _ number: Int, _ device: DeviceID, _ hosts: [String], at now: UInt64
+    _ number: Int, of device: DeviceID, hosts: [String], at now: UInt64
   ) -> [String]? {
     if histories[device] == nil, histories.count >= Self.devices { histories = [:] }
     var book = histories[device] ?? DisplacementHistory()

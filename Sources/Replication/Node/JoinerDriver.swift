@@ -44,7 +44,8 @@ final class JoinerDriver {
           do throws(ReplicationError) {
             let proof = PairingProof(exporter: try link.exporter(), inviter: other.device, joiner: device)
             JoinerDriver(
-              Joiner(invitation: invitation, proof: proof, name: name), link, loop, completion
+              joiner: Joiner(invitation: invitation, proof: proof, name: name), link: link, loop: loop,
+              completion: completion
             ).start()
           } catch {
             link.close()
@@ -59,7 +60,7 @@ final class JoinerDriver {
   }
 
   private init(
-    _ joiner: consuming Joiner, _ link: PeerLink, _ loop: EventLoop, _ completion: @escaping Completion
+    joiner: consuming Joiner, link: PeerLink, loop: EventLoop, completion: @escaping Completion
   ) {
     self.joiner = joiner
     (self.link, self.loop, self.completion) = (link, loop, completion)

@@ -53,7 +53,7 @@ extension Membership {
     case .unknown:
       throw ReplicationError(
         .notAMember, "cannot revoke \(name): no member has that name: see `Membership.peers`")
-    case .mayNot(let right): throw Self.refusal("revoke \(name)", right)
+    case .mayNot(let right): throw Self.refusal("revoke \(name)", right: right)
     case .isOwn:
       throw ReplicationError(
         .notAllowed,

@@ -75,11 +75,11 @@ public struct Membership: Sendable {
   package func checkMayDecide(_ what: String) throws(ReplicationError) {
     let denial = try mappingStoreErrors { () throws(StoreError) in try store.writeDenial }
     let right = denial == .revoked ? .revoked : try own()?.right ?? .readWrite
-    if right != .readWrite { throw Self.refusal(what, right) }
+    if right != .readWrite { throw Self.refusal(what, right: right) }
   }
 
   /// Why a copy with this right, which is not read-write, does not do `what`.
-  static func refusal(_ what: String, _ right: Member.Right) -> ReplicationError {
+  static func refusal(_ what: String, right: Member.Right) -> ReplicationError {
     let reason =
       right == .revoked
       ? "this copy was revoked" : "this copy is read-only: it receives, and may not send"

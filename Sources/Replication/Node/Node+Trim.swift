@@ -68,7 +68,7 @@ extension Node {
         try await leaving.end()
         // Meanwhile the next ones are asked about.
         leaving.begin(count: batch.count) { [self] () throws(ReplicationError) in
-          try await evict(batch, statements, turn)
+          try await evict(batch, statements: statements, turn: turn)
         } progress: { done in
           let report = turn.report
           progress(
@@ -119,7 +119,7 @@ extension Node {
   }
 
   private func evict(
-    _ batch: [EvictionCandidate], _ statements: [DeviceID: HoldingsStated.Statement], _ turn: EvictionPass
+    _ batch: [EvictionCandidate], statements: [DeviceID: HoldingsStated.Statement], turn: EvictionPass
   ) async throws(ReplicationError) {
     try await runOnWorker { () throws(StoreError) in
       var holders = batch.map { _ in [[UInt8]]() }
@@ -186,8 +186,8 @@ extension Node {
       guard report.evicted > 0 else { return }
       context.log.emit(
         .info,
-        "\(CountText.of(report.evicted, "large value")) \(report.evicted == 1 ? "has" : "have") left to keep the limits: "
-          + CountText.of(report.evictedBytes, "byte")
+        "\(CountText.of(report.evicted, noun: "large value")) \(report.evicted == 1 ? "has" : "have") left to keep the limits: "
+          + CountText.of(report.evictedBytes, noun: "byte")
       )
     } catch {
       guard error.store?.code != .closed else { return }

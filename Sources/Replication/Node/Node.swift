@@ -68,7 +68,7 @@ public final class Node: Sendable {
       pingSeconds: configuration.pingSeconds, log: configuration.log)
     let core = NodeCore(context)
     self.core = LoopBound(core, to: loop)
-    supervisor = LoopBound(PeerSupervisor(core, statePublisher), to: loop)
+    supervisor = LoopBound(PeerSupervisor(core: core, board: statePublisher), to: loop)
     if configuration.fetchesOnRead { fetchOnRead() }
   }
 
@@ -170,12 +170,12 @@ public final class Node: Sendable {
     var backoff = Backoff(base: 50, cap: 2_000)
     var (repairedKeys, repaired): (Int, [[UInt8]]) = (0, [])
     while true {
-      let end = try await dial(target, endpoints, direction, progress)
+      let end = try await dial(target, endpoints: endpoints, direction: direction, progress: progress)
       repairedKeys += end.end.figures.repairedKeys
       repaired += end.end.figures.repaired
       switch end.end.outcome {
       case .done:
-        var report = try await report(end, direction, since: begin)
+        var report = try await report(end, direction: direction, since: begin)
         report.repairedKeys = repairedKeys
         report.repaired = repaired.prefix(WireLimits.repairNames).compactMap { try? Key(bytes: $0) }
         return report
@@ -199,8 +199,8 @@ public final class Node: Sendable {
   }
 
   private func dial(
-    _ target: DialTarget, _ endpoints: [Endpoint], _ direction: SyncDirection,
-    _ progress: @escaping @Sendable (SessionProgress) -> Void
+    _ target: DialTarget, endpoints: [Endpoint], direction: SyncDirection,
+    progress: @escaping @Sendable (SessionProgress) -> Void
   ) async throws(ReplicationError) -> DialEnd {
     var failure = ReplicationError(
       .network, "\(target.name) has no address here: give host:port, or name it with `Membership.add`")
@@ -230,7 +230,7 @@ public final class Node: Sendable {
   }
 
   private func report(
-    _ dialled: DialEnd, _ direction: SyncDirection, since begin: UInt64
+    _ dialled: DialEnd, direction: SyncDirection, since begin: UInt64
   ) async throws(ReplicationError) -> SessionReport {
     let (end, figures, store) = (dialled.end, dialled.end.figures, store)
     let context = context

@@ -74,7 +74,7 @@ struct NodeContext: Sendable {
     case .done:
       log.emit(
         .info,
-        "\(peer): received \(CountText.of(figures.receivedRecords, "record")) and \(CountText.of(figures.receivedBlobs, "blob")), "
+        "\(peer): received \(CountText.of(figures.receivedRecords, noun: "record")) and \(CountText.of(figures.receivedBlobs, noun: "blob")), "
           + "sent \(figures.sentRecords) and \(figures.sentBlobs)")
     // The node has said so itself, once.
     case .reconnect(let why) where why.contains(DuplicateIdentityDetector.conflictText):

@@ -39,16 +39,16 @@ extension NodeCore {
   }
 
   /// Sets up what a session needs beside its link.
-  func attach(_ driver: SessionDriver, _ number: UInt64, _ device: DeviceID) {
+  func attach(_ driver: SessionDriver, number: UInt64, device: DeviceID) {
     driver.onFollowJournal = { [weak self, weak driver] position in
       self?.watch.notify(number, after: position) { driver?.journalGrew() }
     }
-    driver.onLive = { [weak self] in self?.wentLive(number, device) }
+    driver.onLive = { [weak self] in self?.wentLive(number, device: device) }
     reviewedPosition = nil
     superviseRights()
-    blobFetches.attach(driver, device)
+    blobFetches.attach(driver, device: device)
     driver.onRepaired = { [context, name = driver.peerName] in
-      context.log.emit(.warning, Self.repaired($0, $1, name))
+      context.log.emit(.warning, Self.repaired($0, keys: $1, peer: name))
     }
     driver.onClosed = { [weak self, weak driver] in
       guard let self else { return }
@@ -56,7 +56,7 @@ extension NodeCore {
     }
   }
 
-  private func wentLive(_ number: UInt64, _ device: DeviceID) {
+  private func wentLive(_ number: UInt64, device: DeviceID) {
     // Of two that are live only the newer one is known to be alive.
     let older =
       (incoming.filter { $0.key != number && $0.value.device == device }.compactMap(\.value.driver)
@@ -66,7 +66,7 @@ extension NodeCore {
     if let driver, incoming[number] != nil {
       for other in older { recordDisplacement(device, by: Self.origin(of: driver), from: other) }
     }
-    for other in older { displace(other, device, by: driver) }
+    for other in older { displace(other, device: device, by: driver) }
     if incoming[number] != nil { context.log.emit(.info, "\(Self.name(of: device, self)) stays connected") }
     if let driver { review(driver, of: device) }
     superviseContacts()
@@ -74,7 +74,7 @@ extension NodeCore {
   }
 
   /// What the log says of keys that had two contents (F61).
-  private static func repaired(_ count: Int, _ keys: ArraySlice<[UInt8]>, _ peer: String) -> String {
+  private static func repaired(_ count: Int, keys: ArraySlice<[UInt8]>, peer: String) -> String {
     let names = keys.prefix(20).map { "\"\(String(decoding: $0, as: UTF8.self).printable)\"" }
     let more = count > names.count ? " and \(count - names.count) more" : ""
     return "\(peer): \(count == 1 ? "a key" : "\(count) keys") had two contents under one write"
@@ -98,7 +98,7 @@ extension NodeCore {
       let names = Dictionary(uniqueKeysWithValues: members.map { ($0.device, $0.name) })
       context.names.withLock { $0 = names }
       let epoch = (try? StoreKeys(context.store).groupKeys())?.current
-      loop.execute { this.value.apply(rights, epoch) }
+      loop.execute { this.value.apply(rights, epoch: epoch) }
     }
   }
 
@@ -137,7 +137,7 @@ extension NodeCore {
       let epoch = (try? StoreKeys(context.store).groupKeys())?.current
       loop.execute {
         let (core, driver) = this.value
-        if core.isOlder(driver, than: epoch) { driver.refuse(.tryAgain, Self.newEpoch) }
+        if core.isOlder(driver, than: epoch) { driver.refuse(.tryAgain, reason: Self.newEpoch) }
         if let right { core.apply(right, to: driver) }
       }
     }
@@ -147,19 +147,19 @@ extension NodeCore {
     guard !driver.isOver, right.inSession != driver.peerRight else { return }
     if right == .revoked {
       context.log.emit(.notice, "\(driver.peerName) was revoked: its session ends")
-      driver.refuse(.notAMember, "this copy was revoked: join again with a new one")
+      driver.refuse(.notAMember, reason: "this copy was revoked: join again with a new one")
     } else {
       context.log.emit(.notice, "\(driver.peerName) is \(right) from now on: its session begins anew")
-      driver.refuse(.unavailable, "this copy is \(right) from now on: connect again")
+      driver.refuse(.unavailable, reason: "this copy is \(right) from now on: connect again")
     }
   }
 
-  private func apply(_ rights: [DeviceID: Member.Right], _ epoch: UInt32?) {
+  private func apply(_ rights: [DeviceID: Member.Right], epoch: UInt32?) {
     let older = drivers.filter { isOlder($0, than: epoch) }
     if !older.isEmpty {
       // What follows is sealed under the new key; who lacks it gets it with the next hello.
       context.log.emit(.notice, "a new epoch of the group key has begun: live sessions begin anew")
-      for driver in older { driver.refuse(.tryAgain, Self.newEpoch) }
+      for driver in older { driver.refuse(.tryAgain, reason: Self.newEpoch) }
     }
     for (device, driver) in incoming.values.map({ ($0.device, $0.driver) })
       + outgoing.values.map({ ($0.device, $0.driver) })

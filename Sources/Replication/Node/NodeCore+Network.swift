@@ -54,7 +54,7 @@ extension NodeCore {
     }
     let hosts = Set(incoming.values.compactMap { $0.device == device ? $0.driver?.link.remote.host : nil })
     driver.refuse(
-      .tryAgain, DuplicateIdentityDetector.conflictMessage(driver.peerName, hosts: hosts.sorted()))
+      .tryAgain, reason: DuplicateIdentityDetector.conflictMessage(driver.peerName, hosts: hosts.sorted()))
   }
 
   /// A session that another device's key has dialled is over. Was there a live one at the same time, of another incarnation?
@@ -67,7 +67,7 @@ extension NodeCore {
   }
 
   /// Ends a session in whose place another one of its device goes on.
-  func displace(_ older: SessionDriver, _ device: DeviceID, by newer: SessionDriver?) {
+  func displace(_ older: SessionDriver, device: DeviceID, by newer: SessionDriver?) {
     guard older.isAtRest else { return older.abandon() }
     guard let newer, incoming.values.contains(where: { $0.driver === older }) else { return older.stop() }
     let host = newer.link.remote.host
@@ -77,7 +77,8 @@ extension NodeCore {
         + DuplicateIdentityDetector.conflictMessage(
           older.peerName, hosts: Set([host, older.link.remote.host]).sorted()) : ""
     older.refuse(
-      .tryAgain, "\(DuplicateIdentityDetector.displacedText), from \(host), has taken its place\(why)")
+      .tryAgain, reason: "\(DuplicateIdentityDetector.displacedText), from \(host), has taken its place\(why)"
+    )
   }
 
   /// A member has told that another connection took the place of this copy's.

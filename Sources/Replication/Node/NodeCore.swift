@@ -153,7 +153,7 @@ final class NodeCore {
         self?.ended(number)
         if gate.rejectedUnknownDevice { self?.onUnknownDevice() }
       }
-      link.onEstablished = { [weak self] in self?.established(number, $0, gate) }
+      link.onEstablished = { [weak self] in self?.established(number, with: $0, gate: gate) }
       link.start()
     } catch {
       context.log.emit(.error, error.message)
@@ -174,34 +174,35 @@ final class NodeCore {
     if let device = gone?.device { onChange(device) }
   }
 
-  private func established(_ number: UInt64, _ other: PeerLink.Established, _ gate: PeerAuthorizer) {
+  private func established(_ number: UInt64, with other: PeerLink.Established, gate: PeerAuthorizer) {
     guard let link = incoming[number]?.link else { return }
     if other.applicationProtocol == WireLimits.joinProtocol {
       // Whoever comes to join has proven nothing yet: its place is kept until it has.
-      pair(number, link, other.device)
+      pair(number, link: link, joiner: other.device)
     } else {
       // Whoever it is whose key could not be looked up: it has proven nothing either.
       if gate.failure == nil { leaveAdmission(number) }
-      serve(number, link, other.device, gate)
+      serve(number, link: link, device: other.device, gate: gate)
     }
   }
 
   // MARK: Sessions that others dialled
 
-  private func serve(_ number: UInt64, _ link: PeerLink, _ device: DeviceID, _ gate: PeerAuthorizer) {
+  private func serve(_ number: UInt64, link: PeerLink, device: DeviceID, gate: PeerAuthorizer) {
     if let failure = gate.failure {
       context.log.emitRateLimited(.error, "cannot look up who comes from \(link.remote): \(failure.message)")
-      return refuse(number, link, "this copy cannot read its store at the moment")
+      return refuse(number, link: link, reason: "this copy cannot read its store at the moment")
     }
     if let name = gate.revokedMember {
       context.log.emitRateLimited(.notice, "\(name), which was revoked, came from \(link.remote): told so")
-      return refuse(number, link, "this copy was revoked: join again with a new one", .notAMember)
+      return refuse(
+        number, link: link, reason: "this copy was revoked: join again with a new one", code: .notAMember)
     }
     guard let member = gate.member, let right = member.right.inSession else {
       link.close()
       return ended(number)
     }
-    if isStopping { return refuse(number, link, "this node shuts down") }
+    if isStopping { return refuse(number, link: link, reason: "this node shuts down") }
     // A live one stays where it is: other programs of the same device push and pull beside it.
     let rivals = incoming.values.filter { $0.device == device && $0.driver != nil }
     if let rival = rivals.first(where: { $0.driver?.isLive == false }) {
@@ -213,7 +214,8 @@ final class NodeCore {
           device, by: DuplicateIdentityDetector.Origin(host: link.remote.host), from: rival.driver)
         rival.driver?.probe(within: Int(Self.answerMilliseconds))
         return refuse(
-          number, link, "\(member.name) is connected already: if it is not, its key is used twice")
+          number, link: link,
+          reason: "\(member.name) is connected already: if it is not, its key is used twice")
       }
       context.log.emitRateLimited(
         .warning, "\(member.name) came again from \(link.remote): its silent connection was given up")
@@ -227,7 +229,7 @@ final class NodeCore {
         $0.device == device && !$0.controlOnly && $0.driver?.isLive == false
       })
     {
-      return refuse(number, link, "both sides dialled at once: the other connection goes on")
+      return refuse(number, link: link, reason: "both sides dialled at once: the other connection goes on")
     }
     let driver = SessionDriver(
       role: .server, peerName: member.name, remotePeer: context.remotePeer(device, right: right),
@@ -244,7 +246,7 @@ final class NodeCore {
     }
     incoming[number]?.device = device
     incoming[number]?.driver = driver
-    attach(driver, number, device)
+    attach(driver, number: number, device: device)
     driver.onHello = { [weak self, weak driver] in
       guard let self, let driver, duplicateIdentities.isConflict(device) else { return }
       // Later: a session takes no event while it handles one.
@@ -255,13 +257,13 @@ final class NodeCore {
     driver.start()
   }
 
-  private func refuse(_ number: UInt64, _ link: PeerLink, _ why: String, _ code: Refusal.Code = .tryAgain) {
+  private func refuse(_ number: UInt64, link: PeerLink, reason why: String, code: Refusal.Code = .tryAgain) {
     link.send(Message.refuse(Refusal(code, why)).frame.bytes)
     link.finish()
     ended(number)
   }
 
-  private func pair(_ number: UInt64, _ link: PeerLink, _ joiner: DeviceID) {
+  private func pair(_ number: UInt64, link: PeerLink, joiner: DeviceID) {
     do throws(ReplicationError) {
       let proof = PairingProof(exporter: try link.exporter(), inviter: context.identity.id, joiner: joiner)
       let remote = link.remote
@@ -357,7 +359,7 @@ final class NodeCore {
       driver.onProgress = progress
       outgoing[number] = Outgoing(
         link: link, device: other.device, driver: driver, staysOpen: staysOpen, controlOnly: controlOnly)
-      attach(driver, number, other.device)
+      attach(driver, number: number, device: other.device)
       driver.start()
       begun(driver)
     }

@@ -37,7 +37,9 @@ final class NodeLog: Sendable {
       return bucket.suppressed
     }
     guard let suppressed else { return }
-    if suppressed > 0 { write(.warning, "\(CountText.of(suppressed, "line")) like the next one left out") }
+    if suppressed > 0 {
+      write(.warning, "\(CountText.of(suppressed, noun: "line")) like the next one left out")
+    }
     write(level, line)
   }
 }

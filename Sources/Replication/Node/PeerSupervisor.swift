@@ -45,7 +45,7 @@ final class PeerSupervisor {
   private var members: Set<DeviceID> = []
   private var lastUnknownDeviceRetry: UInt64 = 0
 
-  init(_ core: NodeCore, _ board: StatePublisher) {
+  init(core: NodeCore, board: StatePublisher) {
     (self.core, self.statePublisher) = (core, board)
     core.onChange = { [weak self] in self?.changed($0) }
     core.onUnknownDevice = { [weak self] in self?.unknownDeviceRejected() }
@@ -147,7 +147,7 @@ final class PeerSupervisor {
     self.right = right
     for name in Array(supervised.keys) {
       supervised[name]?.mayOnlyPull = false
-      supervised[name]?.driver?.refuse(.tryAgain, "what this copy may do has changed: connect again")
+      supervised[name]?.driver?.refuse(.tryAgain, reason: "what this copy may do has changed: connect again")
     }
   }
 
@@ -168,10 +168,10 @@ final class PeerSupervisor {
     guard let policy, let peer = supervised[name], !peer.isBusy, !core.isStopping else { return }
     if let timer = peer.timer { loop.cancel(timer) }
     supervised[name]?.timer = nil
-    if let device = peer.state.device, isConnected(name, device) { return }
+    if let device = peer.state.device, isConnected(name, device: device) { return }
     guard !peer.known.endpoints.isEmpty else {
       return failed(
-        name, ReplicationError(.network, "\(name) has no address here: name it with `Membership.add`"))
+        name, error: ReplicationError(.network, "\(name) has no address here: name it with `Membership.add`"))
     }
     let endpoint = peer.known.endpoints[peer.address % peer.known.endpoints.count]
     supervised[name]?.isBusy = true
@@ -194,14 +194,14 @@ final class PeerSupervisor {
       let received = supervised[name]?.driver?.acknowledgedPosition
       guard now - last >= Self.progressMilliseconds || received != lastReceived else { return }
       (last, lastReceived) = (now, received)
-      moved(name, figures)
+      moved(name, figures: figures)
     } completion: { [weak self] in
-      self?.ended(name, $0)
+      self?.ended(name, result: $0)
     }
   }
 
   /// Has the peer a live session with this node already, whoever dialled it? Then that is what is shown.
-  private func isConnected(_ name: String, _ device: DeviceID) -> Bool {
+  private func isConnected(_ name: String, device: DeviceID) -> Bool {
     guard let driver = core.liveDriver(of: device) else { return false }
     if supervised[name]?.liveSince == nil { supervised[name]?.liveSince = MonotonicClock.milliseconds() }
     let isAccepted = supervised[name]?.driver == nil
@@ -217,7 +217,7 @@ final class PeerSupervisor {
     return true
   }
 
-  private func moved(_ name: String, _ figures: SessionFigures) {
+  private func moved(_ name: String, figures: SessionFigures) {
     guard let driver = supervised[name]?.driver else { return }
     change(name) { state in
       state.progress = SessionProgress(figures)
@@ -237,12 +237,12 @@ final class PeerSupervisor {
         supervised[name]?.state.device = device
       }
       guard supervised[name]?.state.device == device else { continue }
-      if isConnected(name, device) { continue }
+      if isConnected(name, device: device) { continue }
       if peer.state.phase == .live, !peer.isBusy { wait(name, milliseconds: nextBackoff(name, failed: true)) }
     }
   }
 
-  private func ended(_ name: String, _ result: Result<DialEnd, ReplicationError>) {
+  private func ended(_ name: String, result: Result<DialEnd, ReplicationError>) {
     // Also of one that is not kept any more: it may have taken more than was known of it.
     if case .success(let end) = result, let contact = end.end.contact { saveContact(contact, of: end.device) }
     guard supervised[name] != nil else { return }
@@ -251,7 +251,7 @@ final class PeerSupervisor {
     switch result {
     case .failure(let error):
       supervised[name]?.address += 1
-      failed(name, error)
+      failed(name, error: error)
     case .success(let end):
       supervised[name]?.state.device = end.device
       if end.end.wasRevoked { context.workers.later { [context] in context.recordRevocation() } }
@@ -262,7 +262,7 @@ final class PeerSupervisor {
         if !end.end.wasLive { supervised[name]?.backoff.succeeded() }
         recovered(name)
         change(name) { $0.lastSuccess = wall }
-        if isConnected(name, end.device) { return }
+        if isConnected(name, device: end.device) { return }
         wait(name, milliseconds: end.end.wasLive ? nextBackoff(name, failed: true) : delayUntilNextSync(name))
       case .reconnect(let why):
         if supervised[name]?.state.lastError?.message != why { context.log.emit(.notice, "\(name): \(why)") }
@@ -271,10 +271,10 @@ final class PeerSupervisor {
         {
           core.ownConnectionDisplaced(end.device, reason: why)
         }
-        if isConnected(name, end.device) { return }
+        if isConnected(name, device: end.device) { return }
         wait(name, milliseconds: nextBackoff(name, failed: true))
       case .failed(let code, let message):
-        failed(name, end.end.failure.map { ReplicationError($0) } ?? ReplicationError(code, message))
+        failed(name, error: end.end.failure.map { ReplicationError($0) } ?? ReplicationError(code, message))
       }
     }
   }
@@ -291,7 +291,7 @@ final class PeerSupervisor {
     change(name) { ($0.lastError, $0.failures) = (nil, 0) }
   }
 
-  private func failed(_ name: String, _ error: ReplicationError) {
+  private func failed(_ name: String, error: ReplicationError) {
     let isNew = supervised[name]?.state.lastError?.code != error.code
     context.log.emit(isNew ? .warning : .debug, "\(name): \(error.message)")
     if error.code == .notAllowed { supervised[name]?.mayOnlyPull = true }
@@ -302,7 +302,7 @@ final class PeerSupervisor {
       state.lastError = PeerState.Failure(code: error.code, message: error.message)
       state.failures = failures
     }
-    if let device = supervised[name]?.state.device, isConnected(name, device) { return }
+    if let device = supervised[name]?.state.device, isConnected(name, device: device) { return }
     wait(name, milliseconds: pause)
   }
 

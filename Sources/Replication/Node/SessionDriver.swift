@@ -190,7 +190,7 @@ final class SessionDriver {
   }
 
   /// Ends the session, and tells the other side why.
-  func refuse(_ code: Refusal.Code, _ why: String) {
+  func refuse(_ code: Refusal.Code, reason why: String) {
     if outcome == nil { handle(.refuse(Refusal(code, why))) }
   }
 
@@ -320,7 +320,7 @@ final class SessionDriver {
     let this = LoopBound(self, to: loop)
     let (store, loop, peer) = (store, loop, session.peer?.summary.actor)
     worker.async(turn(of: action)) {
-      store.answer(action, peer: peer) { event in loop.execute { this.value.worked(action, event) } }
+      store.answer(action, peer: peer) { event in loop.execute { this.value.worked(action, event: event) } }
     }
   }
 
@@ -338,13 +338,13 @@ final class SessionDriver {
         let taken = store.append(opened)
         settler.async {
           let event = store.awaitDurability(taken)
-          loop.execute { this.value.worked(action, event) }
+          loop.execute { this.value.worked(action, event: event) }
         }
       }
     }
   }
 
-  private func worked(_ action: SessionAction, _ event: SessionEvent?) {
+  private func worked(_ action: SessionAction, event: SessionEvent?) {
     switch action {
     case .applyBatch, .applyLast, .mergeGroupKeys: batchesInProgress -= 1
     default: break

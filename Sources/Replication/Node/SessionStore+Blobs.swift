@@ -23,7 +23,7 @@ extension SessionStore {
   }
 
   /// Ranges of one blob, one behind the other.
-  func storeBlob(_ ranges: [BlobRange], _ blob: BlobReference, from sender: ActorID) throws
+  func storeBlob(_ ranges: [BlobRange], blob: BlobReference, from sender: ActorID) throws
     -> SessionEvent
   {
     let blobs = try store.blobs
@@ -48,7 +48,7 @@ extension SessionStore {
   }
 
   /// Blobs that came in one range each: what is durable together costs one sync.
-  func storeBlobs(_ ranges: [BlobRange], _ sizes: [UInt64], from sender: ActorID) throws -> SessionEvent {
+  func storeBlobs(_ ranges: [BlobRange], sizes: [UInt64], from sender: ActorID) throws -> SessionEvent {
     let blobs = try store.blobs
     let noted = try store.absenceVersions(of: ranges.map(\.hash))
     var arrived: [BlobReference] = []

@@ -10,14 +10,14 @@ struct RepairWork {
 
 /// What the repair of a session asks of the store (F61).
 extension SessionStore {
-  func fingerprint(_ buckets: [UInt16], _ scope: RepairScope) throws -> SessionEvent {
+  func fingerprint(_ buckets: [UInt16], scope: RepairScope) throws -> SessionEvent {
     let found = try store.fingerprints(in: buckets, scope, most: WireLimits.repairPrints)
     state.withLock { $0.repair.keys = found.keys }
     return .fingerprinted(BucketPrints(buckets: found.buckets, prints: found.prints))
   }
 
   func exchangeRecords(
-    _ hashes: [UInt64], _ sealed: [UInt8]?, from peer: ActorID?, _ scope: RepairScope, _ index: UInt64
+    _ hashes: [UInt64], sealed: [UInt8]?, from peer: ActorID?, scope: RepairScope, index: UInt64
   ) throws -> SessionEvent {
     let keys = state.withLock { $0.repair.keys }
     var (taken, records, bytes): ([UInt64], [Record], Int) = ([], [], 0)
@@ -35,26 +35,28 @@ extension SessionStore {
       let theirs = try decrypt(sealed, of: Set(hashes), from: peer, index: index)
         .filter { settled.contains(RecordFingerprint.hash($0.key)) }
       state.withLock { $0.repair.theirs = theirs }
-      outcome = try store.repair(names(taken, theirs), against: theirs, scope, .keep)
+      outcome = try store.repair(
+        names(of: taken, theirs: theirs), against: theirs, scope: scope, steps: .keep)
     }
     return .recordsExchanged(
       DifferingRecords(hashes: taken, encrypted: try encrypt(records, index: index)), keys: outcome.keys)
   }
 
   func repair(
-    _ hashes: [UInt64], _ sealed: [UInt8]?, from peer: ActorID?, _ scope: RepairScope, _ index: UInt64
+    _ hashes: [UInt64], sealed: [UInt8]?, from peer: ActorID?, scope: RepairScope, index: UInt64
   ) throws -> SessionEvent {
     let theirs =
       try sealed.map { try decrypt($0, of: Set(hashes), from: peer, index: index) }
       ?? state.withLock { $0.repair.theirs }
     let outcome = try store.repair(
-      names(hashes, theirs), against: theirs, scope, sealed == nil ? .issue : [.keep, .issue])
+      names(of: hashes, theirs: theirs), against: theirs, scope: scope,
+      steps: sealed == nil ? .issue : [.keep, .issue])
     state.withLock { $0.repair = RepairWork() }
     return .repaired(outcome)
   }
 
   /// All keys of which one of the two sides holds something.
-  private func names(_ hashes: [UInt64], _ theirs: [[UInt8]: Record]) -> Set<[UInt8]> {
+  private func names(of hashes: [UInt64], theirs: [[UInt8]: Record]) -> Set<[UInt8]> {
     let own = state.withLock { state in hashes.flatMap { state.repair.keys[$0] ?? [] } }
     return Set(own).union(theirs.keys)
   }

@@ -39,7 +39,7 @@ struct StagedBatch: Sendable {
 extension SessionStore {
   /// Opens a batch: it needs the group's keys, and nothing of the store.
   func decrypt(_ intake: StagedBatch) -> StagedBatch {
-    guard case .sealed(let sealed) = intake.stage else { return intake }
+    guard case .encrypted(let sealed) = intake.stage else { return intake }
     var bytes = 0
     var opened = step(intake) {
       let context = BatchContext.records(
@@ -47,7 +47,7 @@ extension SessionStore {
       let payload = try BatchCodec.decrypt(sealed, expecting: context, keys: ring())
       let reading = try RecordCodec.read(payload)
       bytes = payload.count + reading.memoryBytes
-      return .opened(reading)
+      return .decrypted(reading)
     }
     opened.decryptedBytes = bytes
     self.decryptedBytes.withLock { $0 += bytes }
@@ -56,7 +56,7 @@ extension SessionStore {
 
   /// Appends it, behind all batches of the round that come before it: where one of those could not be, none is any more.
   func append(_ intake: StagedBatch) -> StagedBatch {
-    guard case .opened(let payload) = intake.stage else {
+    guard case .decrypted(let payload) = intake.stage else {
       state.withLock { $0.nextBatchIndex = nil }
       return intake
     }
@@ -75,7 +75,8 @@ extension SessionStore {
         present: payload.present, scope: state.withLock { $0.scope }, widening: intake.expansion)
       batch.expectedState = expectedReplicaState
       if intake.expansion != nil, intake.index > 0 { batch.behind = state.withLock { $0.missingKeysCursor } }
-      let taken = try store.apply(batch, intake.isFull ? full(of: intake.mark) : nil, closing: intake.close)
+      let taken = try store.applyBatch(
+        batch, intake.isFull ? full(of: intake.mark) : nil, closing: intake.close)
       let event = SessionEvent.batchApplied(
         position: payload.position, records: payload.records.userCount, missing: try needs(taken.missing))
       state.withLock { state in
@@ -85,7 +86,7 @@ extension SessionStore {
         let cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)
         if intake.expansion == nil { state.cursor = cursor } else { state.missingKeysCursor = cursor }
       }
-      return .taken(taken, event)
+      return .appended(taken, event)
     }
   }
 
@@ -93,9 +94,10 @@ extension SessionStore {
   func awaitDurability(_ intake: StagedBatch) -> SessionEvent {
     defer { decryptedBytes.withLock { $0 -= intake.decryptedBytes } }
     switch intake.stage {
-    case .sealed, .opened: preconditionFailure("a batch is opened and appended before it is made durable")
+    case .encrypted, .decrypted:
+      preconditionFailure("a batch is opened and appended before it is made durable")
     case .failed(let event): return event
-    case .taken(let taken, let event):
+    case .appended(let taken, let event):
       do {
         try store.awaitDurability(of: taken)
         if let close = intake.close { try closed(close) }

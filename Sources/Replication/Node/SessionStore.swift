@@ -147,10 +147,10 @@ package final class SessionStore: Sendable {
         return try readBlob(BlobReference(hash: hash, size: size), offset: offset, count: count)
       case .storeBlobRanges(let ranges, let size):
         guard let peer, let hash = ranges.first?.hash else { return nil }
-        return try storeBlob(ranges, BlobReference(hash: hash, size: size), from: peer)
+        return try storeBlob(ranges, blob: BlobReference(hash: hash, size: size), from: peer)
       case .storeBlobs(let ranges, let sizes):
         guard let peer else { return nil }
-        return try storeBlobs(ranges, sizes, from: peer)
+        return try storeBlobs(ranges, sizes: sizes, from: peer)
       case .makeRecipe(let hash, let size, let offset):
         return try makeRecipe(BlobReference(hash: hash, size: size), offset: offset)
       case .matchRecipe(let recipe, let size):
@@ -160,11 +160,11 @@ package final class SessionStore: Sendable {
         return try assemble(BlobReference(hash: hash, size: size), upTo: end)
       case .digestState(let time): return .stateDigested(try digestState(at: time))
       case .digestBuckets(let time): return .bucketsDigested(try store.bucketDigests(at: time))
-      case .fingerprint(let buckets, let scope): return try fingerprint(buckets, scope)
+      case .fingerprint(let buckets, let scope): return try fingerprint(buckets, scope: scope)
       case .exchangeRecords(let hashes, let theirs, let scope, let index):
-        return try exchangeRecords(hashes, theirs, from: peer, scope, index)
+        return try exchangeRecords(hashes, sealed: theirs, from: peer, scope: scope, index: index)
       case .repair(let hashes, let theirs, let scope, let index):
-        return try repair(hashes, theirs, from: peer, scope, index)
+        return try repair(hashes, sealed: theirs, from: peer, scope: scope, index: index)
       case .stateHoldings(let wanted): return try stateHoldings(wanted)
       case .decryptBlobRange(let range):
         guard let peer else { return nil }
@@ -345,7 +345,7 @@ package final class SessionStore: Sendable {
     guard more / WireLimits.fullStateBytesPerKey > keys else { return full }
     throw ReplicationError(
       .protocolViolation,
-      "the other side's full state names far more writes than can concern the \(CountText.of(keys, "key")) held here: its program may be damaged"
+      "the other side's full state names far more writes than can concern the \(CountText.of(keys, noun: "key")) held here: its program may be damaged"
     )
   }
 }

@@ -87,7 +87,7 @@ package final class WorkerPool: Sendable {
   package var figures: Figures { state.withLock { $0.figures } }
 
   /// The queue has a next piece.
-  fileprivate func add(_ queue: WorkerQueue, _ turn: Turn) {
+  fileprivate func add(_ queue: WorkerQueue, turn: Turn) {
     let thread = state.withLock { state -> Int? in
       let begun = state.figures.begun
       let waiting = Waiting(queue: queue, since: (begun.ordinary, begun.ordinary + begun.prompt))
@@ -104,11 +104,11 @@ package final class WorkerPool: Sendable {
 
   /// A thread that may begin something, if there is one and there is anything that may be begun.
   private func takeThread(_ state: inout State) -> Int? {
-    guard mayBegin(state, .prompt) || mayBegin(state, .ordinary) else { return nil }
+    guard mayBegin(state, turn: .prompt) || mayBegin(state, turn: .ordinary) else { return nil }
     return state.idle.popLast()
   }
 
-  private func mayBegin(_ state: State, _ turn: Turn) -> Bool {
+  private func mayBegin(_ state: State, turn: Turn) -> Bool {
     switch turn {
     case .prompt: !state.prompt.isEmpty && state.busy.prompt < most.prompt
     case .ordinary: !state.ordinary.isEmpty && state.busy.ordinary < most.ordinary
@@ -140,7 +140,7 @@ package final class WorkerPool: Sendable {
 
   private func begin(_ state: inout State) -> (WorkerQueue, Turn)? {
     let begun = state.figures.begun
-    if mayBegin(state, .prompt) {
+    if mayBegin(state, turn: .prompt) {
       let next = state.prompt.removeFirst()
       state.busy.prompt += 1
       state.figures.begun.prompt += 1
@@ -148,7 +148,7 @@ package final class WorkerPool: Sendable {
         state.figures.longestPromptWait, begun.ordinary - next.since.ordinary)
       return (next.queue, .prompt)
     }
-    guard mayBegin(state, .ordinary) else { return nil }
+    guard mayBegin(state, turn: .ordinary) else { return nil }
     let next = state.ordinary.removeFirst()
     state.busy.ordinary += 1
     state.figures.begun.ordinary += 1
@@ -177,7 +177,7 @@ package final class WorkerQueue: Sendable {
       pieces.append(Piece(turn: turn, work: work))
       return pieces.count == 1
     }
-    if isFirst { pool.add(self, turn) }
+    if isFirst { pool.add(self, turn: turn) }
   }
 
   /// The queue's turn has come.
@@ -187,6 +187,6 @@ package final class WorkerQueue: Sendable {
       pieces.removeFirst()
       return pieces.first?.turn
     }
-    if let next { pool.add(self, next) }
+    if let next { pool.add(self, turn: next) }
   }
 }

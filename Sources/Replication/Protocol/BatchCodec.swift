@@ -68,7 +68,7 @@ package enum BatchCodec {
       ReplicationError(.protocolViolation, "opening \(expected): \(why): the connection is closed")
     }
     guard sealed.count >= overheadBytes, sealed.count <= overheadBytes + expected.kind.maximumBytes else {
-      throw refusal("\(CountText.of(sealed.count, "byte")): too few or too many")
+      throw refusal("\(CountText.of(sealed.count, noun: "byte")): too few or too many")
     }
     let header = Array(sealed[..<headerBytes])
     guard header[0] == version else { throw refusal("version \(header[0]) is unknown") }
@@ -94,16 +94,16 @@ package enum BatchCodec {
     }
     guard count <= expected.kind.maximumBytes else {
       throw refusal(
-        "\(CountText.of(count, "byte")) declared, above the limit of \(expected.kind.maximumBytes)")
+        "\(CountText.of(count, noun: "byte")) declared, above the limit of \(expected.kind.maximumBytes)")
     }
     guard isCompressed else {
       guard body.count == count else {
-        throw refusal("\(CountText.of(body.count, "byte")), \(count) declared")
+        throw refusal("\(CountText.of(body.count, noun: "byte")), \(count) declared")
       }
       return body
     }
     guard body.count < count, let payload = Compression.inflate(body, count: count) else {
-      throw refusal("it does not inflate to the \(CountText.of(count, "byte")) it declares")
+      throw refusal("it does not inflate to the \(CountText.of(count, noun: "byte")) it declares")
     }
     return payload
   }

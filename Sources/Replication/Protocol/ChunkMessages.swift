@@ -47,7 +47,7 @@ extension BlobPartsWanted {
     hash = try reader.readBlobHash()
     size = try reader.readVariable()
     guard size <= Limits.blobBytes else {
-      throw DecodingFailure("parts of a blob of \(CountText.of(size, "byte"))")
+      throw DecodingFailure("parts of a blob of \(CountText.of(size, noun: "byte"))")
     }
     parts = []
     var end: UInt64 = 0
@@ -86,7 +86,8 @@ package enum RecipeCodec {
     for _ in 0..<(try reader.readCount(limit: WireLimits.recipeChunks)) {
       let count = try reader.readVariable()
       guard count > 0, end <= size, count <= min(size - end, UInt64(WireLimits.chunkBytes)) else {
-        throw DecodingFailure("a chunk of \(CountText.of(count, "byte")) at \(end) of a blob of \(size)")
+        throw DecodingFailure(
+          "a chunk of \(CountText.of(count, noun: "byte")) at \(end) of a blob of \(size)")
       }
       recipe.chunks.append(
         BlobChunk(count: Int(count), name: Array(try reader.read(raw: BlobChunk.nameBytes))))

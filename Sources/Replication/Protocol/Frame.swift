@@ -128,7 +128,8 @@ package struct FrameDecoder {
     }
     guard length - 1 <= limit else {
       throw DecodingFailure(
-        "frame of type \(type) announces \(CountText.of(length - 1, "byte")), at most \(limit) may come")
+        "frame of type \(type) announces \(CountText.of(length - 1, noun: "byte")), at most \(limit) may come"
+      )
     }
     return length - 1
   }

@@ -50,7 +50,9 @@ extension HoldingsWanted {
     blobs = []
     for _ in 0..<(try reader.readCount(limit: WireLimits.holdings)) {
       let (hash, size) = (try reader.readBlobHash(), try reader.readVariable())
-      guard size <= Limits.blobBytes else { throw DecodingFailure("a blob of \(CountText.of(size, "byte"))") }
+      guard size <= Limits.blobBytes else {
+        throw DecodingFailure("a blob of \(CountText.of(size, noun: "byte"))")
+      }
       blobs.append(BlobReference(hash: hash, size: size))
     }
     guard !blobs.isEmpty else { throw DecodingFailure("nothing asked about") }

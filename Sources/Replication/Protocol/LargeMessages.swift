@@ -16,7 +16,7 @@ extension Message {
   }
 
   /// A message that ends with what is sealed, which stays in the memory that it has.
-  static func readLarge(_ type: MessageType, _ payload: inout [UInt8]) throws(DecodingFailure)
+  static func readLarge(_ type: MessageType, from payload: inout [UInt8]) throws(DecodingFailure)
     -> Message
   {
     // More than any of them has before that.

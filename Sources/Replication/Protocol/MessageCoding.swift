@@ -153,7 +153,7 @@ extension Message {
       throw DecodingFailure("message of unknown type \(frame.type)")
     }
     if frame.payload.count >= Frame.pieceBytes, type == .batch || type == .blobRange {
-      return try readLarge(type, &frame.payload)
+      return try readLarge(type, from: &frame.payload)
     }
     var reader = ByteReader(frame.payload)
     let message = try read(type, from: &reader)
@@ -320,7 +320,7 @@ extension BlobNeed {
     self.init(
       hash: try reader.readBlobHash(), size: try reader.readVariable(), offset: try reader.readVariable())
     guard size <= Limits.blobBytes, offset <= size else {
-      throw DecodingFailure("blob of \(CountText.of(size, "byte")) wanted from \(offset)")
+      throw DecodingFailure("blob of \(CountText.of(size, noun: "byte")) wanted from \(offset)")
     }
   }
 }

@@ -55,7 +55,7 @@ extension RecordCodec {
     let records = try Self.records(Int(count), from: &reader, &state)
     let present = try Self.present(from: &reader, actors)
     guard reader.remaining == 0 else {
-      throw DecodingFailure("\(CountText.of(reader.remaining, "byte")) too many")
+      throw DecodingFailure("\(CountText.of(reader.remaining, noun: "byte")) too many")
     }
     guard state.position <= end else { throw DecodingFailure("a record behind the end position") }
     guard !state.continues else { throw DecodingFailure("a transaction is cut") }
@@ -105,7 +105,9 @@ extension RecordCodec {
     entries.reserveCapacity(count)
     while entries.count < count {
       let entry = try Self.entry(from: &reader, &state)
-      guard state.isCompact else { return .list(try list(entries, entry, count, from: &reader, &state)) }
+      guard state.isCompact else {
+        return .list(try list(entries, entry: entry, count: count, from: &reader, &state))
+      }
       entries.append(entry)
     }
     return .compact(CompactBatch(bytes: reader.bytes, actors: state.actors, entries: entries))
@@ -113,7 +115,7 @@ extension RecordCodec {
 
   /// All records one by one, since `entry` is not of the ordinary form.
   private static func list(
-    _ entries: [CompactBatch.Entry], _ entry: CompactBatch.Entry, _ count: Int,
+    _ entries: [CompactBatch.Entry], entry: CompactBatch.Entry, count: Int,
     from reader: inout FieldReader, _ state: inout DecodingState
   ) throws(DecodingFailure) -> [PositionedRecord] {
     let plain = CompactBatch(bytes: reader.bytes, actors: state.actors, entries: entries)
@@ -194,7 +196,9 @@ extension RecordCodec {
   private static func blob(from reader: inout FieldReader) throws(DecodingFailure) -> BlobReference {
     guard let hash = BlobHash(bytes: try reader.slice(32)) else { throw DecodingFailure("hash") }
     let size = try reader.variable()
-    guard size <= Limits.blobBytes else { throw DecodingFailure("blob of \(CountText.of(size, "byte"))") }
+    guard size <= Limits.blobBytes else {
+      throw DecodingFailure("blob of \(CountText.of(size, noun: "byte"))")
+    }
     return BlobReference(
       hash: hash, size: size, metadata: Array(try reader.slice(reader.count(limit: Limits.blobMetadataBytes)))
     )
@@ -278,7 +282,7 @@ private struct FieldReader {
   /// Where the next `count` bytes are.
   mutating func range(_ count: Int) throws(DecodingFailure) -> Range<Int> {
     guard count <= remaining else {
-      throw DecodingFailure("\(CountText.of(count, "byte")) wanted, \(remaining) left")
+      throw DecodingFailure("\(CountText.of(count, noun: "byte")) wanted, \(remaining) left")
     }
     defer { index += count }
     return index..<(index + count)

@@ -67,8 +67,9 @@ package enum RecordCodec {
       if record.deadline != nil { flags |= Flag.deadline }
       if record.continues { flags |= Flag.continues }
       let heading = heading(
-        flags, at: positioned.position, actors.index(of: record.dot.actor), record.dot.sequence, record.stamp,
-        record.type)
+        flags: flags, at: positioned.position, author: actors.index(of: record.dot.actor),
+        sequence: record.dot.sequence, stamp: record.stamp,
+        type: record.type)
       body.write(most: Heading.mostBytes) { heading.write(to: &$0) }
       if let deadline = record.deadline { body.writeVariable(deadline) }
       if let base = record.base { body.write(base, in: &actors) }
@@ -95,8 +96,9 @@ package enum RecordCodec {
         if entry.hasBase { flags |= Flag.base }
         if entry.continues { flags |= Flag.continues }
         let heading = heading(
-          flags, at: entry.position, self.actors.index(of: actors[entry.author]), entry.sequence, entry.stamp,
-          entry.type)
+          flags: flags, at: entry.position, author: self.actors.index(of: actors[entry.author]),
+          sequence: entry.sequence, stamp: entry.stamp,
+          type: entry.type)
         let base = entry.hasBase ? self.actors.index(of: actors[entry.baseAuthor]) : 0
         let (key, value) = (bytes.extracting(entry.key), bytes.extracting(entry.value))
         // The heading, five more integers.
@@ -138,8 +140,8 @@ package enum RecordCodec {
 
     /// Those of the next record.
     private mutating func heading(
-      _ flags: UInt8, at position: UInt64, _ author: Int, _ sequence: UInt64, _ stamp: Stamp,
-      _ type: ValueType
+      flags: UInt8, at position: UInt64, author: Int, sequence: UInt64, stamp: Stamp,
+      type: ValueType
     ) -> Heading {
       let heading = Heading(
         flags: flags, distance: position &- self.position, author: UInt64(author),

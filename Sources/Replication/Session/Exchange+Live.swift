@@ -21,12 +21,12 @@ struct LiveState {
 /// rounds said that it covers, and what it acknowledged, and nothing else.
 extension Exchange {
   /// Do both sides want the session to stay open?
-  static func agrees(_ own: Hello, _ peer: Hello) -> Bool {
+  static func agrees(own: Hello, peer: Hello) -> Bool {
     own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.live != 0
   }
 
   /// How many batches of a round may be under way.
-  static func batchesInFlight(_ own: Hello, _ peer: Hello) -> Int {
+  static func batchesInFlight(own: Hello, peer: Hello) -> Int {
     own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.moreBatches == 0
       ? WireLimits.batchesInFlight : WireLimits.moreBatchesInFlight
   }

@@ -99,7 +99,7 @@ extension Exchange {
     switch event {
     case .bucketsDigested(let digests): repair.digested(digests, &port)
     case .fingerprinted(let prints): repair.fingerprinted(prints, &port)
-    case .recordsExchanged(let records, let keys): repair.exchanged(records, keys, &port)
+    case .recordsExchanged(let records, let keys): repair.exchanged(records, keys: keys, &port)
     case .repaired(let outcome): try ended(repair.repaired(outcome, &port), &port)
     default: preconditionFailure("not an answer: \(event)")
     }

@@ -101,7 +101,7 @@ extension Exchange {
     tier.decryptingBytes = nil
     // Whoever asked counts the bytes, and would wait for those that are missing.
     guard UInt64(bytes.count) == count else {
-      throw .violation("\(CountText.of(bytes.count, "byte")) of a blob came where \(count) must")
+      throw .violation("\(CountText.of(bytes.count, noun: "byte")) of a blob came where \(count) must")
     }
     port.notifications.append(.part(hash, offset: offset, bytes))
     decryptNext(&port)

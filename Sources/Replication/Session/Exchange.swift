@@ -54,9 +54,9 @@ struct Exchange {
   /// The server's side, once it has sent its hello.
   init(serverOf peer: Hello, own: Hello, missing: [BlobNeed], _ port: inout SessionPort) {
     (self.own, self.peer, progress, controlOnly) = (own, peer, .answering, false)
-    staysOpen = Self.agrees(own, peer)
-    repair = Repair(own, peer)
-    let most = Self.batchesInFlight(own, peer)
+    staysOpen = Self.agrees(own: own, peer: peer)
+    repair = Repair(own: own, peer: peer)
+    let most = Self.batchesInFlight(own: own, peer: peer)
     sending = own.sends ? SendingHalf(batchesInFlight: most) : nil
     receiving =
       own.receives
@@ -74,9 +74,9 @@ struct Exchange {
     _ port: inout SessionPort
   ) {
     (self.own, self.peer, progress, self.controlOnly) = (own, peer, .loadingCursor, controlOnly)
-    staysOpen = Self.agrees(own, peer)
-    repair = Repair(own, peer)
-    let most = Self.batchesInFlight(own, peer)
+    staysOpen = Self.agrees(own: own, peer: peer)
+    repair = Repair(own: own, peer: peer)
+    let most = Self.batchesInFlight(own: own, peer: peer)
     sending = direction.sends ? SendingHalf(batchesInFlight: most) : nil
     receiving =
       direction.receives

@@ -22,7 +22,9 @@ enum Handshake {
         .unavailable,
         "both copies hold only some of the keys: let each synchronize with a member that holds all of them")
     }
-    if let objection = clocks(own.wallMilliseconds, peer.wallMilliseconds, peerName) { return objection }
+    if let objection = clocks(own: own.wallMilliseconds, peer: peer.wallMilliseconds, peerName: peerName) {
+      return objection
+    }
     let (knownOfOwn, knownOfPeer) = (
       peer.summary.vector[own.summary.actor], own.summary.vector[peer.summary.actor]
     )
@@ -31,14 +33,14 @@ enum Handshake {
     }
     guard knownOfPeer <= peer.summary.sequence else {
       return .tryAgain(
-        "the other copy was rolled back: it has \(peer.summary.sequence) of its \(CountText.of(knownOfPeer, "write"))"
+        "the other copy was rolled back: it has \(peer.summary.sequence) of its \(CountText.of(knownOfPeer, noun: "write"))"
       )
     }
     if own.receives && peerRight == .readOnly {
       return .refused(
         .notAllowed, "a read-only member may not send: let it pull instead, or change its right")
     }
-    return fullState(own, peer)
+    return fullState(own: own, peer: peer)
   }
 
   /// A machine was cloned while it ran, or one identity is used twice (F58, F62).
@@ -55,7 +57,7 @@ enum Handshake {
     return SessionEnd(refusal: Refusal(.sameActor, text), outcome: .reconnect(text))
   }
 
-  private static func clocks(_ own: UInt64, _ peer: UInt64, _ peerName: String) -> SessionEnd? {
+  private static func clocks(own: UInt64, peer: UInt64, peerName: String) -> SessionEnd? {
     let difference = own > peer ? own - peer : peer - own
     guard difference > Limits.clockDriftMilliseconds else { return nil }
     let (here, there) = (UniversalTime.string(milliseconds: own), UniversalTime.string(milliseconds: peer))
@@ -68,11 +70,13 @@ enum Handshake {
   }
 
   /// Who needs full state must be able to get it (rule R8).
-  private static func fullState(_ own: Hello, _ peer: Hello) -> SessionEnd? {
-    func lacks(_ sender: ReplicaSummary, _ receiver: ReplicaSummary) -> Bool {
+  private static func fullState(own: Hello, peer: Hello) -> SessionEnd? {
+    func lacks(sender: ReplicaSummary, receiver: ReplicaSummary) -> Bool {
       receiver.needsFullState(of: sender) && !sender.canGiveFullState(to: receiver)
     }
-    guard own.sends && lacks(own.summary, peer.summary) || own.receives && lacks(peer.summary, own.summary)
+    guard
+      own.sends && lacks(sender: own.summary, receiver: peer.summary)
+        || own.receives && lacks(sender: peer.summary, receiver: own.summary)
     else {
       return nil
     }

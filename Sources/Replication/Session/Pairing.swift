@@ -22,15 +22,15 @@ package struct PairingProof: Hashable, Sendable {
 
   /// The joiner's proof: HMAC-SHA256.
   package func ofJoiner(secret: [UInt8], deviceName: String) -> [UInt8] {
-    code("syncstore join request v1", secret, Array(deviceName.utf8))
+    code("syncstore join request v1", secret: secret, said: Array(deviceName.utf8))
   }
 
   /// The inviter's proof: HMAC-SHA256 over all it says.
   package func ofInviter(secret: [UInt8], accept: JoinAccept) -> [UInt8] {
-    code("syncstore join accept v1", secret, accept.proven)
+    code("syncstore join accept v1", secret: secret, said: accept.proven)
   }
 
-  private func code(_ label: String, _ secret: [UInt8], _ said: [UInt8]) -> [UInt8] {
+  private func code(_ label: String, secret: [UInt8], said: [UInt8]) -> [UInt8] {
     HMACSHA256.code(
       for: Array(label.utf8) + exporter + inviter.bytes + joiner.bytes + said, key: secret)
   }
@@ -186,7 +186,7 @@ package struct Inviter: ~Copyable {
     case (.found(let invitation, let now), .lookingUp(let request)):
       return found(invitation, at: now, request)
     case (.throttled, .lookingUp): return end(.unavailable, "too many attempts to join: wait a minute")
-    case (.redeemed(let accept), .redeeming(let invitation)): return redeemed(accept, invitation)
+    case (.redeemed(let accept), .redeeming(let invitation)): return redeemed(accept, invitation: invitation)
     case (.alreadyRedeemed, .redeeming): return invalid()
     case (.failed(let code, let message, let cause), _):
       state = .over
@@ -227,7 +227,7 @@ package struct Inviter: ~Copyable {
     return [.redeem(invitation, joiner: proof.joiner, name: request.deviceName)]
   }
 
-  private mutating func redeemed(_ accept: JoinAccept, _ invitation: PendingInvitation) -> [PairingAction] {
+  private mutating func redeemed(_ accept: JoinAccept, invitation: PendingInvitation) -> [PairingAction] {
     state = .over
     var answer = accept
     answer.mac = proof.ofInviter(secret: invitation.secret, accept: accept)

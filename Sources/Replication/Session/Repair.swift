@@ -49,7 +49,7 @@ struct Repair {
   /// Is this side, or the other one, another actor now? Then no more can be said in this session.
   private(set) var isRenewed = false
 
-  init(_ own: Hello, _ peer: Hello) {
+  init(own: Hello, peer: Hello) {
     isAgreed =
       own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.repair != 0
       && own.summary.scope == nil && peer.summary.scope == nil
@@ -203,7 +203,7 @@ struct Repair {
     }
   }
 
-  mutating func exchanged(_ records: DifferingRecords, _ keys: [[UInt8]], _ port: inout SessionPort) {
+  mutating func exchanged(_ records: DifferingRecords, keys: [[UInt8]], _ port: inout SessionPort) {
     switch step {
     case .exchanging:
       recordRepaired(keys, &port)

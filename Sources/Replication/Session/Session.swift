@@ -196,7 +196,7 @@ package struct Session: ~Copyable {
       throw SessionEnd(refusal: refusal, outcome: outcome)
     case .replica(let replica): try loaded(replica)
     case .rolledBack(let text): throw .rolledBack(text)
-    case .failed(let code, let message, let cause): throw .failed(code, message, cause)
+    case .failed(let code, let message, let cause): throw .failed(code, message: message, cause: cause)
     case .stale(let text): throw .tryAgain(text)
     case .cursor, .roundOpened, .batchEncrypted, .roundExhausted, .batchApplied, .roundFinished,
       .keysStillMissing,
@@ -258,7 +258,7 @@ package struct Session: ~Copyable {
       port.actions.append(.loadReplica(peer: hello.summary.actor, at: hello.wallMilliseconds))
     case .greeting(let direction, let own, let replica):
       peer = hello
-      try check(own, hello)
+      try check(own: own, peer: hello)
       guard hello.sends == own.receives, hello.receives == own.sends else {
         throw .refused(.unavailable, "\(port.peerName) does not do what was asked")
       }
@@ -295,7 +295,7 @@ package struct Session: ~Copyable {
         summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
         receives: peer.sends, sends: peer.receives, cursor: replica.cursor, epochs: replica.epochs)
       do throws(SessionEnd) {
-        try check(own, peer)
+        try check(own: own, peer: peer)
       } catch {
         // A client that was rolled back can only see it in this side's vector.
         if error.refusal?.code == .tryAgain, error.newActor == nil { port.send(.hello(own)) }
@@ -319,7 +319,7 @@ package struct Session: ~Copyable {
       | (replica.repairs && peerRight == .readWrite ? SessionFeature.repair : 0)
   }
 
-  private func check(_ own: Hello, _ peer: Hello) throws(SessionEnd) {
+  private func check(own: Hello, peer: Hello) throws(SessionEnd) {
     let objection = Handshake.objection(own: own, peer: peer, peerName: port.peerName, peerRight: peerRight)
     if let objection { throw objection }
   }

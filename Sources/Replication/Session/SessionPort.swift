@@ -77,7 +77,7 @@ struct SessionEnd: Error {
 
   /// The own side could not do its part, or not read what the other one sent.
   static func failed(
-    _ code: ReplicationError.Code, _ message: String, _ cause: StoreError.Code?
+    _ code: ReplicationError.Code, message: String, cause: StoreError.Code?
   ) -> SessionEnd {
     let refusal =
       switch code {

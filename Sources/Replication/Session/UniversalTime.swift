@@ -5,8 +5,10 @@ package enum UniversalTime {
     let (days, rest) = milliseconds.quotientAndRemainder(dividingBy: 86_400_000)
     let (year, month, day) = date(days: days)
     let seconds = rest / 1000
-    let time = [seconds / 3600, seconds / 60 % 60, seconds % 60].map { padded($0, 2) }.joined(separator: ":")
-    return "\(padded(year, 4))-\(padded(month, 2))-\(padded(day, 2))T\(time).\(padded(rest % 1000, 3))Z"
+    let time = [seconds / 3600, seconds / 60 % 60, seconds % 60].map { padded($0, digits: 2) }.joined(
+      separator: ":")
+    return
+      "\(padded(year, digits: 4))-\(padded(month, digits: 2))-\(padded(day, digits: 2))T\(time).\(padded(rest % 1000, digits: 3))Z"
   }
 
   /// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`, for days from 1970 on.
@@ -22,7 +24,7 @@ package enum UniversalTime {
     return (year, month, dayOfYear - (153 * shiftedMonth + 2) / 5 + 1)
   }
 
-  private static func padded(_ number: UInt64, _ digits: Int) -> String {
+  private static func padded(_ number: UInt64, digits: Int) -> String {
     let text = String(number)
     return String(repeating: "0", count: max(0, digits - text.count)) + text
   }

@@ -48,12 +48,12 @@ struct Epoll: ~Copyable {
 
   /// Watches a descriptor. False if the operating system has no room for it.
   func add(_ watched: Int32, reading: Bool, writing: Bool, token: UInt64) -> Bool {
-    sync_epoll_control(descriptor, 0, watched, Self.bits(reading, writing), token) == 0
+    sync_epoll_control(descriptor, 0, watched, Self.bits(reading: reading, writing: writing), token) == 0
   }
 
   /// Changes what is watched for.
   func change(_ watched: Int32, reading: Bool, writing: Bool, token: UInt64) {
-    _ = sync_epoll_control(descriptor, 1, watched, Self.bits(reading, writing), token)
+    _ = sync_epoll_control(descriptor, 1, watched, Self.bits(reading: reading, writing: writing), token)
   }
 
   /// Watches it no more.
@@ -95,7 +95,7 @@ struct Epoll: ~Copyable {
     _ = unsafe read(wakeDescriptor, &count, 8)
   }
 
-  private static func bits(_ reading: Bool, _ writing: Bool) -> UInt32 {
+  private static func bits(reading: Bool, writing: Bool) -> UInt32 {
     UInt32((reading ? sync_epoll_in : 0) | (writing ? sync_epoll_out : 0))
   }
 }

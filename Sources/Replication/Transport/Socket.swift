@@ -44,8 +44,10 @@ struct Socket: ~Copyable {
   /// A socket bound to `address` that takes connections.
   static func listening(at address: SocketAddress) throws(ReplicationError) -> Socket {
     let socket = try Socket.open(family: address.family, for: "listen on \(address)")
-    socket.set(SOL_SOCKET, SO_REUSEADDR, 1)
-    if address.family == AF_INET6 { socket.set(Int32(IPPROTO_V6), IPV6_V6ONLY, address.isWildcard ? 0 : 1) }
+    socket.set(level: SOL_SOCKET, option: SO_REUSEADDR, to: 1)
+    if address.family == AF_INET6 {
+      socket.set(level: Int32(IPPROTO_V6), option: IPV6_V6ONLY, to: address.isWildcard ? 0 : 1)
+    }
     let bound = unsafe address.withPointer { unsafe bind(socket.descriptor, $0, $1) }
     guard bound == 0, listen(socket.descriptor, 4096) == 0 else {
       throw ReplicationError(
@@ -138,15 +140,15 @@ struct Socket: ~Copyable {
   }
 
   // Messages are put together before they are sent: waiting for more would only delay them.
-  private func sendAtOnce() { set(Int32(IPPROTO_TCP), TCP_NODELAY, 1) }
+  private func sendAtOnce() { set(level: Int32(IPPROTO_TCP), option: TCP_NODELAY, to: 1) }
 
   // tcp(7). By itself the kernel repeats lost segments for a quarter of an hour. Where the option is refused, the pings of the
   // session find out, later.
   private func boundRetransmission() {
-    set(Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, Int32(Limits.unacknowledgedSeconds * 1000))
+    set(level: Int32(IPPROTO_TCP), option: TCP_USER_TIMEOUT, to: Int32(Limits.unacknowledgedSeconds * 1000))
   }
 
-  private func set(_ level: Int32, _ option: Int32, _ value: Int32) {
+  private func set(level: Int32, option: Int32, to value: Int32) {
     var value = value
     _ = unsafe setsockopt(descriptor, level, option, &value, socklen_t(MemoryLayout<Int32>.size))
   }

@@ -34,7 +34,7 @@ struct BackupFile {
   /// Reads how the file is made up, not what its entries hold.
   ///
   /// - Throws: `.foreignFile`, `.newerFormat`; `.damaged` if something else than its end is not as it was written.
-  init(_ path: String, _ storage: any Storage, _ mode: OpenMode = .readOnly) throws(StoreError) {
+  init(_ path: String, storage: any Storage, mode: OpenMode = .readOnly) throws(StoreError) {
     let path = try storage.followingLink(path)
     file = try storage.open(path, mode)
     header = try BackupFileHeader(try file.read(BackupFormat.headerBytes, at: 0), path: path)
@@ -260,7 +260,7 @@ struct BackupWriter {
     guard content.count <= BackupFormat.maxFooterBytes else {
       throw StoreError(
         .outOfBounds,
-        "\(CountText.of(closing.missing.count, "blob")) missing, more than a backup can note: sync first",
+        "\(CountText.of(closing.missing.count, noun: "blob")) missing, more than a backup can note: sync first",
         path: file.path)
     }
     let header = BackupEntryHeader(.footer, length: content.count, hash: SHA256.hash(content)).encoded()

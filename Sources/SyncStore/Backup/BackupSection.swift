@@ -12,7 +12,7 @@ struct BackupSection {
 
   /// `closing` says what it goes on from.
   init(
-    _ store: Store, _ closing: BackupFooter, _ writer: BackupWriter, _ progress: @escaping (UInt64) -> Void
+    store: Store, closing: BackupFooter, writer: BackupWriter, progress: @escaping (UInt64) -> Void
   ) {
     (self.store, self.closing, self.writer, self.progress) = (store, closing, writer, progress)
     start = writer.offset

@@ -51,7 +51,8 @@ struct Restoration {
       try storage.syncDirectory(directory + "/" + StoreLayout.blobs)
     }
     if try storage.status(keys) != nil { try storage.syncDirectory(keys) }
-    try StoreIdentity.write(id: backup.header.store, name: closing.name, asCopy: true, directory, environment)
+    try StoreIdentity.write(
+      id: backup.header.store, name: closing.name, asCopy: true, to: directory, environment: environment)
     // Those of this state: later sections are not restored.
     let held = try backup.blobs(of: sections)
     return RestoreReport(

@@ -57,7 +57,7 @@ extension Store {
     else { throw Self.backupIsBusy(file) }
     defer { _ = try? target.lock(byte: 0, .none, wait: false) }
     let found: BackupFile
-    do throws(StoreError) { found = try BackupFile(file, storage, .readWrite) } catch {
+    do throws(StoreError) { found = try BackupFile(file, storage: storage, mode: .readWrite) } catch {
       guard error.code == .damaged, replacing,
         try BackupFileHeader(try target.read(BackupFormat.headerBytes, at: 0), path: file).store == id
       else { throw error }
@@ -83,7 +83,7 @@ extension Store {
       return try backUpWhole(to: file, progress)
     }
     let moment = try backupSnapshot(after: last.closing.position, token: last.closing.token)
-    return try increment(found, last, moment, progress)
+    return try increment(found, last: last, moment: moment, progress: progress)
   }
 
   private static func backupIsBusy(_ file: String) -> StoreError {
@@ -110,7 +110,9 @@ extension Store {
       (closing.firstSalt, closing.chainLength) = (environment.randomWord(), UInt32(SegmentHeader.length))
       closing.chainSalt = closing.firstSalt
       let moment = try backupSnapshot(after: 0, token: closing.token)
-      var section = BackupSection(self, closing, BackupWriter(file, at: BackupFormat.headerBytes), progress)
+      var section = BackupSection(
+        store: self, closing: closing, writer: BackupWriter(file, at: BackupFormat.headerBytes),
+        progress: progress)
       var report = try section.write(moment, wanted: [], held: [])
       report.fileBytes = UInt64(section.writer.offset)
       try storage.rename(temporary, to: path)
@@ -124,8 +126,8 @@ extension Store {
   }
 
   private func increment(
-    _ found: BackupFile, _ last: BackupFile.Section, _ moment: BackupSnapshot,
-    _ progress: @escaping (UInt64) -> Void
+    _ found: BackupFile, last: BackupFile.Section, moment: BackupSnapshot,
+    progress: @escaping (UInt64) -> Void
   ) throws(StoreError) -> BackupReport {
     var closing = last.closing
     (closing.section, closing.after, closing.previous) = (
@@ -134,7 +136,8 @@ extension Store {
     closing.missing = []
     try found.file.resize(to: found.end)
     do throws(StoreError) {
-      var section = BackupSection(self, closing, BackupWriter(found.file, at: found.end), progress)
+      var section = BackupSection(
+        store: self, closing: closing, writer: BackupWriter(found.file, at: found.end), progress: progress)
       var report = try section.write(
         moment, wanted: last.closing.missing, held: try found.blobs(of: found.sections))
       (report.isFull, report.fileBytes) = (false, UInt64(section.writer.offset))

@@ -78,7 +78,7 @@ extension Store {
     // What is replaced is the directory, not a link to it.
     let path = try storage.canonicalPath(of: path)
     try StagedDirectory.recover(path, storage)
-    let backup = try BackupFile(file, storage)
+    let backup = try BackupFile(file, storage: storage)
     if state == nil { try backup.checkEnd() }
     let count = state ?? backup.sections.count
     guard (1...backup.sections.count).contains(count) else {
@@ -133,7 +133,7 @@ extension Store {
       throw StoreError(.alreadyExists, "is there and is no directory: name another", path: path)
     }
     if try storage.list(path).isEmpty { return nil }
-    guard try StoreIdentity.read(path, storage) != nil else {
+    guard try StoreIdentity.read(path, storage: storage) != nil else {
       throw StoreError(
         .alreadyExists, "something is there that is no store, and is not replaced: name another directory",
         path: path)
@@ -158,7 +158,7 @@ extension Store {
   package static func backupSummary(
     of file: String, _ storage: any Storage
   ) throws(StoreError) -> BackupSummary {
-    let backup = try BackupFile(file, storage)
+    let backup = try BackupFile(file, storage: storage)
     let states = backup.sections.map { section in
       BackupSummary.State(
         time: section.closing.time, position: section.closing.position, bytes: UInt64(section.range.count))
@@ -185,7 +185,7 @@ extension Store {
   package static func verifyBackup(
     _ file: String, _ storage: any Storage, progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
   ) throws(StoreError) {
-    let backup = try BackupFile(file, storage)
+    let backup = try BackupFile(file, storage: storage)
     for section in backup.sections {
       for entry in section.entries {
         try backup.read(entry) { _, _ in }

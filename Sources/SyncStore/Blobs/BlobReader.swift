@@ -175,8 +175,8 @@ package final class BlobReader: Sendable {
   /// Sets the object aside, which is not what it must be; the error to throw.
   package func quarantine() -> StoreError {
     switch source {
-    case .packed(let pack, let entry): store.quarantine(hash, pack, entry)
-    case .file(let file): store.quarantine(hash, name, file)
+    case .packed(let pack, let entry): store.quarantine(hash, pack: pack, entry: entry)
+    case .file(let file): store.quarantine(hash, name: name, file: file)
     }
   }
 }

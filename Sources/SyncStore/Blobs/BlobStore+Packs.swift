@@ -39,7 +39,7 @@ extension BlobStore {
   }
 
   /// Sets the bytes of a rotten packed object aside; the error to throw.
-  func quarantine(_ hash: BlobHash, _ pack: Pack, _ entry: PackEntry) -> StoreError {
+  func quarantine(_ hash: BlobHash, pack: Pack, entry: PackEntry) -> StoreError {
     let (name, damaged) = (entry.name, Self.damaged(hash, pack.file.path))
     guard !readOnly else { return damaged }
     do throws(StoreError) {

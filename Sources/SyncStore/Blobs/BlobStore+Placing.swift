@@ -16,7 +16,7 @@ extension BlobStore {
     if row?.durable == true { return true }
     if !memory.withLock({ $0.verified.contains(name) }) {
       guard try isContent(file, form) else {
-        _ = quarantine(form.reference.hash, name, file)
+        _ = quarantine(form.reference.hash, name: name, file: file)
         return false
       }
       rememberVerified(name)

@@ -175,7 +175,7 @@ extension BlobStore {
       while true {
         if try retainExisting(form, durable: durable) { return try discardPartial(hash) }
         let placed = try withTransfer(form.name, creating: false) { (file, state) throws(StoreError) in
-          try finish(form, file, &state, durable: durable)
+          try finish(form, file: file, &state, durable: durable)
         }
         forgetTransfer(form.name)
         guard let placed else { throw Self.unavailable(hash) }
@@ -207,7 +207,7 @@ extension BlobStore {
   }
 
   private func finish(
-    _ form: StoredBlobDescriptor, _ file: any StorageFile, _ state: inout PartialTransfer.State, durable: Bool
+    _ form: StoredBlobDescriptor, file: any StorageFile, _ state: inout PartialTransfer.State, durable: Bool
   ) throws(StoreError) -> Bool {
     let (name, reference) = (BlobFiles.partial(form.name), form.reference)
     let size = Self.contentSize(UInt64(try file.status().size), isEncrypted: form.isEncrypted)

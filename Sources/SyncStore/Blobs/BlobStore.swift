@@ -270,13 +270,13 @@ package final class BlobStore: Sendable {
     guard free >= count, free - count >= Self.reserveBytes else {
       throw StoreError(
         .diskFull,
-        "\(CountText.of(count, "byte")): more than fits into \(free) free ones, of which \(Self.reserveBytes) stay reserved: make room",
+        "\(CountText.of(count, noun: "byte")): more than fits into \(free) free ones, of which \(Self.reserveBytes) stay reserved: make room",
         path: files.directory, errno: ENOSPC)
     }
   }
 
   /// Sets a rotten object aside, if it is still the one that was read; the error to throw. On the disk it is called `name`.
-  func quarantine(_ hash: BlobHash, _ name: BlobHash, _ file: any StorageFile) -> StoreError {
+  func quarantine(_ hash: BlobHash, name: BlobHash, file: any StorageFile) -> StoreError {
     let error = Self.damaged(hash, file.path)
     guard !readOnly else { return error }
     do throws(StoreError) {

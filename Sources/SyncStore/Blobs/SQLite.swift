@@ -68,7 +68,7 @@ package enum SQLiteValue: Hashable, Sendable {
     guard code == SQLITE_OK, let handle = unsafe opened else {
       let extended = unsafe opened == nil ? code : sqlite3_extended_errcode(opened)
       unsafe sqlite3_close_v2(opened)
-      throw Self.error(extended, "cannot open the catalogue", path)
+      throw Self.error(extended, what: "cannot open the catalogue", path: path)
     }
     self.path = path
     unsafe self.handle = handle
@@ -128,7 +128,7 @@ package enum SQLiteValue: Hashable, Sendable {
     let statement = try unsafe prepared(sql)
     defer { unsafe sqlite3_reset(statement) }
     for (index, value) in values.enumerated() {
-      guard unsafe bind(value, Int32(index + 1), statement) == SQLITE_OK else {
+      guard unsafe bind(value, at: Int32(index + 1), in: statement) == SQLITE_OK else {
         throw failure("cannot bind a value")
       }
     }
@@ -183,7 +183,7 @@ package enum SQLiteValue: Hashable, Sendable {
     return unsafe statement
   }
 
-  private func bind(_ value: SQLiteValue, _ index: Int32, _ statement: OpaquePointer) -> Int32 {
+  private func bind(_ value: SQLiteValue, at index: Int32, in statement: OpaquePointer) -> Int32 {
     switch value {
     case .null: unsafe sqlite3_bind_null(statement, index)
     case .integer(let integer): unsafe sqlite3_bind_int64(statement, index, integer)
@@ -217,10 +217,10 @@ package enum SQLiteValue: Hashable, Sendable {
     // A full disk is not always called so: of its shared memory SQLite says that reading or writing failed.
     let cause = unsafe sqlite3_system_errno(handle)
     let isFull = extended & 0xFF == SQLITE_IOERR && (cause == ENOSPC || cause == EDQUOT)
-    return Self.error(isFull ? SQLITE_FULL : extended, what, path)
+    return Self.error(isFull ? SQLITE_FULL : extended, what: what, path: path)
   }
 
-  private static func error(_ extended: Int32, _ what: String, _ path: String?) -> StoreError {
+  private static func error(_ extended: Int32, what: String, path: String?) -> StoreError {
     let text = unsafe String(cString: sqlite3_errstr(extended))
     let (code, advice): (StoreError.Code, String) =
       switch extended & 0xFF {

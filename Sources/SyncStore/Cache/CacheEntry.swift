@@ -13,7 +13,7 @@ enum CacheEntry {
   static func name(_ key: String) -> BlobHash { BlobStore.hash(SHA256.hash(Array(key.utf8))) }
 
   static func encode(
-    _ key: String, _ value: [UInt8], _ extended: [UInt8], _ type: ValueType, modified: UInt64, path: String
+    key: String, value: [UInt8], extended: [UInt8], type: ValueType, modified: UInt64, path: String
   ) throws(StoreError) -> [UInt8] {
     let key = Array(key.utf8)
     guard (1...DiskCache.keyBytes).contains(key.count) else {

@@ -257,7 +257,8 @@ public final class DiskCache: Sendable {
     _ key: String, _ value: [UInt8], extendedData: [UInt8] = [], type: ValueType = .bytes
   ) throws(StoreError) {
     try checkOpen()
-    let entry = try CacheEntry.encode(key, value, extendedData, type, modified: clock(), path: path)
+    let entry = try CacheEntry.encode(
+      key: key, value: value, extended: extendedData, type: type, modified: clock(), path: path)
     let name = CacheEntry.name(key)
     guard PackLayout.fileBytes(for: entry.count) <= packs.fileLimit.load(ordering: .relaxed) else {
       // It would make all others leave, and then itself.
@@ -300,7 +301,7 @@ public final class DiskCache: Sendable {
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   public func information(_ key: String) throws(StoreError) -> Information? {
     guard let (pack, slot, entry) = try lookUp(key) else { return nil }
-    return try Self.information(pack, slot, entry)
+    return try Self.information(in: pack, slot: slot, entry: entry)
   }
 
   /// Calls `body` for each value there is, in no order, until it returns false. None counts as used.
@@ -310,14 +311,16 @@ public final class DiskCache: Sendable {
     try checkOpen()
     var goesOn = true
     try packs.eachObject { (pack, slot, _) throws(StoreError) in
-      guard goesOn, let entry = pack.entry(slot), let known = try Self.information(pack, slot, entry) else {
+      guard goesOn, let entry = pack.entry(slot),
+        let known = try Self.information(in: pack, slot: slot, entry: entry)
+      else {
         return
       }
       goesOn = try body(known)
     }
   }
 
-  private static func information(_ pack: Pack, _ slot: Int, _ entry: PackEntry) throws(StoreError)
+  private static func information(in pack: Pack, slot: Int, entry: PackEntry) throws(StoreError)
     -> Information?
   {
     let found = try pack.withBytes(entry) { bytes throws(StoreError) -> (CacheEntry.Header, String)? in

@@ -63,7 +63,7 @@ struct ChangeReader {
       looked += 1
       if view.isWrite, view.position > position {
         position = view.position
-        if let change = change(view, store, position, pending, actor) {
+        if let change = change(view, store: store, position: position, pending: pending, actor: actor) {
           if engine.isParked(view) {
             pending.append(view.position)
           } else {
@@ -85,7 +85,7 @@ struct ChangeReader {
 
   /// Nil if it is of no interest.
   private func change(
-    _ view: RecordView, _ store: Store, _ position: UInt64, _ pending: [UInt64], _ actor: ActorID
+    _ view: RecordView, store: Store, position: UInt64, pending: [UInt64], actor: ActorID
   ) -> Change? {
     guard let shape = view.shape, let dot = view.dot, !view.isReserved(shape) else { return nil }
     let key = view.key(shape)
@@ -112,7 +112,7 @@ struct ChangeReader {
       guard view.stamp <= limit else { continue }
       pending.removeAll { $0 == early }
       guard engine.greatest(view.key(shape))?.dot == view.dot,
-        let change = change(view, store, position, pending, actor)
+        let change = change(view, store: store, position: position, pending: pending, actor: actor)
       else { continue }
       var due = change
       due.position = ChangePosition(actor: actor, position: position, stamp: stamp, pending: pending)

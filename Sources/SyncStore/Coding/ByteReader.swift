@@ -61,7 +61,7 @@ package struct ByteReader {
   /// Exactly `count` bytes.
   package mutating func read(raw count: Int) throws(DecodingFailure) -> ArraySlice<UInt8> {
     guard count >= 0, count <= remaining else {
-      throw DecodingFailure("\(CountText.of(count, "byte")) wanted, \(remaining) left")
+      throw DecodingFailure("\(CountText.of(count, noun: "byte")) wanted, \(remaining) left")
     }
     defer { index += count }
     return bytes[index..<(index + count)]

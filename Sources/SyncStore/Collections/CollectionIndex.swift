@@ -99,14 +99,14 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     self.name = name
     self.indexes = indexes
     prefix = Array(name.utf8) + [Self.slash]
-    indexPrefixes = indexes.map { Self.entryPrefix(name, $0.name, $0.version) }
+    indexPrefixes = indexes.map { Self.entryPrefix(name, index: $0.name, version: $0.version) }
     metadataKey = IndexMetadata.key(of: name)
     indexNames = indexes.map { IndexMetadata.Name(name: $0.name, version: $0.version) }
     metadataBytes = try IndexMetadata(complete: Set(indexNames)).bytes()
   }
 
   /// Before all entries of an index.
-  static func entryPrefix(_ name: String, _ index: String, _ version: Int) -> [UInt8] {
+  static func entryPrefix(_ name: String, index: String, version: Int) -> [UInt8] {
     Array(name.utf8) + [number] + Array(index.utf8) + [number] + Array("\(version)".utf8) + [slash]
   }
 
@@ -150,7 +150,9 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     var keys: [Key] = []
     let identifier = element.id.keyBytes
     for (index, prefix) in zip(indexes, indexPrefixes) {
-      if let value = index.keyBytes(of: element) { keys.append(try Self.entry(prefix, value, identifier)) }
+      if let value = index.keyBytes(of: element) {
+        keys.append(try Self.entry(prefix: prefix, value: value, identifier: identifier))
+      }
     }
     return keys
   }
@@ -164,11 +166,11 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
   /// index may have stored one whose value there is too long for a key: such a one has no entry.
   func entry(ofStored element: Element, in place: Int) -> Key? {
     indexes[place].keyBytes(of: element).flatMap {
-      try? Self.entry(indexPrefixes[place], $0, element.id.keyBytes)
+      try? Self.entry(prefix: indexPrefixes[place], value: $0, identifier: element.id.keyBytes)
     }
   }
 
-  static func entry(_ prefix: [UInt8], _ value: [UInt8], _ identifier: [UInt8]) throws(StoreError) -> Key {
+  static func entry(prefix: [UInt8], value: [UInt8], identifier: [UInt8]) throws(StoreError) -> Key {
     try Key(bytes: prefix + escaped(value) + [0] + identifier)
   }
 
@@ -205,8 +207,7 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
   }
 
   /// Does the element say what the entry says?
-  func holds(_ element: Element, _ index: any CollectionIndexing<Element>, _ value: ArraySlice<UInt8>) -> Bool
-  {
+  func holds(_ element: Element, index: any CollectionIndexing<Element>, value: ArraySlice<UInt8>) -> Bool {
     index.keyBytes(of: element).map { Self.escaped($0)[...] == value } ?? false
   }
 }

@@ -57,7 +57,7 @@ extension ReadableCollection {
   public func all(
     reversed: Bool = false, limit: Int = .max, after: Element.ID? = nil
   ) throws(StoreError) -> [Element] {
-    try list(Unbounded<Element.ID>(), reversed, limit, after)
+    try list(Unbounded<Element.ID>(), reversed: reversed, limit: limit, after: after)
   }
 
   /// The elements whose identifiers are in a range, in their order; see `all`.
@@ -67,16 +67,16 @@ extension ReadableCollection {
   public func all<Bounds: KeyBounds>(
     in bounds: Bounds, reversed: Bool = false, limit: Int = .max, after: Element.ID? = nil
   ) throws(StoreError) -> [Element] where Bounds.Bound == Element.ID {
-    try list(bounds, reversed, limit, after)
+    try list(bounds, reversed: reversed, limit: limit, after: after)
   }
 
   private func list<Bounds: KeyBounds>(
-    _ bounds: Bounds, _ reversed: Bool, _ limit: Int, _ after: Element.ID?
+    _ bounds: Bounds, reversed: Bool, limit: Int, after: Element.ID?
   ) throws(StoreError) -> [Element] where Bounds.Bound == Element.ID {
     var elements: [Element] = []
     let collection = try snapshot()
     try StoreError.only {
-      try collection.visit(bounds, reversed, limit, after) { element in
+      try collection.visit(bounds, reversed: reversed, limit: limit, after: after) { element in
         elements.append(element)
         return .next
       }
@@ -90,7 +90,7 @@ extension ReadableCollection {
   public func forEach(
     reversed: Bool = false, after: Element.ID? = nil, _ body: (Element) throws -> ScanStep
   ) throws {
-    try snapshot().visit(Unbounded<Element.ID>(), reversed, .max, after, body)
+    try snapshot().visit(Unbounded<Element.ID>(), reversed: reversed, limit: .max, after: after, body)
   }
 
   /// How many elements there are. Each of their keys is looked at.
@@ -134,7 +134,7 @@ extension ReadableCollection {
     by index: CollectionIndex<Element, Value>, reversed: Bool = false, limit: Int = .max,
     after: Element? = nil
   ) throws(StoreError) -> [Element] {
-    try list(index, Unbounded<Value>(), reversed, limit, after)
+    try list(index, bounds: Unbounded<Value>(), reversed: reversed, limit: limit, after: after)
   }
 
   /// The elements whose values in an index are in a range; see `all(by:)`.
@@ -146,7 +146,7 @@ extension ReadableCollection {
     by index: CollectionIndex<Element, Bounds.Bound>, in bounds: Bounds, reversed: Bool = false,
     limit: Int = .max, after: Element? = nil
   ) throws(StoreError) -> [Element] {
-    try list(index, bounds, reversed, limit, after)
+    try list(index, bounds: bounds, reversed: reversed, limit: limit, after: after)
   }
 
   /// The elements of one value in an index, in the order of their identifiers; see `all(by:)`.
@@ -158,17 +158,19 @@ extension ReadableCollection {
     by index: CollectionIndex<Element, Value>, equalTo value: Value, reversed: Bool = false,
     limit: Int = .max, after: Element? = nil
   ) throws(StoreError) -> [Element] {
-    try list(index, Single(value: value), reversed, limit, after)
+    try list(index, bounds: Single(value: value), reversed: reversed, limit: limit, after: after)
   }
 
   private func list<Bounds: KeyBounds>(
-    _ index: CollectionIndex<Element, Bounds.Bound>, _ bounds: Bounds, _ reversed: Bool, _ limit: Int,
-    _ after: Element?
+    _ index: CollectionIndex<Element, Bounds.Bound>, bounds: Bounds, reversed: Bool, limit: Int,
+    after: Element?
   ) throws(StoreError) -> [Element] {
     var elements: [Element] = []
     let collection = try snapshot()
     try StoreError.only {
-      try collection.visit(index, bounds, reversed, limit, after) { elements.append($0) }
+      try collection.visit(index, bounds: bounds, reversed: reversed, limit: limit, after: after) {
+        elements.append($0)
+      }
     }
     return elements
   }
@@ -184,7 +186,9 @@ extension ReadableCollection {
     var count = 0
     let collection = try snapshot()
     try StoreError.only {
-      try collection.visit(index, Single(value: value), false, .max, nil) { _ in count += 1 }
+      try collection.visit(index, bounds: Single(value: value), reversed: false, limit: .max, after: nil) {
+        _ in count += 1
+      }
     }
     return count
   }
@@ -200,7 +204,7 @@ private struct Single<Bound: KeyComponent>: KeyBounds {
 
 extension CollectionSnapshot {
   func visit<Bounds: KeyBounds>(
-    _ bounds: Bounds, _ reversed: Bool, _ limit: Int, _ after: Element.ID?,
+    _ bounds: Bounds, reversed: Bool, limit: Int, after: Element.ID?,
     _ body: (Element) throws -> ScanStep
   ) throws where Bounds.Bound == Element.ID {
     let last = try after.map { try layout.key($0) }
@@ -208,7 +212,7 @@ extension CollectionSnapshot {
       key, value, details throws -> ScanStep in
       let element: Element
       do throws(StoreError) {
-        element = try EncodedValue.decode(Element.self, value, details.type)
+        element = try EncodedValue.decode(Element.self, from: value, type: details.type)
       } catch {
         throw error.of(Key(unchecked: [UInt8](copying: key)))
       }
@@ -217,8 +221,8 @@ extension CollectionSnapshot {
   }
 
   fileprivate func visit<Bounds: KeyBounds>(
-    _ index: CollectionIndex<Element, Bounds.Bound>, _ bounds: Bounds, _ reversed: Bool, _ limit: Int,
-    _ after: Element?, _ body: (Element) -> Void
+    _ index: CollectionIndex<Element, Bounds.Bound>, bounds: Bounds, reversed: Bool, limit: Int,
+    after: Element?, _ body: (Element) -> Void
   ) throws {
     let place = try layout.place(of: index)
     try source.requireIndex(layout.indexNames[place], of: layout)
@@ -226,7 +230,7 @@ extension CollectionSnapshot {
     guard limit > 0 else { return }
     var last: Key?
     if let after, let value = index.keyBytes(of: after) {
-      last = try CollectionLayout<Element>.entry(prefix, value, after.id.keyBytes)
+      last = try CollectionLayout<Element>.entry(prefix: prefix, value: value, identifier: after.id.keyBytes)
     }
     var left = limit
     let range = CollectionLayout<Element>.range(prefix, bounds)
@@ -236,7 +240,8 @@ extension CollectionSnapshot {
       }
       let key = Key(unchecked: layout.prefix + parts.identifier)
       // An entry may be left of a write that lost: the element itself decides.
-      guard let element = try source.get(key, as: Element.self), layout.holds(element, index, parts.value)
+      guard let element = try source.get(key, as: Element.self),
+        layout.holds(element, index: index, value: parts.value)
       else {
         return .next
       }

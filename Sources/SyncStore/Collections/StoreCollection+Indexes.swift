@@ -23,7 +23,8 @@ extension StoreCollection {
     // First of all they do not count any more, whatever comes in between.
     try updateMetadata { $0.invalidate(exceptFor: wanted.subtracting(stale)) }
     for index in former {
-      try removeEntries(CollectionLayout<Element>.entryPrefix(name, index.name, index.version))
+      try removeEntries(
+        CollectionLayout<Element>.entryPrefix(name, index: index.name, version: index.version))
     }
     try buildIndexes(all: false)
   }

@@ -96,18 +96,18 @@ struct CompactionRun: Sendable {
     switch view.kind {
     case .local:
       guard let shape = view.shape else { return nil }
-      return localMetadata.location(of: view.key(shape)) == view.location ? .noted : nil
+      return localMetadata.location(of: view.key(shape)) == view.location ? .byLocation : nil
     case .localRemoval:
       // The end of a local key counts as long as a record that it ends may lie before it.
       guard !isFirst, let shape = view.shape else { return nil }
-      return localMetadata[view.key(shape)] == nil ? .noted : nil
+      return localMetadata[view.key(shape)] == nil ? .byLocation : nil
     case .value, .blob, .tombstone:
-      if view.flags.contains(.loser) { return kept.contains(view.location) ? .noted : nil }
-      if isParked(view.location) { return .noted }
+      if view.flags.contains(.loser) { return kept.contains(view.location) ? .byLocation : nil }
+      if isParked(view.location) { return .byLocation }
       guard let shape = view.shape else { return nil }
       let hash = view.bytes.withSpan(shape.key) { hashIndex.hash($0) }
-      return try isIndexed(hash, at: place) ? .named(hash) : nil
-    case .purge: return view.position <= expiredPurges ? nil : .noted
+      return try isIndexed(hash, at: place) ? .indexed(hash) : nil
+    case .purge: return view.position <= expiredPurges ? nil : .byLocation
     case .actor, .checkpoint, .epoch, nil: return nil
     }
   }
@@ -179,18 +179,18 @@ struct CompactionCursor {
     var endsAtDamage = false
     guard read(source, &endsAtDamage) else { return false }
     for record in ahead {
-      let place = source.place(at: record.offset)
+      let place = source.ref(at: record.offset)
       if let hash = record.hash {
         if try run.isIndexed(hash, at: place) {
-          copier.add(CompactedRecord(offset: record.offset, liveness: .named(hash)))
+          copier.add(CompactedRecord(offset: record.offset, liveness: .indexed(hash)))
         } else if run.isParked(Location(segment: source.segment.number, offset: record.offset)) {
-          copier.add(CompactedRecord(offset: record.offset, liveness: .noted))
+          copier.add(CompactedRecord(offset: record.offset, liveness: .byLocation))
         }
       } else {
         let view = RecordView(segment: source.segment, offset: record.offset)
         guard view.isReadable, let kind = view.kind else { return false }
-        if let standing = try run.liveness(of: view, at: place) {
-          copier.add(CompactedRecord(offset: record.offset, liveness: standing))
+        if let liveness = try run.liveness(of: view, at: place) {
+          copier.add(CompactedRecord(offset: record.offset, liveness: liveness))
         }
         if kind == .actor || kind == .epoch { continue }
       }

@@ -43,7 +43,7 @@ package enum AES256GCM {
     output.append(addingCapacity: count + tagBytes) { span in
       unsafe span.withUnsafeMutableBufferPointer { buffer, initialized in
         guard let start = buffer.baseAddress else { fatalError("AES-256-GCM: no memory") }
-        unsafe update(context, plaintext, start)
+        unsafe update(context, input: plaintext, output: start)
         var rest: Int32 = 0
         guard unsafe EVP_EncryptFinal_ex(context, start + count, &rest) == 1,
           unsafe EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_GET_TAG, Int32(tagBytes), start + count) == 1
@@ -81,7 +81,7 @@ package enum AES256GCM {
     var isAuthentic = false
     let plaintext = unsafe [UInt8](unsafeUninitializedCapacity: max(count, 1)) { buffer, initialized in
       guard let start = buffer.baseAddress else { fatalError("AES-256-GCM: no memory") }
-      unsafe update(context, sealed.extracting(first: count), start)
+      unsafe update(context, input: sealed.extracting(first: count), output: start)
       isAuthentic = unsafe sealed.extracting(last: tagBytes).withUnsafeBytes { tag in
         var rest: Int32 = 0
         return unsafe sync_gcm_set_tag(
@@ -121,7 +121,7 @@ package enum AES256GCM {
   }
 
   private static func update(
-    _ context: OpaquePointer, _ input: RawSpan, _ output: UnsafeMutablePointer<UInt8>
+    _ context: OpaquePointer, input: RawSpan, output: UnsafeMutablePointer<UInt8>
   ) {
     // OpenSSL counts in 32 bits. GCM itself ends at 64 GiB, far above any limit of the product.
     let piece = 1 << 30

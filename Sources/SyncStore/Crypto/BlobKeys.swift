@@ -16,7 +16,9 @@ final class BlobKeys: Sendable {
     var name = ring.derived(KeyRing.keyBytes, for: "syncstore blob name v1")
     namingKey = Secret(taking: &name)
     masters = Dictionary(
-      uniqueKeysWithValues: ring.masters.map { ($0.key, BlobMasterKey($0.value, $0.key, ring.store)) })
+      uniqueKeysWithValues: ring.masters.map {
+        ($0.key, BlobMasterKey($0.value, generation: $0.key, store: ring.store))
+      })
   }
 
   /// Is what is written from now on sealed?
@@ -65,7 +67,7 @@ final class BlobMasterKey: Sendable {
   private let material: Secret
   private let id = SegmentCipher.newName()
 
-  init(_ master: Secret, _ generation: UInt32, _ store: StoreID) {
+  init(_ master: Secret, generation: UInt32, store: StoreID) {
     self.generation = generation
     var secret = master.copy()
     var bytes = HKDFSHA256.derive(

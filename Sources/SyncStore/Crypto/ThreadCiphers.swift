@@ -126,7 +126,7 @@ private import CXXHash
         unsafe plain.withMutableBytes(start..<(start + count)) { plain in
           let input = unsafe sealed.bindMemory(to: UInt8.self)
           let output = unsafe plain.bindMemory(to: UInt8.self)
-          unsafe Self.begin(cipher, place, tweak, header)
+          unsafe Self.begin(cipher, place: place, tweak: tweak, header: header)
           unsafe nettle_gcm_aes256_decrypt(&cipher.pointee.gcm, count, output.baseAddress, input.baseAddress)
           var tag: Tag = (0, 0)
           return unsafe withUnsafeMutableBytes(of: &tag) { tag in
@@ -152,7 +152,7 @@ private import CXXHash
         unsafe target.withMutableBytes(start..<(start + count + AES256GCM.tagBytes)) { target in
           let input = unsafe plain.bindMemory(to: UInt8.self)
           let output = unsafe target.bindMemory(to: UInt8.self)
-          unsafe Self.begin(cipher, place, tweak, header)
+          unsafe Self.begin(cipher, place: place, tweak: tweak, header: header)
           unsafe nettle_gcm_aes256_encrypt(&cipher.pointee.gcm, count, output.baseAddress, input.baseAddress)
           unsafe nettle_gcm_aes256_digest(
             &cipher.pointee.gcm, AES256GCM.tagBytes, output.baseAddress! + count)
@@ -190,8 +190,8 @@ private import CXXHash
   // The nonce: the place, then the tweak.
   @inline(__always)
   private static func begin(
-    _ cipher: UnsafeMutablePointer<Cipher>, _ place: UInt32, _ tweak: UInt64,
-    _ header: UnsafeMutableRawBufferPointer
+    _ cipher: UnsafeMutablePointer<Cipher>, place: UInt32, tweak: UInt64,
+    header: UnsafeMutableRawBufferPointer
   ) {
     var nonce = (
       place.littleEndian, UInt32(truncatingIfNeeded: tweak).littleEndian,
@@ -211,7 +211,7 @@ private import CXXHash
     let index = Int(truncatingIfNeeded: (id &* 0x9E37_79B9_7F4A_7C15) >> 57)
     if unsafe slots[index].id == id { return unsafe slots[index].cipher }
     guard let key = key() else { return nil }
-    return unsafe makeCipher(id, index, key)
+    return unsafe makeCipher(id: id, index: index, key: key)
   }
 
   /// The same, of a key that is at hand.
@@ -222,7 +222,7 @@ private import CXXHash
   }
 
   @inline(never)
-  private func makeCipher(_ id: UInt64, _ index: Int, _ key: Secret) -> UnsafeMutablePointer<Cipher> {
+  private func makeCipher(id: UInt64, index: Int, key: Secret) -> UnsafeMutablePointer<Cipher> {
     let cipher: UnsafeMutablePointer<Cipher>
     if let old = unsafe slots[index].cipher {
       unsafe Self.clear(old)

@@ -13,7 +13,11 @@ extension HashIndex {
       var number = try page(try entry(parts, header.load(IndexLayout.Header.depth)).load())
       var page = try pages.page(number)
       var (count, depth) = try head(of: page)
-      if count >= IndexLayout.splitAt, try makesRoom(parts, number, page, count, depth) { continue }
+      if count >= IndexLayout.splitAt,
+        try makesRoom(for: parts, number: number, page: page, count: count, depth: depth)
+      {
+        continue
+      }
       while count == IndexLayout.slots {
         if let next = try overflow(page, number) {
           number = next

@@ -7,7 +7,7 @@ extension HashIndex {
   private static let retryInterval = 16
 
   /// Splits a page that is full enough. False if it cannot be split, but still has a free slot, or can be linked.
-  func makesRoom(_ parts: HashParts, _ number: UInt32, _ page: PageView, _ count: Int, _ depth: Int)
+  func makesRoom(for parts: HashParts, number: UInt32, page: PageView, count: Int, depth: Int)
     throws(StoreError) -> Bool
   {
     let isFull = count == IndexLayout.slots
@@ -15,14 +15,14 @@ extension HashIndex {
       isFull || (count - IndexLayout.splitAt).isMultiple(of: Self.retryInterval)
     else { return false }
     do throws(StoreError) {
-      try split(number, page, depth)
+      try split(number, page: page, depth: depth)
       return true
     } catch  where error.code == .diskFull && !isFull {
       return false
     }
   }
 
-  func split(_ number: UInt32, _ page: PageView, _ depth: Int) throws(StoreError) {
+  func split(_ number: UInt32, page: PageView, depth: Int) throws(StoreError) {
     if try self.depth() == depth { try deepen(to: depth + 1) }
     let prefix = try identity(of: page, number).prefix
     let new = try nextPage()

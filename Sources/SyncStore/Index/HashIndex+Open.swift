@@ -182,7 +182,7 @@ extension HashIndex {
     while depth < maximumDepth, expected >> depth > IndexLayout.splitAt * 9 / 10 {
       for index in 0..<UInt32(1) << UInt32(depth) {
         let number = try self.page(try entry(index).load())
-        try split(number, try pages.page(number), depth)
+        try split(number, page: try pages.page(number), depth: depth)
       }
       depth += 1
     }

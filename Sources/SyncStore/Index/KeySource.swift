@@ -25,9 +25,9 @@ extension KeySource {
   func word(_ key: KeyLocation, at offset: Int) -> UInt64 {
     let left = key.count - offset
     guard left > 0 else { return 0 }
-    if left >= 8 { return bytes.load(key.number, key.start + offset, as: UInt64.self).byteSwapped }
+    if left >= 8 { return bytes.load(key.number, at: key.start + offset, as: UInt64.self).byteSwapped }
     // The eight bytes that end with the key: what lies behind it may be being written. Each has that many before it.
-    let last: UInt64 = bytes.load(key.number, key.start + key.count - 8)
+    let last: UInt64 = bytes.load(key.number, at: key.start + key.count - 8)
     return last.byteSwapped << UInt64(8 * (8 - left))
   }
 
@@ -108,17 +108,17 @@ struct DecryptedKeys: KeySource {
   @inline(__always)
   func key(at location: Location) -> KeyLocation {
     let number = Int(location.segment)
-    let count = bytes.load(number, location.offset + Self.countOffset, as: UInt64.self)
+    let count = bytes.load(number, at: location.offset + Self.countOffset, as: UInt64.self)
     return KeyLocation(number: number, start: location.offset + Self.heading, count: Int(count))
   }
 
   @inline(__always)
   func prefetch(_ location: Location, _ count: Int) {
-    bytes.prefetch(Int(location.segment), location.offset, min(count, 64))
+    bytes.prefetch(Int(location.segment), at: location.offset, bytes: min(count, 64))
   }
 
   /// Where the record is whose key is at this place.
   func record(at location: Location) -> Location {
-    Location(packed: bytes.load(Int(location.segment), location.offset))
+    Location(packed: bytes.load(Int(location.segment), at: location.offset))
   }
 }

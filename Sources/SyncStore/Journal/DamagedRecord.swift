@@ -98,13 +98,14 @@ enum DamagedRecord {
 
   /// The stated length, if it fills the bytes.
   private static func length(_ bytes: [UInt8]) -> Int? {
-    let length = Int(number(bytes, RecordLayout.length, 4))
+    let length = Int(number(in: bytes, at: RecordLayout.length, count: 4))
     return RecordLayout.aligned(length) == bytes.count && length >= RecordLayout.fixedLength ? length : nil
   }
 
   private static func holds(_ bytes: [UInt8], length: Int, seed: UInt64) -> Bool {
     let checksum = XXH3.hash64(Array(bytes[RecordLayout.length..<length]), seed: seed)
-    return UInt64(UInt32(truncatingIfNeeded: checksum)) == number(bytes, RecordLayout.checksum, 4)
+    return UInt64(UInt32(truncatingIfNeeded: checksum))
+      == number(in: bytes, at: RecordLayout.checksum, count: 4)
   }
 
   private static func key(of bytes: [UInt8], length: Int) -> [UInt8]? {
@@ -121,13 +122,13 @@ enum DamagedRecord {
     if flags.contains(.deadline) { start += 8 }
     if flags.contains(.open) {
       guard start + 2 <= length else { return nil }
-      start += 2 + Int(number(bytes, start, 2)) * RecordLayout.dotLength
+      start += 2 + Int(number(in: bytes, at: start, count: 2)) * RecordLayout.dotLength
     }
-    let count = Int(number(bytes, RecordLayout.keyLength, 2))
+    let count = Int(number(in: bytes, at: RecordLayout.keyLength, count: 2))
     return start + count <= length ? start..<(start + count) : nil
   }
 
-  private static func number(_ bytes: [UInt8], _ offset: Int, _ count: Int) -> UInt64 {
+  private static func number(in bytes: [UInt8], at offset: Int, count: Int) -> UInt64 {
     var number: UInt64 = 0
     for place in (offset..<(offset + count)).reversed() { number = number << 8 | UInt64(bytes[place]) }
     return number

@@ -32,7 +32,7 @@ extension Journal {
     try file.allocate(to: size)
     StoreLog.log(
       .warning, path: file.path,
-      "the file was \(CountText.of(missing, "byte")) shorter than its header says: it was lengthened")
+      "the file was \(CountText.of(missing, noun: "byte")) shorter than its header says: it was lengthened")
     return Content(mapping: try file.map(size, writable: true), missing: missing)
   }
 
@@ -41,8 +41,8 @@ extension Journal {
     if let knownEnd, knownEnd.segment == header.number {
       return knownEnd.offset > present ? min(knownEnd.offset, copy.count) : nil
     }
-    let whole = Self.wholeEnd(present, copy, header)
-    guard !Self.isEnd(whole, present, copy) else { return nil }
+    let whole = Self.wholeEnd(present: present, copy: copy, header: header)
+    guard !Self.isEnd(whole, present: present, copy: copy) else { return nil }
     // The gap covers at least one slot without a record, so that the loss stays visible as damage. It must not
     // have the length of the record that was cut: damage of exactly one record's length is attributed to that
     // record alone, and others may have followed it.
@@ -86,14 +86,14 @@ extension Journal {
   }
 
   /// Where the last whole record ends within the first `present` bytes.
-  private static func wholeEnd(_ present: Int, _ copy: Mapping, _ header: SegmentHeader) -> Int {
+  private static func wholeEnd(present: Int, copy: Mapping, header: SegmentHeader) -> Int {
     var reader = RecordIterator(copy, salt: header.salt, limit: present)
     while reader.next() != nil {}
     return reader.offset
   }
 
   /// Whether the `present` bytes show that no record follows at `end`: records follow one another, and none begins with eight zeros.
-  private static func isEnd(_ end: Int, _ present: Int, _ copy: Mapping) -> Bool {
+  private static func isEnd(_ end: Int, present: Int, copy: Mapping) -> Bool {
     end + RecordLayout.durable <= present && copy.lastNonZero(end..<present) == nil
   }
 

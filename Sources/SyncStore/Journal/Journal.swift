@@ -346,7 +346,7 @@ struct Journal {
         usesPwrite: writable && environment.usesPwrite && header.compaction == 0 && isLast)
       segment.truncatedEnd = content.truncatedEnd
       if content.missing > 0, writable, content.truncatedEnd == nil {
-        let bytes = CountText.of(content.missing, "byte")
+        let bytes = CountText.of(content.missing, noun: "byte")
         segment.repairs.append("its file was \(bytes) shorter than its header says: it was lengthened")
       } else {
         segment.missingBytes = content.missing

@@ -166,20 +166,21 @@ struct RecordEncoder {
       version: record.version, base: record.base, open: record.open, deadline: record.deadline,
       type: record.type)
     switch record.content {
-    case .tombstone: store(heading, .tombstone, flags, key: record.key.span, value: Span())
-    case .inline(let value): store(heading, .value, flags, key: record.key.span, value: value.span)
+    case .tombstone: store(heading, kind: .tombstone, flags: flags, key: record.key.span, value: Span())
+    case .inline(let value):
+      store(heading, kind: .value, flags: flags, key: record.key.span, value: value.span)
     case .blob(let blob):
       var writer = ByteWriter()
       writer.write(raw: blob.hash.bytes)
       writer.write(blob.size)
       writer.write(raw: blob.metadata)
       let reference = writer.bytes
-      store(heading, .blob, flags, key: record.key.span, value: reference.span)
+      store(heading, kind: .blob, flags: flags, key: record.key.span, value: reference.span)
     }
   }
 
   private mutating func store(
-    _ heading: WriteHeader, _ kind: RecordLayout.Kind, _ flags: RecordLayout.Flags, key: Span<UInt8>,
+    _ heading: WriteHeader, kind: RecordLayout.Kind, flags: RecordLayout.Flags, key: Span<UInt8>,
     value: Span<UInt8>
   ) {
     let fields = 20 + heading.open.count * RecordLayout.dotLength

@@ -135,7 +135,7 @@ struct RecoveryPlan: Equatable {
     watermark = SegmentHeader.length
     segments: for index in scans.indices {
       let scan = scans[index]
-      watermark = Self.watermark(of: index, headers, ends, scans)
+      watermark = Self.watermark(of: index, headers: headers, ends: ends, scans: scans)
       let isLast = index == scans.count - 1
       var cut: Int?
       for gap in scan.gaps {
@@ -155,7 +155,7 @@ struct RecoveryPlan: Equatable {
       }
     }
     for index in 0...tailIndex {
-      let known = Self.watermark(of: index, headers, ends, scans)
+      let known = Self.watermark(of: index, headers: headers, ends: ends, scans: scans)
       guard known > SegmentHeader.length else { continue }
       (durableIndex, durableOffset) = (index, index == tailIndex ? min(known, tailOffset) : known)
     }
@@ -174,7 +174,7 @@ struct RecoveryPlan: Equatable {
   /// Up to where a segment was known durable: the greatest claim in it, or its whole length once anything behind it was
   /// known durable, since segments are synced in order. What a file lacks that was cut counts as known.
   private static func watermark(
-    of index: Int, _ headers: [SegmentHeader], _ ends: [Int?], _ scans: [SegmentScan]
+    of index: Int, headers: [SegmentHeader], ends: [Int?], scans: [SegmentScan]
   ) -> Int {
     guard let end = ends[index] else { return scans[index].durable }
     guard index + 1 < headers.count else { return end }

@@ -59,7 +59,7 @@ final class SegmentSnapshot: KeySource, Sendable {
   /// The first bytes of a record are fetched: they are read soon.
   @inline(__always)
   func prefetch(_ location: Location, _ count: Int) {
-    bytes.prefetch(number(of: location), location.offset, count)
+    bytes.prefetch(number(of: location), at: location.offset, bytes: count)
   }
 
   /// How long the record at a place says that it is.
@@ -67,7 +67,7 @@ final class SegmentSnapshot: KeySource, Sendable {
   func length(_ location: Location) -> Int {
     let (number, offset) = (number(of: location), location.offset)
     guard offset + RecordLayout.fixedLength <= bytes.byteCount(number) else { return 0 }
-    return Int(bytes.load(number, offset + RecordLayout.length, as: UInt32.self))
+    return Int(bytes.load(number, at: offset + RecordLayout.length, as: UInt32.self))
   }
 
   /// Why the record at a place cannot be had.
@@ -119,14 +119,14 @@ final class SegmentSnapshot: KeySource, Sendable {
     let (number, offset) = (number(of: location), location.offset)
     let limit = bytes.byteCount(number)
     guard offset &+ RecordLayout.fixedLength <= limit else { return nil }
-    let sum: UInt64 = bytes.load(number, offset)
+    let sum: UInt64 = bytes.load(number, at: offset)
     let length = Int(truncatingIfNeeded: sum >> 32)
     guard length >= RecordLayout.fixedLength, offset &+ length <= limit else { return nil }
     let heading = headings[number]
     guard !heading.isEncrypted else {
       return try withDecrypted(number, offset: offset, heading: heading, body)
     }
-    return try bytes.withBytes(number, offset..<(offset &+ length)) { record in
+    return try bytes.withBytes(of: number, in: offset..<(offset &+ length)) { record in
       let seed = heading.salt &+ UInt64(truncatingIfNeeded: offset)
       let hash = XXH3.hash64(record.extracting(droppingFirst: RecordLayout.length), seed: seed)
       guard UInt32(truncatingIfNeeded: hash) == UInt32(truncatingIfNeeded: sum),
@@ -182,12 +182,14 @@ final class SegmentSnapshot: KeySource, Sendable {
   private func end(_ number: Int, _ offset: Int) -> Int? {
     let limit = bytes.byteCount(number)
     guard offset + RecordLayout.fixedLength <= limit else { return nil }
-    let sum: UInt64 = bytes.load(number, offset)
+    let sum: UInt64 = bytes.load(number, at: offset)
     let length = Int(truncatingIfNeeded: sum >> 32)
     let end = offset + length
     guard length >= RecordLayout.fixedLength, end <= limit else { return nil }
     let seed = headings[number].salt &+ UInt64(offset)
-    let hash = bytes.withBytes(number, (offset + RecordLayout.length)..<end) { XXH3.hash64($0, seed: seed) }
+    let hash = bytes.withBytes(of: number, in: (offset + RecordLayout.length)..<end) {
+      XXH3.hash64($0, seed: seed)
+    }
     return UInt32(truncatingIfNeeded: hash) == UInt32(truncatingIfNeeded: sum) ? end : nil
   }
 
@@ -199,7 +201,8 @@ final class SegmentSnapshot: KeySource, Sendable {
     let (number, offset) = (number(of: location), location.offset)
     let limit = bytes.byteCount(number)
     guard offset + RecordLayout.fixedLength <= limit else { return .none }
-    guard let range = bytes.withBytes(number, offset..<limit, { RecordLayout.keyRange(of: $0) }) else {
+    guard let range = bytes.withBytes(of: number, in: offset..<limit, { RecordLayout.keyRange(of: $0) })
+    else {
       return .none
     }
     return KeyLocation(number: number, start: offset + range.lowerBound, count: range.count)
@@ -211,7 +214,7 @@ final class SegmentSnapshot: KeySource, Sendable {
     if isEncrypted, isEncrypted(location) { return withDecryptedKey(location, body) }
     let place = key(at: location)
     guard place.number >= 0 else { return nil }
-    return bytes.withBytes(place.number, place.range, body)
+    return bytes.withBytes(of: place.number, in: place.range, body)
   }
 
   private func isEncrypted(_ location: Location) -> Bool {

@@ -131,7 +131,7 @@ final class SlotSegments: Sendable {
   @inline(__always)
   func record(atRef place: UInt64, orBlob: Bool = false) -> SimpleRecord? {
     let (slot, offset) = (SegmentTable.slot(ofRef: place), SegmentTable.offset(ofRef: place))
-    let rest = bytes.rest(slot, offset)
+    let rest = bytes.rest(of: slot, from: offset)
     guard rest.count > 0 else { return nil }
     rest.prefetch()
     return SimpleRecord(rest, seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset), orBlob: orBlob)

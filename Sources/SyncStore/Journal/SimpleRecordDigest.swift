@@ -17,13 +17,15 @@ struct SimpleRecordDigest {
     let dot = Dot(actor: actor, sequence: bytes.load(RecordLayout.sequence))
     let stamp = Stamp(rawValue: bytes.load(RecordLayout.stamp))
     return bytes.withSpan(record.key..<record.value) { key in
-      bytes.withSpan(record.value..<bytes.count) { value in part(of: key, value, record.type, dot, stamp) }
+      bytes.withSpan(record.value..<bytes.count) { value in
+        part(of: key, value: value, type: record.type, dot: dot, stamp: stamp)
+      }
     }
   }
 
   /// That of a value without a deadline. `schemas/wire.md` has the layout of what is hashed.
   mutating func part(
-    of key: Span<UInt8>, _ value: Span<UInt8>, _ type: ValueType, _ dot: Dot, _ stamp: Stamp
+    of key: Span<UInt8>, value: Span<UInt8>, type: ValueType, dot: Dot, stamp: Stamp
   ) -> StateDigest {
     // The two counts and the sequence have thirty bytes at most, the other fields 34.
     let needed = key.count &+ value.count &+ 64

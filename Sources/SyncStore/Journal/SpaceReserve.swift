@@ -74,7 +74,7 @@ struct SpaceReserve: Sendable {
     guard try storage.freeBytes(directory) < UInt64(needed) else { return }
     throw StoreError(
       .diskFull,
-      "cannot find space for \(CountText.of(needed, "byte")) while a compaction uses the reserve: try again, "
+      "cannot find space for \(CountText.of(needed, noun: "byte")) while a compaction uses the reserve: try again, "
         + "or make room", path: directory)
   }
 

@@ -12,7 +12,7 @@ extension Store {
   package static func exists(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
     let path = try storage.canonicalPath(of: path)
     guard try storage.status(path)?.kind == .directory else { return false }
-    return try StoreIdentity.read(path, storage) != nil
+    return try StoreIdentity.read(path, storage: storage) != nil
   }
 
   /// The paths of all files in the store's directory, sorted. Some may come and go meanwhile.

@@ -125,7 +125,7 @@ public final class StoreHandle: Sendable {
       if let store = openStore { return store }
       openingThread.store(SystemCall.thread, ordering: .relaxed)
       defer { openingThread.store(0, ordering: .relaxed) }
-      let store = try Self.open(path, state.withLock { $0 }, environment)
+      let store = try Self.open(at: path, state: state.withLock { $0 }, environment: environment)
       state.withLock { $0.store = store }
       return store
     }
@@ -134,7 +134,7 @@ public final class StoreHandle: Sendable {
   private var openStore: Store? { state.withLock { $0.isOpen ? $0.store : nil } }
 
   private static func open(
-    _ path: String, _ state: State, _ environment: Environment
+    at path: String, state: State, environment: Environment
   ) throws(StoreError) -> Store {
     guard state.creates else {
       return try Store.open(at: path, configuration: state.configuration, environment: environment)

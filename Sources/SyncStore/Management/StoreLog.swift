@@ -83,13 +83,13 @@ extension Store {
     guard let report else { return }
     StoreLog.log(
       .error, path: path,
-      "\(CountText.of(report.places.count, "place")) of the journal \(report.places.count == 1 ? "is" : "are") damaged, the rest is served: run `Store.verify`"
+      "\(CountText.of(report.places.count, noun: "place")) of the journal \(report.places.count == 1 ? "is" : "are") damaged, the rest is served: run `Store.verify`"
     )
     guard let choose = configuration.onCorruption, choose(report) == .refuse else { return }
     try? close()
     throw StoreError(
       .damaged,
-      "\(CountText.of(report.places.count, "place")) of the journal \(report.places.count == 1 ? "is" : "are") damaged, and the program does not want the rest: restore the store "
+      "\(CountText.of(report.places.count, noun: "place")) of the journal \(report.places.count == 1 ? "is" : "are") damaged, and the program does not want the rest: restore the store "
         + "from a backup", path: path)
   }
 }

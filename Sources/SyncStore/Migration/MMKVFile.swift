@@ -56,10 +56,10 @@ public struct MMKVFile: Sendable {
           + "MMKV itself read the file", path: path)
     }
     hasExpiry = meta?.hasExpiry ?? false
-    guard let content = try Self.content(bytes, meta, path) else { return }
+    guard let content = try Self.content(of: bytes, meta: meta, path: path) else { return }
     if let cryptKey {
       guard let meta else { throw Self.lacksMeta(path, "its initialization vector") }
-      values = try Self.deciphered(content, cryptKey, cipher, meta.vector, path)
+      values = try Self.deciphered(content, key: cryptKey, cipher: cipher, vector: meta.vector, path: path)
       return
     }
     guard let pairs = MMKVPairs(content) else {
@@ -87,10 +87,10 @@ public struct MMKVFile: Sendable {
 
   /// The bytes that count, those that the CRC is of; nil if there are none.
   private static func content(
-    _ bytes: [UInt8], _ meta: MMKVMeta?, _ path: String
+    of bytes: [UInt8], meta: MMKVMeta?, path: String
   ) throws(StoreError) -> [UInt8]? {
     let own = bytes[..<4].reversed().reduce(0) { $0 << 8 | Int($1) }
-    guard let meta else { return try contentAlone(bytes, own, path) }
+    guard let meta else { return try contentAlone(of: bytes, size: own, path: path) }
     // Nothing was ever written, or all was removed.
     if (meta.size ?? own) == 0, meta.crc == 0 {
       // A damaged file beside it may say so too.
@@ -113,7 +113,7 @@ public struct MMKVFile: Sendable {
   /// The bytes that count without the file beside it. From MMKV 2.4 on the size at the beginning is zero, or that of the last
   /// write by an earlier MMKV: then pairs follow after it, and reading up to it would lose those.
   private static func contentAlone(
-    _ bytes: [UInt8], _ own: Int, _ path: String
+    of bytes: [UInt8], size own: Int, path: String
   ) throws(StoreError) -> [UInt8]? {
     guard own > 0 else {
       guard bytes[4...].contains(where: { $0 != 0 }) else { return nil }
@@ -126,7 +126,7 @@ public struct MMKVFile: Sendable {
   }
 
   private static func deciphered(
-    _ content: [UInt8], _ key: [UInt8], _ cipher: Cipher?, _ vector: [UInt8]?, _ path: String
+    _ content: [UInt8], key: [UInt8], cipher: Cipher?, vector: [UInt8]?, path: String
   ) throws(StoreError) -> [[UInt8]: [UInt8]] {
     let found = (cipher.map { [$0] } ?? Cipher.allCases).compactMap { cipher in
       MMKVPairs(AESCFB.decrypt(content, key: key, vector: vector, keyBytes: cipher == .aes256 ? 32 : 16))

@@ -72,7 +72,7 @@ struct ImportBatch {
   }
 
   /// The same for a key that may be none: then it is passed over.
-  mutating func add(_ bytes: [UInt8], _ value: [UInt8], _ type: ValueType) throws {
+  mutating func add(_ bytes: [UInt8], value: [UInt8], type: ValueType) throws {
     guard let key = try? Key(bytes: bytes) else {
       report.skipped += 1
       return

@@ -39,7 +39,8 @@ extension Store {
     for name in file.keyBytes {
       let kind = kind(String(decoding: name, as: UTF8.self))
       guard kind != .skip else { continue }
-      guard let value = Self.value(file, name, kind), let key = try? Key(bytes: Array(prefix.utf8) + name)
+      guard let value = Self.value(in: file, name: name, kind: kind),
+        let key = try? Key(bytes: Array(prefix.utf8) + name)
       else {
         batch.report.skipped += 1
         continue
@@ -50,7 +51,7 @@ extension Store {
     return try batch.finish()
   }
 
-  private static func value(_ file: MMKVFile, _ name: [UInt8], _ kind: MMKVKind) -> (
+  private static func value(in file: MMKVFile, name: [UInt8], kind: MMKVKind) -> (
     bytes: [UInt8], type: ValueType
   )? {
     switch kind {
@@ -92,7 +93,7 @@ extension Store {
     batch.report.merged = merged
     for (name, value) in entries.sorted(by: { $0.key < $1.key }) {
       let (bytes, type) = value.encoded
-      try batch.add(Array((prefix + name).utf8), bytes, type)
+      try batch.add(Array((prefix + name).utf8), value: bytes, type: type)
     }
     return try batch.finish()
   }

@@ -13,7 +13,7 @@ extension DiskStorage {
 
   /// The same for two paths.
   func at<Result>(
-    _ path: String, _ other: String,
+    _ path: String, and other: String,
     _ body: (Int32, UnsafePointer<CChar>, Int32, UnsafePointer<CChar>) -> Result
   ) -> Result {
     unsafe at(path) { directory, name in

@@ -40,13 +40,15 @@ extension DiskStorage {
   }
 
   package func renameUnlessPresent(_ path: String, to newPath: String) throws(StoreError) -> Bool {
-    if unsafe at(path, newPath, { unsafe sync_rename_unless_present($0, $1, $2, $3) }) == 0 { return true }
+    if unsafe at(path, and: newPath, { unsafe sync_rename_unless_present($0, $1, $2, $3) }) == 0 {
+      return true
+    }
     guard errno == EEXIST else { throw SystemCall.failure("cannot rename it to \(newPath)", path) }
     return false
   }
 
   package func exchange(_ path: String, with other: String) throws(StoreError) {
-    if unsafe at(path, other, { unsafe sync_rename_exchange($0, $1, $2, $3) }) == 0 { return }
+    if unsafe at(path, and: other, { unsafe sync_rename_exchange($0, $1, $2, $3) }) == 0 { return }
     guard sync_is_refused(errno) != 0 else {
       throw SystemCall.failure("cannot change names with \(other)", path)
     }

@@ -104,7 +104,7 @@ package final class DiskStorage: Storage {
   }
 
   package func rename(_ path: String, to newPath: String) throws(StoreError) {
-    let result = unsafe at(path, newPath) { unsafe renameat($0, $1, $2, $3) }
+    let result = unsafe at(path, and: newPath) { unsafe renameat($0, $1, $2, $3) }
     guard result == 0 else {
       throw SystemCall.failure("cannot rename it to \(newPath)", path)
     }
@@ -117,14 +117,14 @@ package final class DiskStorage: Storage {
   }
 
   package func syncDirectory(_ path: String) throws(StoreError) {
-    try sync(path, "cannot make the directory durable") { fsync($0) }
+    try sync(path, failing: "cannot make the directory durable") { fsync($0) }
   }
 
   package func syncFileSystem(_ path: String) throws(StoreError) {
-    try sync(path, "cannot make its file system durable") { sync_file_system($0) }
+    try sync(path, failing: "cannot make its file system durable") { sync_file_system($0) }
   }
 
-  private func sync(_ directory: String, _ failing: String, _ call: (Int32) -> Int32) throws(StoreError) {
+  private func sync(_ directory: String, failing: String, _ call: (Int32) -> Int32) throws(StoreError) {
     try SystemCall.uncancelled { () throws(StoreError) in
       let descriptor = unsafe at(directory) { unsafe sync_open($0, $1, O_RDONLY | O_DIRECTORY, 0) }
       guard descriptor >= 0 else { throw SystemCall.failure("cannot open the directory", directory) }
@@ -293,7 +293,7 @@ final class DiskFile: StorageFile {
     do throws(StoreError) {
       guard sync_is_refused(code) != 0 else {
         throw SystemCall.failure(
-          "cannot find space for \(CountText.of(size - before, "byte"))", path, errno: code)
+          "cannot find space for \(CountText.of(size - before, noun: "byte"))", path, errno: code)
       }
       try fill(from: before, to: size)
     } catch {

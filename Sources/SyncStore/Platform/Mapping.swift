@@ -45,7 +45,7 @@ package import Synchronization
   package static func blank(_ count: Int) throws(StoreError) -> Mapping {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
     guard let base = unsafe mmap(nil, count, PROT_READ | PROT_WRITE, flags, -1, 0), unsafe base != MAP_FAILED
-    else { throw SystemCall.failure("cannot find memory for \(CountText.of(count, "byte"))", nil) }
+    else { throw SystemCall.failure("cannot find memory for \(CountText.of(count, noun: "byte"))", nil) }
     return unsafe Mapping(unsafeBase: base, count: count) { unsafe munmap($0, $1) }
   }
 

@@ -53,24 +53,24 @@ private import CLinux
   /// The little-endian integer at `offset` of the mapping.
   @inline(__always)
   func load<Integer: FixedWidthInteger & BitwiseCopyable>(
-    _ number: Int, _ offset: Int, as _: Integer.Type = Integer.self
+    _ number: Int, at offset: Int, as _: Integer.Type = Integer.self
   ) -> Integer {
-    let start = unsafe pointer(number, offset, MemoryLayout<Integer>.size)
+    let start = unsafe pointer(to: number, offset: offset, size: MemoryLayout<Integer>.size)
     return unsafe Integer(littleEndian: start.loadUnaligned(as: Integer.self))
   }
 
   /// The bytes in `range` of the mapping, in place, for the time of `body`.
   @inline(__always)
   func withBytes<Result, Failure: Error>(
-    _ number: Int, _ range: Range<Int>, _ body: (RawSpan) throws(Failure) -> Result
+    of number: Int, in range: Range<Int>, _ body: (RawSpan) throws(Failure) -> Result
   ) throws(Failure) -> Result {
-    let start = unsafe pointer(number, range.lowerBound, range.count)
+    let start = unsafe pointer(to: number, offset: range.lowerBound, size: range.count)
     return try body(unsafe UnsafeRawBufferPointer(start: start, count: range.count).bytes)
   }
 
   /// All bytes of the mapping from `offset` on; none if there is no such mapping, or it ends before.
   @inline(__always)
-  func rest(_ number: Int, _ offset: Int) -> MappedBytes {
+  func rest(of number: Int, from offset: Int) -> MappedBytes {
     guard number >= 0, number < count, offset >= 0 else { return unsafe MappedBytes(start: nil, count: 0) }
     let region = unsafe regions[number]
     guard let start = unsafe region.start, unsafe offset < region.count else {
@@ -81,13 +81,13 @@ private import CLinux
 
   /// Has `bytes` bytes from `offset` on fetched into the processor's caches: they are needed soon.
   @inline(__always)
-  func prefetch(_ number: Int, _ offset: Int, _ bytes: Int) {
+  func prefetch(_ number: Int, at offset: Int, bytes: Int) {
     guard number >= 0, number < count, let start = unsafe regions[number].start else { return }
     unsafe sync_prefetch_range(start + offset, UInt64(truncatingIfNeeded: bytes))
   }
 
   @inline(__always)
-  private func pointer(_ number: Int, _ offset: Int, _ size: Int) -> UnsafeRawPointer {
+  private func pointer(to number: Int, offset: Int, size: Int) -> UnsafeRawPointer {
     precondition(number >= 0 && number < count, "no such mapping")
     let region = unsafe regions[number]
     // What is missing has no bytes.

@@ -198,7 +198,7 @@ extension StorageFile {
     guard size <= limit else {
       throw StoreError(
         .foreignFile,
-        "holds \(CountText.of(size, "byte")), \(limit) is the most it can: restore it from a backup",
+        "holds \(CountText.of(size, noun: "byte")), \(limit) is the most it can: restore it from a backup",
         path: path
       )
     }

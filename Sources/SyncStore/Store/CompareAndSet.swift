@@ -50,7 +50,9 @@ extension Store {
     // A blob is written before the writers' mutex is taken: it takes long. Should it not be needed, it is swept.
     let content = try content(of: value)
     let (version, tail) = try append { composer throws(StoreError) in
-      try self.put(key, content, type, self.deadline(deadline), expecting: expectation, &composer)
+      try self.put(
+        key, content: content, type: type, deadline: self.deadline(deadline), expecting: expectation,
+        &composer)
     }
     if version != nil { try awaitDurability(tail, durability: durability) }
     return version
@@ -89,7 +91,7 @@ extension Store {
     }
     let content = try content(of: value)
     let (changed, tail) = try append { composer throws(StoreError) in
-      try self.putIfChanged(key, value, content, type, deadline, &composer)
+      try self.putIfChanged(key, value: value, content: content, type: type, deadline: deadline, &composer)
     }
     try awaitDurability(tail, durability: durability)
     return changed
@@ -98,12 +100,12 @@ extension Store {
   // MARK: In an append
 
   func put(
-    _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
+    _ key: Key, content: Record.Content, type: ValueType, deadline: UInt64?,
     expecting expectation: Expected, _ composer: inout TransactionBuilder
   ) throws(StoreError) -> Dot? {
     try issuePending(&composer)
     guard try meetsExpectation(key, expected: expectation, in: composer) else { return nil }
-    return try issue(key, content, type, deadline, &composer)
+    return try issue(key, content: content, type: type, deadline: deadline, &composer)
   }
 
   func delete(
@@ -116,7 +118,7 @@ extension Store {
 
   /// False if nothing had to be written.
   func putIfChanged(
-    _ key: Key, _ value: [UInt8], _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
+    _ key: Key, value: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?,
     _ composer: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
     try issuePending(&composer)
@@ -126,7 +128,7 @@ extension Store {
     {
       return false
     }
-    _ = try issue(key, content, type, deadline, &composer)
+    _ = try issue(key, content: content, type: type, deadline: deadline, &composer)
     return true
   }
 
@@ -137,11 +139,11 @@ extension Store {
   }
 
   private func issue(
-    _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
+    _ key: Key, content: Record.Content, type: ValueType, deadline: UInt64?,
     _ composer: inout TransactionBuilder
   ) throws(StoreError) -> Dot? {
     try retainBlob(of: content)
-    let held = try heldForWriting(key.bytes, composer)
+    let held = try heldForWriting(key.bytes, in: composer)
     try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
     return composer.record(of: key.bytes)?.dot
   }
@@ -192,7 +194,7 @@ extension Transaction {
   ) throws(StoreError) -> Dot? {
     let content = try store.content(of: value, deferring: true)
     let version = try store.put(
-      key, content, type, store.deadline(deadline), expecting: expectation, &builder)
+      key, content: content, type: type, deadline: store.deadline(deadline), expecting: expectation, &builder)
     if version != nil { trackBlob(of: content) }
     return version
   }
@@ -214,7 +216,7 @@ extension Transaction {
   ) throws(StoreError) -> Bool {
     let content = try store.content(of: value, deferring: true)
     let changed = try store.putIfChanged(
-      key, value, content, type, store.deadline(deadline), &builder)
+      key, value: value, content: content, type: type, deadline: store.deadline(deadline), &builder)
     if changed { trackBlob(of: content) }
     return changed
   }

@@ -25,7 +25,7 @@ struct DeltaFilter: Sendable {
   }
 
   /// Has the receiver got the write already, and is only told so? Nil if it is not for it at all. `key` is nil where it cannot be read.
-  func isPresent(_ position: UInt64, _ dot: Dot, _ key: @autoclosure () -> [UInt8]?) -> Bool? {
+  func isPresent(at position: UInt64, dot: Dot, key: @autoclosure () -> [UInt8]?) -> Bool? {
     if let missingScope {
       return position > begin && key().map { missingScope.contains($0) } ?? false ? false : nil
     }
@@ -70,7 +70,7 @@ package struct DeltaScanContext: Sendable {
       guard let view = try? engine.journal.record(at: place), let version = view.version,
         let shape = view.shape
       else { return nil }
-      return DeltaScan.Successor(view, shape, version)
+      return DeltaScan.Successor(view, shape: shape, version: version)
     }
   }
 }
@@ -93,7 +93,7 @@ struct DeltaScan {
   private var sources: [UInt32: JournalSlice.Source] = [:]
 
   /// Begins one.
-  init(_ choice: DeltaFilter, _ ground: DeltaScanContext) {
+  init(choice: DeltaFilter, ground: DeltaScanContext) {
     (self.filter, self.context, reached) = (choice, ground, choice.begin)
   }
 
@@ -122,7 +122,7 @@ struct DeltaScan {
     Background.concurrentPerform(parts.count) { number in
       // Far from those of the parts beside it: only the transactions next to each other must not have one number.
       var part = DeltaScanTask(
-        choice, ground, current, reached: reached, group: group &+ UInt32(number) << 30,
+        choice, ground: ground, current: current, reached: reached, group: group &+ UInt32(number) << 30,
         expected: Int(clamping: min(stretch.position - reached, ground.keyCount)) / parts.count)
       let result = Result { () throws(StoreError) in
         try part.scan(through: parts[number], in: store) ? part : nil
@@ -161,7 +161,7 @@ struct DeltaScan {
       // A copy may lack what has superseded something and was superseded in its turn.
       appended.sources.allSatisfy({ $0.segment.header.compaction == 0 })
     else { return nil }
-    return SnapshotPoint(appended: appended, parked: engine.parkedPositions)
+    return SnapshotPoint(appended: appended, parked: engine.positionsOfParked)
   }
 
   /// Leaves out what something had superseded by that moment. False if that cannot be told: bytes were damaged meanwhile.
@@ -181,7 +181,7 @@ struct DeltaScan {
         let dot = source.dot(of: view),
         let shape = view.shape
       else { return }
-      note(Successor(view, shape, Version(stamp: view.stamp, dot: dot)))
+      note(Successor(view, shape: shape, version: Version(stamp: view.stamp, dot: dot)))
     }
     guard isWhole else { return false }
     for parked in context.parked { note(parked) }
@@ -221,7 +221,7 @@ struct DeltaScan {
     /// Of a purge: is it of that very version alone?
     let isExact: Bool
 
-    init(_ view: RecordView, _ shape: RecordView.Shape, _ version: Version) {
+    init(_ view: RecordView, shape: RecordView.Shape, version: Version) {
       (key, position, self.version) = (view.key(shape), view.position, version)
       (isPurge, isExact) = (view.kind == .purge, view.flags.contains(.parked))
     }
@@ -237,7 +237,7 @@ struct DeltaScan {
 
 extension Engine {
   /// The positions of what waits for its time.
-  fileprivate var parkedPositions: Set<UInt64> {
+  fileprivate var positionsOfParked: Set<UInt64> {
     guard !parked.isEmpty else { return [] }
     return Set(
       parked.values.joined().compactMap { journal.segment($0.segment)?.extent(at: $0.offset).position })
@@ -278,7 +278,7 @@ extension Store {
 
   private func deltaScan(_ choice: DeltaFilter, ground: DeltaScanContext) throws(StoreError) -> DeltaScan? {
     let few = environment.scanBatchPositions
-    var survey = DeltaScan(choice, ground)
+    var survey = DeltaScan(choice: choice, ground: ground)
     guard try survey.scan(in: self) else { return nil }
     for _ in 1..<Self.maxPasses {
       let reached = survey.reached

@@ -27,7 +27,7 @@ struct DeltaScanTask {
   private static let recordsPerLookup = 64
 
   init(
-    _ choice: DeltaFilter, _ ground: DeltaScanContext, _ current: LiveRecordBitmap?, reached: UInt64,
+    _ choice: DeltaFilter, ground: DeltaScanContext, current: LiveRecordBitmap?, reached: UInt64,
     group: UInt32,
     expected: Int
   ) {
@@ -73,7 +73,7 @@ struct DeltaScanTask {
       guard met.isOfKey, met.position > reached, met.actor < actors.count,
         let dot = actors[met.actor].map({ Dot(actor: $0, sequence: met.sequence) }),
         let isPresent = choice.isPresent(
-          met.position, dot, RecordView(segment: segment, offset: offset).keyBytes),
+          at: met.position, dot: dot, key: RecordView(segment: segment, offset: offset).keyBytes),
         !suspects.contains(where: { $0.includes(dot) })
       else { continue }
       let item = DeltaStream.Item(

@@ -99,7 +99,7 @@ extension Store {
   /// Gives `writer` records of a round whose snapshot still stands, whole transactions of them. Returns how many are of users. `source`
   /// is where the last ones were found.
   func write(
-    _ items: ArraySlice<DeltaStream.Item>, _ pin: SnapshotPin, from source: inout DeltaSegmentReader?,
+    _ items: ArraySlice<DeltaStream.Item>, pin: SnapshotPin, from source: inout DeltaSegmentReader?,
     into writer: inout some BatchWriter
   ) throws(StoreError) -> Int {
     var users = 0
@@ -131,7 +131,7 @@ extension Store {
   }
 
   /// The names of records of a round whose snapshot still stands.
-  func dots(_ items: ArraySlice<DeltaStream.Item>, _ pin: SnapshotPin) throws(StoreError) -> [Dot] {
+  func dots(_ items: ArraySlice<DeltaStream.Item>, pin: SnapshotPin) throws(StoreError) -> [Dot] {
     try reading { engine throws(StoreError) in
       try pin.check(path)
       var dots: [Dot] = []

@@ -184,7 +184,8 @@ extension Store {
     try engine.visit(from: engine.start(of: position + 1), isComplete: true) { view throws(StoreError) in
       defer { if !view.flags.contains(.continues) { group &+= 1 } }
       guard view.position > position, view.isWrite, let dot = view.dot,
-        let isPresent = choice.isPresent(view.position, dot, view.keyBytes), !engine.state.isUnconfirmed(dot),
+        let isPresent = choice.isPresent(at: view.position, dot: dot, key: view.keyBytes),
+        !engine.state.isUnconfirmed(dot),
         let shape = view.shape
       else { return true }
       let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
@@ -269,10 +270,10 @@ package final class DeltaStream: Sendable {
       var batch = BatchSummary(position: max(start, items[end - 1].position))
       for run in runs {
         if items[run.lowerBound].isPresent {
-          batch.present += try store.dots(items[run], pin)
+          batch.present += try store.dots(items[run], pin: pin)
         } else {
           batch.records += run.count
-          batch.users += try store.write(items[run], pin, from: &progress.source, into: &writer)
+          batch.users += try store.write(items[run], pin: pin, from: &progress.source, into: &writer)
         }
       }
       batch.present.sort()

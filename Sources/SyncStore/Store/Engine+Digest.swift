@@ -77,7 +77,7 @@ extension Engine {
     let shares = current.shares(current.count < Self.parallelThreshold ? 1 : Background.processors)
     let found = Locked((digest: StateDigest(), unsure: [UInt64]()))
     Background.concurrentPerform(shares.count) { share in
-      let part = Self.digest(of: current, shares[share], segments, actors)
+      let part = Self.digest(of: current, share: shares[share], segments: segments, actors: actors)
       found.withLock { found in
         found.digest.add(part.digest)
         found.unsure += part.unsure
@@ -95,7 +95,7 @@ extension Engine {
   /// What the ordinary records at a share of the places add, and those that are to be looked at closely. `actors` are those of each
   /// segment.
   private static func digest(
-    of current: LiveRecordBitmap, _ share: Range<Int>, _ segments: SlotSegments, _ actors: [[ActorID?]]
+    of current: LiveRecordBitmap, share: Range<Int>, segments: SlotSegments, actors: [[ActorID?]]
   ) -> (digest: StateDigest, unsure: [UInt64]) {
     var digest = StateDigest()
     var unsure: [UInt64] = []

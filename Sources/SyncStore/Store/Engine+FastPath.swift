@@ -23,7 +23,7 @@ extension Engine {
     guard let actor = state.author.actor, let segment = journal.segment(applied.segment),
       segment.numbers(behind: position)
     else { return nil }
-    writer = FastPathWriter(segment, of: actor, index, journal.table)
+    writer = FastPathWriter(segment, of: actor, index: index, table: journal.table)
     return writer
   }
 
@@ -104,7 +104,7 @@ private struct DigestAccumulator {
   private var hasher = SimpleRecordDigest()
 
   @inline(__always)
-  mutating func add(_ segment: Segment, _ bytes: Range<Int>, by actor: ActorID) {
+  mutating func add(_ segment: Segment, bytes: Range<Int>, by actor: ActorID) {
     let bytes = MappedBytes(segment.mapping).extracting(bytes)
     guard let record = SimpleRecord(bytes, seed: nil), SimpleRecordDigest.counts(record) else { return }
     sum.add(hasher.part(of: record, by: actor))
@@ -189,7 +189,7 @@ extension Engine {
     let version = Version(
       stamp: Stamp(rawValue: record.load(RecordLayout.stamp)),
       dot: Dot(actor: actor, sequence: record.load(RecordLayout.sequence)))
-    guard applies(version, limit, waited: false) else { return nil }
+    guard applies(version, limit: limit, waited: false) else { return nil }
     return FastPathReader.PrefetchedRecord(
       offset: offset, end: offset + RecordLayout.aligned(record.count),
       hash: plain.withKey { index.hashIndex.hash($0) }, version: version,
@@ -206,7 +206,7 @@ extension Engine {
       let view = RecordView(segment: reading.segment, offset: next.offset)
       return apply(view, limit: limit, indexing: true)
     }
-    digesting?.add(reading.segment, next.offset..<next.end, by: next.version.dot.actor)
+    digesting?.add(reading.segment, bytes: next.offset..<next.end, by: next.version.dot.actor)
     position = max(position, next.position)
     state.observe(next.version, applied: true)
   }

@@ -110,7 +110,7 @@ extension Engine {
   func publish() {
     guard isPublished else { return }
     let isPlain = parked.isEmpty && gaps.isEmpty && (index.isShared || isSoleProcess)
-    readers.publish(isPlain ? LockFreeView(index, journal.table) : nil)
+    readers.publish(isPlain ? LockFreeView(index: index, table: journal.table) : nil)
   }
 
   /// The journal was found damaged: who opens the store next reads all of it and does what rule R9 asks for.
@@ -229,7 +229,7 @@ extension Engine {
       // Does it count here, others or the index aside?
       func counts() -> Bool {
         guard let version = record.version else { return false }
-        return applies(version, now, waited: parked[key]?.contains(record.location) ?? false)
+        return applies(version, limit: now, waited: parked[key]?.contains(record.location) ?? false)
       }
       guard let place = find(key) else {
         if purged, counts() { overtaken[key] = record.location }

@@ -49,7 +49,7 @@ extension Engine {
       return true
     }
     for view in views {
-      let write = view.isWrite ? view.shape.flatMap { WriteSummary(view, $0) } : nil
+      let write = view.isWrite ? view.shape.flatMap { WriteSummary(view, shape: $0) } : nil
       do throws(StoreError) { try indexRecord(view, write: write, limit: limit) } catch {
         failure = failure ?? error
       }
@@ -181,7 +181,7 @@ extension Engine {
       if view.flags.contains(.loser) {
         applyLoser(view)
       } else if let shape = view.shape {
-        guard let write = WriteSummary(view, shape) else {
+        guard let write = WriteSummary(view, shape: shape) else {
           // Both definitions of its author's number are lost, and with them whether it beats what is held.
           let place = JournalDamage(segment: view.segment.number, bytes: view.offset..<view.end)
           return recordDamage(place, of: view.key(shape))
@@ -243,7 +243,7 @@ extension Engine {
   @inline(__always)
   private mutating func applyWrite(_ write: WriteSummary, at view: RecordView, limit: Stamp) {
     position = max(position, write.position)
-    let applies = self.applies(write.version, limit, waited: write.wasParked)
+    let applies = self.applies(write.version, limit: limit, waited: write.wasParked)
     state.observe(write.version, applied: applies)
     if !applies || write.isReserved || write.hasDeadline && expiring != nil {
       applySpecialWrite(write, at: view, applies)
@@ -253,7 +253,7 @@ extension Engine {
   /// Own writes are never parked: their author sees them at once, even after its clock was put back. Others that `waited` when they were
   /// appended do so until an append has judged what they beat, also where the journal is read anew after their time has come.
   @inline(__always)
-  func applies(_ version: Version, _ limit: Stamp, waited: Bool) -> Bool {
+  func applies(_ version: Version, limit: Stamp, waited: Bool) -> Bool {
     version.stamp <= limit && !waited || state.isMine(version.dot)
   }
 
@@ -301,7 +301,7 @@ extension Engine {
   private mutating func indexWrite(
     _ write: WriteSummary, at view: RecordView, _ search: Search, limit: Stamp
   ) throws(StoreError) {
-    let applies = self.applies(write.version, limit, waited: write.wasParked)
+    let applies = self.applies(write.version, limit: limit, waited: write.wasParked)
     if applies, !write.isReserved, !write.hasDeadline, !index.checkpoint.keepsDigest {
       try upsertIfNewer(write.version, at: view, search)
     } else {
@@ -374,10 +374,10 @@ extension Engine {
 
 extension Engine.WriteSummary {
   /// Nil if its author is not known.
-  init?(_ view: RecordView, _ shape: RecordView.Shape) {
+  init?(_ view: RecordView, shape: RecordView.Shape) {
     guard let version = view.version else { return nil }
     self.init(
       version: version, position: view.position, hasDeadline: shape.deadline != nil,
-      isReserved: view.isReserved(shape), waited: view.flags.contains(.parked), key: shape.key)
+      isReserved: view.isReserved(shape), wasParked: view.flags.contains(.parked), key: shape.key)
   }
 }

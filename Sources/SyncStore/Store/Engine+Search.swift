@@ -6,7 +6,7 @@ extension Engine {
   func find(_ key: Span<UInt8>) -> Location? {
     while true {
       let changes = index.checkpoint.seqlock
-      let found = Self.search(key, index, journal.table)?.found?.location
+      let found = Self.search(key, index: index, segments: journal.table)?.found?.location
       if isWritingIndex || indexIsInvalid { return found }
       let newest = changes & 1 == 0 ? found : newest(of: key, found)
       if changes == index.checkpoint.seqlock { return newest }
@@ -30,7 +30,7 @@ extension Engine {
   @inline(__always)
   mutating func search(_ key: Span<UInt8>) -> Search {
     let changes = index.checkpoint.seqlock
-    if let search = Self.search(key, index, journal.table),
+    if let search = Self.search(key, index: index, segments: journal.table),
       isWritingIndex || changes & 1 == 0 && changes == index.checkpoint.seqlock
     {
       return search
@@ -44,7 +44,7 @@ extension Engine {
     for _ in 0..<Self.attempts {
       if indexIsInvalid { rebuildIndex() }
       let changes = index.checkpoint.seqlock
-      guard var search = Self.search(key, index, journal.table) else { continue }
+      guard var search = Self.search(key, index: index, segments: journal.table) else { continue }
       if isWritingIndex || changes & 1 == 0 && changes == index.checkpoint.seqlock { return search }
       guard changes & 1 != 0 else { continue }
       // Whoever is at it may be stopped, or dead: nobody waits for that.
@@ -54,7 +54,7 @@ extension Engine {
       guard changes == index.checkpoint.seqlock else { continue }
       if let newest {
         // Only who may change the index needs the place, and does not come here.
-        search.found = Search.Found(place: 0, location: newest)
+        search.found = Search.Found(ref: 0, location: newest)
       }
       if !indexIsInvalid { return search }
     }
@@ -70,7 +70,9 @@ extension Engine {
       index.namesUnmappedSegment = false
       do throws(StoreError) { try loadReplaced() } catch { index.failure = error }
       assignSlots(mayAdd: true)
-      if index.failure == nil, let search = Self.search(key, index, journal.table) { return search }
+      if index.failure == nil, let search = Self.search(key, index: index, segments: journal.table) {
+        return search
+      }
     }
     indexMismatchError()
     return Search(hash: index.hashIndex.hash(key))
@@ -86,7 +88,8 @@ extension Engine {
     let wanted = Array(copying: key)
     _ = try? visit(from: start) { view throws(StoreError) in
       guard view.isWrite, let shape = view.shape, view.key(shape) == wanted, let other = view.version,
-        applies(other, limit, waited: view.flags.contains(.parked)), version.map({ $0 < other }) ?? true
+        applies(other, limit: limit, waited: view.flags.contains(.parked)),
+        version.map({ $0 < other }) ?? true
       else { return true }
       (newest, version) = (view.location, other)
       return true
@@ -98,7 +101,7 @@ extension Engine {
 
   /// Nil if the index is in trouble.
   @inline(__always)
-  private static func search(_ key: Span<UInt8>, _ index: JournalIndex, _ segments: SegmentTable) -> Search? {
+  private static func search(_ key: Span<UInt8>, index: JournalIndex, segments: SegmentTable) -> Search? {
     let hash = index.hashIndex.hash(key)
     do throws(StoreError) {
       var found: Location?
@@ -108,13 +111,13 @@ extension Engine {
           return true
         }
         let offset = SegmentTable.offset(ofRef: place)
-        guard Self.matches(key, segment, offset) else { return false }
+        guard Self.matches(key, in: segment, at: offset) else { return false }
         found = Location(segment: segment.number, offset: offset)
         return true
       }
       if index.namesUnmappedSegment { return nil }
       guard let place, let found else { return Search(hash: hash) }
-      return Search(hash: hash, found: Search.Found(place: place, location: found))
+      return Search(hash: hash, found: Search.Found(ref: place, location: found))
     } catch {
       index.failure = error
       return nil

@@ -148,11 +148,11 @@ struct Engine {
   }
 
   /// What a write of a key has to know of the record that it replaces. A damaged one can be overwritten.
-  mutating func replaced(_ key: Span<UInt8>) -> ReplacedRecord? { replaced(key, search(key)) }
+  mutating func replaced(_ key: Span<UInt8>) -> ReplacedRecord? { replaced(key, search: search(key)) }
 
   /// The same for a key that was looked up.
   @inline(__always)
-  mutating func replaced(_ key: Span<UInt8>, _ search: Search) -> ReplacedRecord? {
+  mutating func replaced(_ key: Span<UInt8>, search: Search) -> ReplacedRecord? {
     if overdueParkedUpTo != nil, let shown = effectiveRecord(Array(copying: key)) { return shown.replaced }
     guard search.found != nil else { return nil }
     return (try? view(of: key, search))?.replaced
@@ -311,7 +311,7 @@ struct Engine {
   /// Is the record at a place whose hash fits of this key? One that was damaged since counts as it: who reads it is told
   /// so, rather than that there is nothing (F37).
   @inline(__always)
-  static func matches(_ key: Span<UInt8>, _ segment: Segment, _ offset: Int) -> Bool {
+  static func matches(_ key: Span<UInt8>, in segment: Segment, at offset: Int) -> Bool {
     let view = RecordView(segment: segment, offset: offset)
     if view.isReadable, let shape = view.shape, view.bytes.equals(shape.key, key) { return true }
     return segment.record(at: offset, limit: segment.mapping.count) == nil

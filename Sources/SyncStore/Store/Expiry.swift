@@ -87,13 +87,13 @@ extension Store {
     _ key: Key, _ change: DeadlineChange, durability: Durability? = nil
   ) throws(StoreError) -> Bool {
     let (isLive, tail) = try append { composer throws(StoreError) in
-      try self.expire(key, change, &composer)
+      try self.expire(key, change: change, &composer)
     }
     if isLive { try awaitDurability(tail, durability: durability) }
     return isLive
   }
 
-  func expire(_ key: Key, _ change: DeadlineChange, _ composer: inout TransactionBuilder) throws(StoreError)
+  func expire(_ key: Key, change: DeadlineChange, _ composer: inout TransactionBuilder) throws(StoreError)
     -> Bool
   {
     try issuePending(&composer)
@@ -157,7 +157,7 @@ extension Transaction {
   /// - Throws: as `Store.expire`; `.outOfBounds` if it does not fit into the transaction any more.
   @discardableResult
   public mutating func expire(_ key: Key, _ change: DeadlineChange) throws(StoreError) -> Bool {
-    try store.expire(key, change, &builder)
+    try store.expire(key, change: change, &builder)
   }
 }
 

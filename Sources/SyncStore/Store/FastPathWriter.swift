@@ -24,7 +24,7 @@ final class FastPathWriter {
   private static let unknown = UInt32.max
 
   /// Nil if there are no ordinary writes to the segment, or not yet.
-  init?(_ segment: Segment, of actor: ActorID, _ index: JournalIndex, _ table: SegmentTable) {
+  init?(_ segment: Segment, of actor: ActorID, index: JournalIndex, table: SegmentTable) {
     guard segment.isReadyToEncrypt, segment.target === segment.mapping, let slot = segment.slot,
       let number = segment.number(of: actor)
     else { return nil }
@@ -70,7 +70,7 @@ final class FastPathWriter {
 
   /// What is held of a key. The index has all that was committed.
   @inline(__always)
-  func held(_ key: Span<UInt8>, _ hash: UInt64) throws(StoreError) -> Held {
+  func held(_ key: Span<UInt8>, hash: UInt64) throws(StoreError) -> Held {
     var held = Held.nothing
     _ = try keys.find(hash) { place in
       guard let record = segments.record(atRef: place) else { return matches(key, at: place, &held) }

@@ -17,7 +17,7 @@ extension Store {
   ) throws(StoreError) {
     for _ in 0..<Self.maxPassAttempts {
       restart()
-      if try visitKeysOnce(read, collect) { return }
+      if try visitKeysOnce(look: read, take: collect) { return }
     }
     throw StoreError(
       .damaged, "the index was built anew again and again while all keys were looked at: run `Store.verify`",
@@ -28,8 +28,8 @@ extension Store {
 
   /// False if the index was built anew meanwhile.
   private func visitKeysOnce<Element>(
-    _ look: (inout Engine, Location) throws(StoreError) -> Element,
-    _ take: (Element) throws(StoreError) -> Void
+    look: (inout Engine, Location) throws(StoreError) -> Element,
+    take: (Element) throws(StoreError) -> Void
   ) throws(StoreError) -> Bool {
     let pin = SnapshotPin()
     // Within a transaction of this thread, and for a reader in shared mode, no writer is kept from changing the index: its keys
@@ -51,7 +51,7 @@ extension Store {
       }
       guard let places else { return false }
       yieldEngineLock()
-      try visit(places, pin, look, take)
+      try visit(places, pin: pin, look: look, take: take)
     }
     return true
   }
@@ -65,8 +65,8 @@ extension Store {
 
   /// Looks at the records at these places in turns.
   func visit<Element>(
-    _ places: [Location], _ pin: SnapshotPin, _ look: (inout Engine, Location) throws(StoreError) -> Element,
-    _ take: (Element) throws(StoreError) -> Void
+    _ places: [Location], pin: SnapshotPin, look: (inout Engine, Location) throws(StoreError) -> Element,
+    take: (Element) throws(StoreError) -> Void
   ) throws(StoreError) {
     var next = 0
     while next < places.count {

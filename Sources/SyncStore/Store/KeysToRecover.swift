@@ -36,7 +36,11 @@ extension Store {
     guard all.count > 0, let doubts else { return all }
     var losses = all
     try visitRecords(restart: { losses = all }) { key, stamp, place in
-      if (try? doubts.check(key, place)) == nil { losses.older[key] = stamp } else { losses.remove(key) }
+      if (try? doubts.check(key, found: place)) == nil {
+        losses.older[key] = stamp
+      } else {
+        losses.remove(key)
+      }
     }
     return losses
   }
@@ -58,7 +62,7 @@ extension Store {
     guard let count = try? countUnrecovered(of: losses), count > 0 else { return }
     StoreLog.log(
       .error, path: path,
-      "\(CountText.of(count, "key")) lost by damage did not come with the full state of a peer: their latest values are lost, unless another copy or a backup has them, or they were deleted"
+      "\(CountText.of(count, noun: "key")) lost by damage did not come with the full state of a peer: their latest values are lost, unless another copy or a backup has them, or they were deleted"
     )
   }
 

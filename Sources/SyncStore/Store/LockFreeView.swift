@@ -5,7 +5,7 @@ final class LockFreeView: Sendable {
   private let checkpoint: IndexCheckpoint
   private let segments: SlotSegments
 
-  init(_ index: JournalIndex, _ table: SegmentTable) {
+  init(index: JournalIndex, table: SegmentTable) {
     (keys, checkpoint) = (index.hashIndex, index.checkpoint)
     segments = SlotSegments(table)
   }

@@ -111,7 +111,7 @@ extension Store {
 
   /// The blob tier as a recovery sees it, which changes nothing.
   static func blobsForRecovery(
-    _ path: String, _ environment: Environment, _ seal: JournalKeys
+    at path: String, environment: Environment, seal: JournalKeys
   ) throws(StoreError) -> BlobStore {
     try BlobStore.open(
       directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: true,

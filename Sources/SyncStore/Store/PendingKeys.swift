@@ -36,7 +36,7 @@ struct PendingKeys: Sendable {
   }
 
   /// From now on the key, whose slot it is, stands at `index`.
-  mutating func set(_ slot: Int, _ hash: UInt64, to index: Int) {
+  mutating func set(_ slot: Int, hash: UInt64, to index: Int) {
     if slots[slot] == 0 { count += 1 }
     (slots[slot], hashes[slot]) = (Int32(index < 0 ? index : index + 1), hash)
   }

@@ -25,11 +25,11 @@ struct PossiblyLostKeys: Sendable {
     guard !unattributed.isEmpty || !keys.isEmpty || !lost.isEmpty else { return nil }
     let order = Dictionary(
       journal.segments.enumerated().map { ($1.number, $0) }, uniquingKeysWith: { $1 })
-    last = unattributed.max { Self.precedes($0, $1, order) }
+    last = unattributed.max { Self.precedes($0, $1, order: order) }
     let nameless = unattributed + lost.map(\.place)
-    lastUnnamed = nameless.max { Self.precedes($0, $1, order) }
+    lastUnnamed = nameless.max { Self.precedes($0, $1, order: order) }
     var hashed: [UInt64: [UInt32: Location]] = [:]
-    for (place, keys) in lost.sorted(by: { Self.precedes($0.place, $1.place, order) }) {
+    for (place, keys) in lost.sorted(by: { Self.precedes($0.place, $1.place, order: order) }) {
       for (seed, fingerprints) in keys.fingerprints {
         for fingerprint in fingerprints { hashed[seed, default: [:]][fingerprint] = place }
       }
@@ -40,7 +40,7 @@ struct PossiblyLostKeys: Sendable {
   }
 
   /// Fails if a lost record may have been a newer one of this key than the one `found`: better no answer than a wrong one.
-  func check(_ key: [UInt8], _ found: Location?) throws(StoreError) {
+  func check(_ key: [UInt8], found: Location?) throws(StoreError) {
     // See `unattributedDamage`.
     let last = found != nil && ReservedKey.isReserved(key) ? nil : last
     if let last, found.map({ precedes($0, last) }) ?? true {
@@ -72,7 +72,7 @@ struct PossiblyLostKeys: Sendable {
     in order: SortedKeyIndex, _ isMeant: ([UInt8]) -> Bool
   ) throws(StoreError) {
     if let lastUnnamed { throw error(at: lastUnnamed, "the latest value of any key") }
-    for key in keys.keys where isMeant(key) { try check(key, try order.location(of: key)) }
+    for key in keys.keys where isMeant(key) { try check(key, found: try order.location(of: key)) }
   }
 
   /// What may be missing, or be an older value, of what a look at all keys for which `isMeant` holds has shown.
@@ -90,9 +90,11 @@ struct PossiblyLostKeys: Sendable {
     return doubts
   }
 
-  private func precedes(_ left: Location, _ right: Location) -> Bool { Self.precedes(left, right, order) }
+  private func precedes(_ left: Location, _ right: Location) -> Bool {
+    Self.precedes(left, right, order: order)
+  }
 
-  private static func precedes(_ left: Location, _ right: Location, _ order: [UInt32: Int]) -> Bool {
+  private static func precedes(_ left: Location, _ right: Location, order: [UInt32: Int]) -> Bool {
     guard left.segment != right.segment else { return left.offset < right.offset }
     return order[left.segment] ?? -1 < order[right.segment] ?? -1
   }
@@ -163,7 +165,7 @@ extension Engine {
 
   /// Fails if a damaged record may have been a newer one of this key: better no answer than a wrong one (F37).
   mutating func checkNotShadowedByDamage(_ key: Span<UInt8>, found: Location?) throws(StoreError) {
-    try possiblyLostKeys?.check(Array(copying: key), found)
+    try possiblyLostKeys?.check(Array(copying: key), found: found)
   }
 }
 

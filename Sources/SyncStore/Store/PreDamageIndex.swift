@@ -119,7 +119,7 @@ struct PreDamageIndex {
     }
     // A file that was cut ends before it.
     guard found.offset + RecordLayout.fixedLength <= segment.mapping.count else { return true }
-    return Engine.matches(key, segment, found.offset)
+    return Engine.matches(key, in: segment, at: found.offset)
   }
 
   /// Adds the records that were waiting for their time.

@@ -30,7 +30,7 @@ public final class Snapshot: ReadableStore {
   public func get(_ key: Key) throws(StoreError) -> Value? {
     try find(key) { record, fields in
       var bytes = [UInt8](copying: record.extracting(droppingFirst: fields.value))
-      if fields.kind == .blob { bytes = try store.read(try SnapshotState.blob(record, fields)) }
+      if fields.kind == .blob { bytes = try store.read(try SnapshotState.blob(record, fields: fields)) }
       return Value(bytes: bytes, type: fields.type, deadline: fields.deadline)
     }
   }
@@ -49,7 +49,7 @@ public final class Snapshot: ReadableStore {
   func read(_ key: Key, _ body: (RawSpan) throws -> Void) throws {
     _ = try usable().withRecord(of: key.bytes, at: time) { record, fields in
       guard fields.kind == .blob else { return try body(record.extracting(droppingFirst: fields.value)) }
-      try store.read(try SnapshotState.blob(record, fields)).withRawSpan(body)
+      try store.read(try SnapshotState.blob(record, fields: fields)).withRawSpan(body)
     }
   }
 

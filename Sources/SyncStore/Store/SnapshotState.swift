@@ -10,7 +10,7 @@ struct SnapshotState: Sendable {
     of key: [UInt8], at time: UInt64, _ body: (RawSpan, SegmentSnapshot.Fields) throws -> Result
   ) throws -> Result? {
     let location = try order.location(of: key)
-    try possiblyLostKeys?.check(key, location)
+    try possiblyLostKeys?.check(key, found: location)
     guard let location else { return nil }
     let found = try order.segments.withRecord(location) { record, fields in
       fields.isLive(at: time) ? try body(record, fields) : nil
@@ -21,7 +21,7 @@ struct SnapshotState: Sendable {
 
   /// The value of a record that was found, if it lies in the blob tier.
   static func blob(
-    _ record: RawSpan, _ fields: SegmentSnapshot.Fields
+    _ record: RawSpan, fields: SegmentSnapshot.Fields
   ) throws(StoreError) -> BlobReference {
     guard let blob = BlobReference(recorded: [UInt8](copying: record.extracting(droppingFirst: fields.value)))
     else {
@@ -30,8 +30,8 @@ struct SnapshotState: Sendable {
     return blob
   }
 
-  static func entry(_ record: RawSpan, _ fields: SegmentSnapshot.Fields) throws(StoreError) -> Entry {
-    let blob = fields.kind == .blob ? try blob(record, fields) : nil
+  static func entry(_ record: RawSpan, fields: SegmentSnapshot.Fields) throws(StoreError) -> Entry {
+    let blob = fields.kind == .blob ? try blob(record, fields: fields) : nil
     return Entry(
       key: Key(unchecked: [UInt8](copying: record.extracting(fields.key..<fields.value))), type: fields.type,
       size: blob?.size ?? UInt64(record.byteCount - fields.value), stamp: fields.stamp, dot: fields.dot,
@@ -61,21 +61,21 @@ struct SnapshotState: Sendable {
       if fields.kind == .value {
         return try body(key, record.extracting(droppingFirst: fields.value), details)
       }
-      return try Self.visitBlob(record, fields, in: store) { try body(key, $0, details) }
+      return try Self.visitBlob(record, fields: fields, in: store) { try body(key, $0, details) }
     }
   }
 
   @inline(never)
   private static func visitBlob(
-    _ record: RawSpan, _ fields: SegmentSnapshot.Fields, in store: Store,
+    _ record: RawSpan, fields: SegmentSnapshot.Fields, in store: Store,
     _ body: (RawSpan) throws -> ScanStep
   ) throws -> ScanStep {
-    try store.read(try blob(record, fields)).withRawSpan(body)
+    try store.read(try blob(record, fields: fields)).withRawSpan(body)
   }
 
   /// Visits keys with what is known of them. What a lost record may have been is passed over: it shows what there is.
   func visitEntries(_ scan: Scan, in store: Store, _ body: (Entry) throws -> ScanStep) throws -> Key? {
-    try visit(scan, isCertain: false, in: store) { try body(try Self.entry($0, $1)) }
+    try visit(scan, isCertain: false, in: store) { try body(try Self.entry($0, fields: $1)) }
   }
 
   /// Visits all that can be read, and returns what cannot: what was damaged while in use, too.
@@ -84,7 +84,7 @@ struct SnapshotState: Sendable {
   ) throws -> (last: Key?, doubts: [PossibleLoss]) {
     var lost = order.damaged
     let last = try visit(scan, isCertain: false, lost: { lost.append($0) }, in: store) {
-      try body(try Self.entry($0, $1))
+      try body(try Self.entry($0, fields: $1))
       return .next
     }
     let range = scan.after.map { scan.range.after($0, reversed: scan.reversed) } ?? scan.range

@@ -45,7 +45,7 @@ extension Store {
         try composer.setLocal(StateKey.member, device.bytes)
       }
       let key = ReservedKey.frontier(device)
-      let held = try heldForWriting(key, composer)
+      let held = try heldForWriting(key, in: composer)
       // What of a round has come, and is not covered before its end, is asked about again.
       if state.cursors.values.allSatisfy(\.closed) {
         let position = engine.withLock { $0.position }

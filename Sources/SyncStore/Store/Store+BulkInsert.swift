@@ -20,7 +20,7 @@ extension Store {
     for entry in composer.entries { extent.add(entry) }
     return try engine.withLock { engine throws(StoreError) in
       let position = engine.position
-      try commit(composer.entries, extent, behind: intake, wall: composer.wall, &engine)
+      try commit(composer.entries, extent: extent, behind: intake, wall: composer.wall, &engine)
       return ((position, engine.position), control.tail)
     }
   }
@@ -36,7 +36,7 @@ struct PreparedBulkInsert {
   private(set) var start = 0
   private(set) var ends: [Int] = []
 
-  fileprivate init(_ batch: CompactBatch, _ hashes: [UInt64], _ keys: HashIndex) {
+  fileprivate init(_ batch: CompactBatch, hashes: [UInt64], keys: HashIndex) {
     (self.batch, self.hashes, self.keys) = (batch, hashes, keys)
   }
 
@@ -74,7 +74,7 @@ extension Engine {
       // Among thousands there is one whose hash meets another's where the index looks.
       if mayBeHeld, search(bytes.extracting(entry.key)).found != nil { return nil }
     }
-    return indexIsInvalid ? nil : PreparedBulkInsert(batch, hashes, keys)
+    return indexIsInvalid ? nil : PreparedBulkInsert(batch, hashes: hashes, keys: keys)
   }
 
   /// Takes in the records of a batch that were stored in this segment: what is known of them need not be read there again. Returns up to
@@ -98,8 +98,8 @@ extension Engine {
         if !entry.isTombstone {
           digest?.add(
             hasher.part(
-              of: bytes.extracting(entry.key), bytes.extracting(entry.value), entry.type,
-              Dot(actor: batch.actors[entry.author], sequence: entry.sequence), entry.stamp))
+              of: bytes.extracting(entry.key), value: bytes.extracting(entry.value), type: entry.type,
+              dot: Dot(actor: batch.actors[entry.author], sequence: entry.sequence), stamp: entry.stamp))
         }
         offset = intake.ends[place]
       }

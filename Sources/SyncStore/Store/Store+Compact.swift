@@ -6,7 +6,7 @@ internal import Synchronization
 /// At every moment either the old segments count or the copy does: the names alone tell which (F7).
 extension Store {
   /// Records that are looked at, or moved, while others wait.
-  private static let recordsPerStep = 64
+  private static let recordsPerInstallStep = 64
 
   /// Gives back all space that superseded records take up, and deletes that every member has seen, but for the segment at the
   /// tail. Others go on reading and writing meanwhile. Returns the bytes gained.
@@ -212,7 +212,7 @@ extension Store {
           engine.compactions = control.compactions
           isFirst = false
         }
-        return engine.installSegment(&adoption, count: Self.recordsPerStep, indexing: true)
+        return engine.installSegment(&adoption, count: Self.recordsPerInstallStep, indexing: true)
       }
       let share = isAtEnd ? 1 : adoption.progress
       progress.reach(CompactionProgress.durable + (1 - CompactionProgress.durable) * share)

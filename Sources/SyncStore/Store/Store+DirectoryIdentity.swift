@@ -11,27 +11,27 @@ extension Store {
   ///
   /// - Throws: `.poisoned` if it does not: nobody writes any more.
   func checkDirectoryHoldsStore() throws(StoreError) {
-    try checkIsHere(path + "/" + StoreLayout.control, controlFile)
+    try checkIsHere(path + "/" + StoreLayout.control, file: controlFile)
   }
 
   /// Sees to it that the segment at the tail still has its name, before another one follows it.
   ///
   /// - Throws: `.poisoned` if it has not: nobody writes any more.
   func checkHasName(_ segment: Segment) throws(StoreError) {
-    try checkIsHere(journalDirectory + "/" + SegmentName(segment.number).text, segment.file)
+    try checkIsHere(journalDirectory + "/" + SegmentName(segment.number).text, file: segment.file)
   }
 
   /// Does the directory still hold this store's control file? Poisons nothing: for work ahead of a writer, who is to be told why it fails.
   var holdsStore: Bool {
-    get throws(StoreError) { try isHere(path + "/" + StoreLayout.control, controlFile) }
+    get throws(StoreError) { try isHere(path + "/" + StoreLayout.control, file: controlFile) }
   }
 
-  private func isHere(_ path: String, _ file: any StorageFile) throws(StoreError) -> Bool {
+  private func isHere(_ path: String, file: any StorageFile) throws(StoreError) -> Bool {
     try environment.storage.status(path)?.inode == file.statusAtOpening.inode
   }
 
-  private func checkIsHere(_ path: String, _ file: any StorageFile) throws(StoreError) {
-    guard try !isHere(path, file) else { return }
+  private func checkIsHere(_ path: String, file: any StorageFile) throws(StoreError) {
+    guard try !isHere(path, file: file) else { return }
     throw poisoned(
       by: StoreError(
         .inputOutput,

@@ -82,7 +82,7 @@ extension Store {
       content = .tombstone
     }
     let (_, tail) = try append { composer throws(StoreError) in
-      let held = try self.heldForWriting(key.bytes, composer)
+      let held = try self.heldForWriting(key.bytes, in: composer)
       try self.retainBlob(of: content)
       try composer.issue(
         key: key.bytes, content: content, type: beaten.type, deadline: beaten.deadline, held: held)

@@ -54,7 +54,7 @@ enum FullStateVerdict: Equatable {
   /// For a record that this copy, in `state`, holds and that counts for its key. `isPresent`: the sender holds that very write;
   /// `isContested`: it holds another of the key, which does not beat it. Up to `horizon` a delete that is purged may have beaten it.
   init(
-    _ record: Record, _ state: ReplicaState, _ close: RoundClose, horizon: Stamp, isPresent: Bool,
+    _ record: Record, state: ReplicaState, close: RoundClose, horizon: Stamp, isPresent: Bool,
     isContested: Bool, at time: UInt64
   ) {
     let isCovered = close.vector.covers(record.dot)
@@ -97,7 +97,7 @@ private enum VerdictRule {
   case unknown(VersionVector)
 
   /// Can anything but `keep` come out?
-  func concerns(_ dot: Dot, _ state: ReplicaState) -> Bool {
+  func concerns(_ dot: Dot, state: ReplicaState) -> Bool {
     switch self {
     case .fullState(let full, _, _, _): return !full.isPresent(dot) || state.isUnconfirmed(dot)
     case .unknown(let covered): return state.isUnconfirmed(dot) && !covered.covers(dot)
@@ -109,13 +109,14 @@ private enum VerdictRule {
   ) -> FullStateVerdict {
     // What has come of keys that are not held yet is another round's: it is given up, and brought anew. An own write under such a key would
     // be given up with it, and this copy would go on covering it.
-    guard state.scope.holds(record.key), concerns(record.dot, state) else { return .keep }
+    guard state.scope.holds(record.key), concerns(record.dot, state: state) else { return .keep }
     switch self {
     case .fullState(let full, let close, let behind, let horizon):
       let horizon = position > behind ? horizon : close.horizon
       let isSame = state.isUnconfirmed(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
       return FullStateVerdict(
-        record, state, close, horizon: horizon, isPresent: isSame ?? false, isContested: isSame == false,
+        record, state: state, close: close, horizon: horizon, isPresent: isSame ?? false,
+        isContested: isSame == false,
         at: time)
     case .unknown: return record.isReserved ? .keep : .reissue
     }
@@ -164,7 +165,7 @@ extension Store {
   /// merged at the end. What comes from others until then, into this process or another one of the store, is not taken for dead by
   /// anybody but here: so it is judged, too, and the last of it in the step that merges the vector. Nor was it measured by the deletes that
   /// this copy itself has purged (`TransactionBuilder.receive`): that is done here as well.
-  func finish(_ full: FullState, _ close: RoundClose) throws(StoreError) {
+  func finish(_ full: FullState, close: RoundClose) throws(StoreError) {
     let (raised, _) = try append(limit: .max) {
       composer throws(StoreError) -> (behind: UInt64, horizon: Stamp) in
       try requireReceiver(of: close, composer.state)
@@ -207,7 +208,7 @@ extension Store {
           try arrivals(behind: judged, judge: judge, pin: pin, engine: engine)
         }
         guard rest.fitsClosingStep else { return rest }
-        try carryOut(rest.affected[...], judge, &composer)
+        try carryOut(rest.affected[...], judge: judge, &composer)
         try merge(close, &composer)
         try composer.finishRecovering()
         return nil
@@ -274,7 +275,7 @@ extension Store {
       return judge.verdict(onParked: record, at: view.position) != .keep
     }
     return Arrivals(
-      affected: affected(places[...], judge, engine).sorted { $0.version < $1.version },
+      affected: affected(places[...], judge: judge, engine: engine).sorted { $0.version < $1.version },
       waiting: doomed, judged: now)
   }
 
@@ -288,7 +289,7 @@ extension Store {
 
   /// The sender has said nothing of keys that another session has brought meanwhile: all of those would seem dead.
   private func requireReceiver(of close: RoundClose, _ state: ReplicaState) throws(StoreError) {
-    try requireScope(close.scope, state)
+    try requireScope(close.scope, state: state)
     try requireExpectedState(close.expectedState, of: close.sender, state)
   }
 
@@ -299,7 +300,7 @@ extension Store {
       affected += try reading { engine throws(StoreError) in
         try pin.check(path)
         return self.affected(
-          places[start..<min(start + Self.recordsPerJudgement, places.count)], judge, engine)
+          places[start..<min(start + Self.recordsPerJudgement, places.count)], judge: judge, engine: engine)
       }
       engine.yieldToWaiters()
     }
@@ -313,14 +314,14 @@ extension Store {
 
   /// Those of the records that are not simply kept.
   private func affected(
-    _ places: ArraySlice<Location>, _ judge: VerdictRule, _ engine: borrowing Engine
+    _ places: ArraySlice<Location>, judge: VerdictRule, engine: borrowing Engine
   ) -> [Affected] {
     let time = environment.now()
     var affected: [Affected] = []
     for place in places {
       // One that is damaged cannot be told of: whoever reads it is told so.
       guard let view = try? engine.journal.record(at: place), let dot = view.dot,
-        judge.concerns(dot, engine.state), let record = view.decoded(),
+        judge.concerns(dot, state: engine.state), let record = view.decoded(),
         judge.verdict(on: record, at: view.position, engine.state, at: time) != .keep
       else { continue }
       affected.append(
@@ -344,12 +345,12 @@ extension Store {
   {
     try append(limit: Limits.transactionBytes) { composer throws(StoreError) in
       if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, composer.state) }
-      try carryOut(affected, judge, &composer)
+      try carryOut(affected, judge: judge, &composer)
     }
   }
 
   private func carryOut(
-    _ affected: ArraySlice<Affected>, _ judge: VerdictRule, _ composer: inout TransactionBuilder
+    _ affected: ArraySlice<Affected>, judge: VerdictRule, _ composer: inout TransactionBuilder
   ) throws(StoreError) {
     guard !affected.isEmpty else { return }
     var doomed: [TransactionBuilder.RecordToPurge] = []

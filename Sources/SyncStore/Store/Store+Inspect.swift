@@ -78,12 +78,12 @@ extension Store {
       return engine.losers
     }
     var entries: [LogEntry] = []
-    try visit(places, pin) { engine, place throws(StoreError) -> Result<LogEntry?, StoreError> in
+    try visit(places, pin: pin) { engine, place throws(StoreError) -> Result<LogEntry?, StoreError> in
       do throws(StoreError) {
         let record = try engine.record(at: place)
         return .success(isWanted(record) ? LogEntry(record, position: 0, isCurrent: false) : nil)
       } catch { return .failure(error) }
-    } _: { result throws(StoreError) in
+    } take: { result throws(StoreError) in
       switch result {
       case .success(let entry?): entries.append(entry)
       case .success(nil): break

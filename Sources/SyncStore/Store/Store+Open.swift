@@ -49,18 +49,19 @@ extension Store {
         path: path)
     }
     if try !storage.createDirectory(path) {
-      try checkIsFree(path, storage)
-      try checkNames(path, storage)
+      try checkIsFree(path, storage: storage)
+      try checkNames(path, storage: storage)
     }
     let (environment, _) = try anchoredDirectory(path, configuration: configuration, environment: environment)
-    try make(name, id, at: path, try configuration.checked(), environment)
+    try make(
+      name: name, id: id, at: path, configuration: try configuration.checked(), environment: environment)
     return try open(at: path, configuration: configuration, environment: environment)
   }
 
   /// Makes a directory a store, while nobody else does: who comes second waits, and finds one.
   private static func make(
-    _ name: String, _ id: StoreID?, at path: String, _ configuration: Configuration,
-    _ environment: Environment
+    name: String, id: StoreID?, at path: String, configuration: Configuration,
+    environment: Environment
   ) throws(StoreError) {
     try withCreationLock(at: path, storage: environment.storage) { () throws(StoreError) in
       try createLocked(name: name, id: id, at: path, configuration: configuration, environment: environment)
@@ -84,8 +85,8 @@ extension Store {
     environment: Environment
   ) throws(StoreError) {
     let storage = environment.storage
-    try checkIsFree(path, storage)
-    try checkLeftovers(path, storage)
+    try checkIsFree(path, storage: storage)
+    try checkLeftovers(path, storage: storage)
     let journalDirectory = path + "/" + StoreLayout.journal
     _ = try storage.createDirectory(journalDirectory)
     // A creation that was killed leaves segments that hold no write (F20).
@@ -100,34 +101,34 @@ extension Store {
     try journal.begin(after: 0, durable: 0, position: 0, transactions: [[actor]])
     try storage.syncDirectory(path)
     // Last: from here on it is a store.
-    try StoreIdentity.write(id: id, name: name, path, environment)
+    try StoreIdentity.write(id: id, name: name, to: path, environment: environment)
     try storage.syncParentDirectory(of: path)
   }
 
-  private static func checkIsFree(_ path: String, _ storage: any Storage) throws(StoreError) {
-    guard try StoreIdentity.read(path, storage) == nil else {
+  private static func checkIsFree(_ path: String, storage: any Storage) throws(StoreError) {
+    guard try StoreIdentity.read(path, storage: storage) == nil else {
       throw StoreError(
         .alreadyExists, "there is a store already: open it, or choose another directory", path: path)
     }
   }
 
   /// Nothing is made, not even a file to be locked, in a directory that has something else.
-  private static func checkNames(_ path: String, _ storage: any Storage) throws(StoreError) {
+  private static func checkNames(_ path: String, storage: any Storage) throws(StoreError) {
     let own: StringSet = [
       StoreLayout.journal, StoreLayout.control, StoreIdentity.fileName, StoreIdentity.fileName + ".new",
       "keys",
     ]
     if let other = try storage.list(path).first(where: { !own.contains($0) }) {
       // What a store has more than these it has because another one has made it meanwhile.
-      try checkIsFree(path, storage)
+      try checkIsFree(path, storage: storage)
       throw StoreError(
         .alreadyExists, "the directory is not empty (\(other)): choose another", path: path)
     }
   }
 
   /// What a killed creation left may be used again; anything else may not.
-  private static func checkLeftovers(_ path: String, _ storage: any Storage) throws(StoreError) {
-    try checkNames(path, storage)
+  private static func checkLeftovers(_ path: String, storage: any Storage) throws(StoreError) {
+    try checkNames(path, storage: storage)
     let journal = path + "/" + StoreLayout.journal
     guard try storage.status(journal) != nil else { return }
     let segments = try storage.list(journal).filter { $0.hasSuffix(".segment") }
@@ -166,8 +167,7 @@ extension Store {
   }
 
   @discardableResult
-  private static func checkDirectory(_ path: String, _ storage: any Storage) throws(StoreError) -> FileStatus
-  {
+  private static func checkDirectory(_ path: String, storage: any Storage) throws(StoreError) -> FileStatus {
     guard let status = try storage.status(path) else {
       throw StoreError(
         .notAStore, "there is no such directory: create a store with `Store.create`", path: path)
@@ -192,11 +192,11 @@ extension Store {
   private static func anchoredDirectory(
     _ path: String, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> (Environment, FileStatus) {
-    try checkDirectory(path, environment.storage)
+    try checkDirectory(path, storage: environment.storage)
     var environment = environment
     environment.storage = try environment.storage.anchored(at: path)
     // Once more: the directory that is held may be another one by now.
-    let status = try checkDirectory(path, environment.storage)
+    let status = try checkDirectory(path, storage: environment.storage)
     return (try Self.environment(environment, for: path, configuration), status)
   }
 
@@ -224,7 +224,7 @@ extension Store {
     let path = try environment.storage.canonicalPath(of: path)
     while true {
       try StagedDirectory.recover(path, environment.storage)
-      let status = try checkDirectory(path, environment.storage)
+      let status = try checkDirectory(path, storage: environment.storage)
       let store = try StoreRegistry.shared.serialized(status, environment: environment, path: path) {
         () throws(StoreError) in
         try openSerialized(at: path, status: status, configuration: configuration, environment: environment)
@@ -240,14 +240,14 @@ extension Store {
     let (environment, held) = try anchoredDirectory(
       path, configuration: configuration, environment: environment)
     guard StoreRegistry.isSame(status, held) else { return nil }
-    let found = try StoreIdentity.read(path, environment.storage)
+    let found = try StoreIdentity.read(path, storage: environment.storage)
     // First of all: with a wrong passphrase nothing is touched, and nobody gets an instance that has the right one.
     let seal = try found.map { identity throws(StoreError) in
       try JournalKeys(
         path, store: identity.id, passphrase: configuration.passphrase, environment: environment,
         writable: configuration.mode != .readOnly, openedBytes: configuration.openedRecordBytes)
     }
-    if let live = StoreRegistry.shared.find(status, environment) {
+    if let live = StoreRegistry.shared.find(status, environment: environment) {
       guard live.configuration.mode == configuration.mode else {
         throw StoreError(
           .busy, "this process has the store open in another mode: use that instance, or close it first",
@@ -258,8 +258,10 @@ extension Store {
     guard let identity = found, let seal else {
       throw StoreError(.notAStore, "there is no store here: create one with `Store.create`", path: path)
     }
-    let store = try StoreOpener(path, identity, configuration, environment, seal).run()
-    StoreRegistry.shared.remember(store, status)
+    let store = try StoreOpener(
+      path: path, identity: identity, configuration: configuration, environment: environment, seal: seal
+    ).run()
+    StoreRegistry.shared.remember(store, status: status)
     try store.reportDamage()
     try store.persistBlobSettings(from: configuration)
     // What fails here is tried again at the next opening, and by `finishRekeying`.

@@ -10,7 +10,8 @@ extension Store {
     try checkWritable()
     guard value.count <= configuration.blobThreshold,
       let tail = try putInline(
-        key.bytes, value, type, deadline(nil), unlessKnown: unlessKnown, unlessNoted: note)
+        key.bytes, value: value, type: type, deadline: deadline(nil), unlessKnown: unlessKnown,
+        unlessNoted: note)
     else { return false }
     try awaitDurability(tail, durability: durability)
     return true
@@ -19,7 +20,7 @@ extension Store {
   /// Appends the write. Returns the packed location behind it; nil if it was not to be made because something is known of
   /// the key, or the store holds the local key `note`.
   func putInline(
-    _ key: [UInt8], _ value: Span<UInt8>, _ type: ValueType, _ deadline: UInt64?, unlessKnown: Bool = false,
+    _ key: [UInt8], value: Span<UInt8>, type: ValueType, deadline: UInt64?, unlessKnown: Bool = false,
     unlessNoted note: [UInt8]? = nil
   ) throws(StoreError) -> UInt64? {
     // The lines of the index are on their way while the mutex is taken and the clock is read.
@@ -44,7 +45,7 @@ extension Store {
       if unlessKnown, search.found != nil || !engine.gaps.isEmpty || engine.overdueParkedUpTo != nil {
         return nil
       }
-      let held = engine.replaced(key.span, search)
+      let held = engine.replaced(key.span, search: search)
       var composer = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
       try composer.issue(
         key: key, content: .inline(Array(copying: value)), type: type, deadline: deadline, held: held)
@@ -79,7 +80,7 @@ extension Store {
     let end = start + writer.extent(key: key.count, value: value.count)
     guard end <= writer.segment.commonLimit, key[0] != ReservedKey.first else { return .needsSlowPath }
     let held: FastPathWriter.Held
-    do throws(StoreError) { held = try writer.held(key, hash) } catch { return .needsSlowPath }
+    do throws(StoreError) { held = try writer.held(key, hash: hash) } catch { return .needsSlowPath }
     switch held {
     case .nothing: break
     case .own: if unlessKnown { return .exists }
@@ -166,7 +167,7 @@ extension Store {
         held.append(.nothing)
         continue
       }
-      guard let found = try? writer.held(writes.memory.span.extracting(write.key), write.hash) else {
+      guard let found = try? writer.held(writes.memory.span.extracting(write.key), hash: write.hash) else {
         return nil
       }
       if case .other = found { return nil }

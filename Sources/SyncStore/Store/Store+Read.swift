@@ -12,7 +12,9 @@ extension Store {
     case .value(let value)?: return value
     case .nothing?: return nil
     case nil:
-      if let found = lockFreeBlob(key) { return try value(of: found.blob, found.type, found.deadline) }
+      if let found = lockFreeBlob(key) {
+        return try value(of: found.blob, type: found.type, deadline: found.deadline)
+      }
       guard let record = try currentRecord(key.bytes) else { return nil }
       return try value(of: record)
     }
@@ -54,10 +56,10 @@ extension Store {
     case .value(let refusal)?: if let refusal { throw refusal }
     case .nothing?: return
     case nil:
-      if let found = lockFreeBlob(key) { return try readBlob(found.blob, found.type, body) }
+      if let found = lockFreeBlob(key) { return try readBlob(found.blob, type: found.type, body) }
       guard let record = try currentRecord(key.bytes) else { return }
       if case .blob(let blob) = record.content, record.isLive(at: environment.now()) {
-        return try readBlob(blob, record.type, body)
+        return try readBlob(blob, type: record.type, body)
       }
       if let value = try value(of: record) { try value.bytes.withRawSpan { try body($0, value.type) } }
     }
@@ -287,12 +289,12 @@ extension Store {
     switch record.content {
     case .tombstone: return nil
     case .inline(let bytes): return Value(bytes: bytes, type: record.type, deadline: record.deadline)
-    case .blob(let blob): return try value(of: blob, record.type, record.deadline)
+    case .blob(let blob): return try value(of: blob, type: record.type, deadline: record.deadline)
     }
   }
 
   private func value(
-    of blob: BlobReference, _ type: ValueType, _ deadline: UInt64?
+    of blob: BlobReference, type: ValueType, deadline: UInt64?
   ) throws(StoreError) -> Value {
     let bytes = try fetching(blob) { blobs throws(StoreError) in try blobs.read(blob) }
     return Value(bytes: bytes, type: type, deadline: deadline)

@@ -65,8 +65,10 @@ extension Store {
       return
     }
     guard isCopied else { return }
-    try StoreIdentity.write(id: id, name: name, path, environment)
-    if let identity = try StoreIdentity.read(path, environment.storage) { control.home = identity.homeWord }
+    try StoreIdentity.write(id: id, name: name, to: path, environment: environment)
+    if let identity = try StoreIdentity.read(path, storage: environment.storage) {
+      control.home = identity.homeWord
+    }
   }
 
   /// Makes the names durable by which the store is found, unless that is known. Who made it, or gave it this place, may have died before
@@ -101,7 +103,7 @@ extension Store {
     case .damaged(let places):
       StoreLog.log(
         .error, path: path,
-        "\(CountText.of(places.count, "place")) newly damaged: all is asked of the peers again")
+        "\(CountText.of(places.count, noun: "place")) newly damaged: all is asked of the peers again")
     }
   }
 
@@ -142,7 +144,7 @@ extension Store {
       guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       if lastLife == nil, !foreign {
         try journal.truncateAtLostBlob(&plan) { () throws(StoreError) in
-          try Store.blobsForRecovery(path, environment, journal.keys)
+          try Store.blobsForRecovery(at: path, environment: environment, seal: journal.keys)
         }
       }
       var rescued: [[JournalEntry]] = []
@@ -197,7 +199,7 @@ extension Store {
       if last.truncatedEnd != nil { fresh.journal.lengthen(last) }
       engine.replace(by: fresh)
       for entries in rescued[together...] {
-        try commit(entries, AppendExtent(entries), wall: environment.now(), &engine)
+        try commit(entries, extent: AppendExtent(entries), wall: environment.now(), &engine)
       }
       try engine.journal.finishRescue()
     }

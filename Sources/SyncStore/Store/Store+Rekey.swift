@@ -190,7 +190,7 @@ extension Store {
     try rewriteKeyFiles(isPlain: ring.current == 0)
     return try withSoleAccess { () throws(StoreError) in
       let isPlain = ring.current == 0
-      try Leftovers.removeStaged(path, environment.storage)
+      try Leftovers.removeStaged(path, storage: environment.storage)
       // What others have put meanwhile, who knew the older keys alone.
       _ = try renewBlobs()
       var settled = ring

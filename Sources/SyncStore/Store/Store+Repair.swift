@@ -80,13 +80,13 @@ extension Store {
   ///   - keys: those of which anything is known, here or there.
   ///   - theirs: the other copy's record of each key; none if it has none.
   package func repair(
-    _ keys: some Sequence<[UInt8]>, against theirs: [[UInt8]: Record], _ scope: RepairScope,
-    _ steps: RepairSteps
+    _ keys: some Sequence<[UInt8]>, against theirs: [[UInt8]: Record], scope: RepairScope,
+    steps: RepairSteps
   ) throws(StoreError) -> RepairOutcome {
     let keys = Set(keys).sorted { $0.lexicographicallyPrecedes($1) }
     if steps.contains(.issue) {
       let isForked = try reading { engine throws(StoreError) in
-        let differences = Self.differences(keys, theirs, scope, engine)
+        let differences = Self.differences(keys, theirs: theirs, scope: scope, engine: engine)
         return engine.state.actor.map { actor in differences.contains { $0.isFork(of: actor) } } ?? false
       }
       if isForked { try preserveOverwrittenForkValues() }
@@ -94,7 +94,7 @@ extension Store {
     let newActor = anotherActor()
     let (outcome, tail) = try append(limit: .max) { composer throws(StoreError) in
       let (differences, kept) = engine.withLock { engine in
-        (Self.differences(keys, theirs, scope, engine), engine.loserDigests)
+        (Self.differences(keys, theirs: theirs, scope: scope, engine: engine), engine.loserDigests)
       }
       var outcome = RepairOutcome(keys: differences.map(\.key))
       if steps.contains(.keep) {
@@ -121,7 +121,7 @@ extension Store {
   }
 
   private static func differences(
-    _ keys: [[UInt8]], _ theirs: [[UInt8]: Record], _ scope: RepairScope, _ engine: borrowing Engine
+    _ keys: [[UInt8]], theirs: [[UInt8]: Record], scope: RepairScope, engine: borrowing Engine
   ) -> [Difference] {
     var differences: [Difference] = []
     for key in keys where !ReservedKey.isReserved(key) {

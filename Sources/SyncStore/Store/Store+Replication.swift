@@ -99,7 +99,7 @@ extension Store {
   ///   - close: closes the round, if it is an increment and this its last batch, in the same step (`finish`).
   /// - Throws: `.rolledBack` if a record bears a sequence of this copy's actor that it never wrote; `.overtaken` if this copy is not
   ///   what the session took it to be any more.
-  package func apply(
+  package func applyBatch(
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> AppliedBatch {
     let absent = try absent(of: batch)
@@ -151,7 +151,7 @@ extension Store {
   private func advanceCursor(
     _ batch: IncomingBatch, close: RoundClose?, _ composer: inout TransactionBuilder
   ) throws(StoreError) {
-    try requireScope(batch.scope, composer.state)
+    try requireScope(batch.scope, state: composer.state)
     try requireExpectedState(batch.expectedState, of: batch.sender, composer.state)
     if let close { return try merge(close, &composer) }
     let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
@@ -175,7 +175,7 @@ extension Store {
       try requireOwnWrites(in: close.vector, engine.state)
     }
     if close.isFull || close.scopeExpansion != nil { try requirePossible(close.horizon) }
-    if close.isFull { return try finish(full ?? FullState(), close) }
+    if close.isFull { return try finish(full ?? FullState(), close: close) }
     if behind == nil { try prepareToApply(close.scopeExpansion, in: close.mark) }
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
       if let widening = close.scopeExpansion {
@@ -227,7 +227,7 @@ extension Store {
     try requireOwnWrites(in: close.vector, composer.state)
     if close.scopeExpansion != nil { return try finishScopeExpansion(close, &composer) }
     // With other keys now this copy would seem to have what nobody sent.
-    try requireScope(close.scope, composer.state)
+    try requireScope(close.scope, state: composer.state)
     var vector = composer.state.vector
     // A copy that does not know what it covers learns it from a full state only.
     if close.isFull || !composer.state.isRecovering { vector.merge(close.covered(by: composer.state)) }

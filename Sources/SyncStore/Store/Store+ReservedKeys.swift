@@ -99,7 +99,7 @@ package struct ReservedKeyTransaction {
   /// Sets a replicated key of the store's own; nil deletes it.
   package mutating func putReserved(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     precondition(ReservedKey.isReserved(key), "a user's key is written by `put`")
-    let held = try store.heldForWriting(key, builder)
+    let held = try store.heldForWriting(key, in: builder)
     try builder.issue(
       key: key, content: value.map { .inline($0) } ?? .tombstone, type: .bytes, deadline: nil, held: held)
   }

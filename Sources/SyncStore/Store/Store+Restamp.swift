@@ -51,7 +51,7 @@ extension Store {
     if report.aheadMilliseconds > 0 {
       StoreLog.log(
         .warning, path: path,
-        "\(CountText.of(report.writes, "write")) stamped \(RestampPlan.text(milliseconds: report.aheadMilliseconds)) ahead got the "
+        "\(CountText.of(report.writes, noun: "write")) stamped \(RestampPlan.text(milliseconds: report.aheadMilliseconds)) ahead got the "
           + "present time now: this copy goes on under a new name of its own")
     }
     return report

@@ -174,7 +174,7 @@ extension Store {
 
   /// What a session brings is for a copy of the keys that this one held when the session began: of any other keys its sender has said
   /// nothing.
-  func requireScope(_ scope: KeyScope?, _ state: ReplicaState) throws(StoreError) {
+  func requireScope(_ scope: KeyScope?, state: ReplicaState) throws(StoreError) {
     guard scope == state.scope else { throw StoreError(.overtaken, Self.otherKeys, path: path) }
   }
 

@@ -34,7 +34,7 @@ extension Store {
     guard environment.preallocatesSegments else { return segment }
     let isReady = segment.mapping === ready?.mapping
     engine.batchBuffer =
-      isBulk ? Engine.BatchBuffer(room: engine.batchBuffer?.room, tailIsBlank: !isReady) : nil
+      isBulk ? Engine.BatchBuffer(buffer: engine.batchBuffer?.buffer, tailIsBlank: !isReady) : nil
     if !isReady, !isBulk, configuration.durability == .relaxed {
       if Self.hasLargeRecords(behind: tail, in: engine) {
         segment.mapping.adviseNormal()

@@ -21,7 +21,9 @@ extension Store {
     _ key: Key, writtenBy writer: ValueWriter, _ type: ValueType, expires deadline: UInt64?,
     _ durability: Durability?
   ) throws(StoreError) {
-    try write(key, try writer.finish(), type, self.deadline(deadline), durability)
+    try write(
+      key, content: try writer.finish(), type: type, deadline: self.deadline(deadline), durability: durability
+    )
   }
 
   /// A reader of the value of a key, which stays what it is, whatever is written meanwhile; nil if it has none.
@@ -44,7 +46,7 @@ extension Store {
 
   /// Works on a blob in place, verified.
   func readBlob(
-    _ blob: BlobReference, _ type: ValueType, _ body: (RawSpan, ValueType) throws -> Void
+    _ blob: BlobReference, type: ValueType, _ body: (RawSpan, ValueType) throws -> Void
   ) throws {
     let refusal = try fetching(blob) { blobs throws(StoreError) -> (any Error)? in
       try blobs.reader(blob).withVerifiedBytes { bytes throws(StoreError) -> (any Error)? in

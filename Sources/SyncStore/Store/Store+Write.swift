@@ -33,9 +33,10 @@ extension Store {
     try checkWritable()
     guard value.count <= configuration.blobThreshold else {
       return try write(
-        key, try content(of: Array(copying: value)), type, self.deadline(deadline), durability)
+        key, content: try content(of: Array(copying: value)), type: type, deadline: self.deadline(deadline),
+        durability: durability)
     }
-    if let tail = try putInline(key.bytes, value, type, self.deadline(deadline)) {
+    if let tail = try putInline(key.bytes, value: value, type: type, deadline: self.deadline(deadline)) {
       try awaitDurability(tail, durability: durability)
     }
   }
@@ -48,7 +49,9 @@ extension Store {
     durability: Durability? = nil
   ) throws(StoreError) {
     try checkWritable()
-    try write(key, try content(ofFile: file), type, self.deadline(deadline), durability)
+    try write(
+      key, content: try content(ofFile: file), type: type, deadline: self.deadline(deadline),
+      durability: durability)
   }
 
   /// Does several writes at once: all of them are found again, or none. What `body` throws undoes it. Nobody else writes
@@ -79,18 +82,18 @@ extension Store {
   }
 
   func write(
-    _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?, _ durability: Durability?
+    _ key: Key, content: Record.Content, type: ValueType, deadline: UInt64?, durability: Durability?
   ) throws(StoreError) {
     let (_, tail) = try append { composer throws(StoreError) in
       try self.retainBlob(of: content)
-      let held = try self.heldForWriting(key.bytes, composer)
+      let held = try self.heldForWriting(key.bytes, in: composer)
       try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
     }
     try awaitDurability(tail, durability: durability)
   }
 
   /// What is held of a key, as far as this append has not replaced it. A damaged record can be overwritten.
-  func heldForWriting(_ key: [UInt8], _ composer: borrowing TransactionBuilder) throws(StoreError)
+  func heldForWriting(_ key: [UInt8], in composer: borrowing TransactionBuilder) throws(StoreError)
     -> ReplacedRecord?
   {
     if let record = composer.record(of: key) { return record.replaced }
@@ -205,14 +208,14 @@ extension Store {
     _ composer: borrowing TransactionBuilder, claim: SpaceClaim? = nil, _ engine: inout Engine
   ) throws(StoreError) {
     guard composer.pending.count > 0 else {
-      return try commit(composer.entries, composer.extent, claim: claim, wall: composer.wall, &engine)
+      return try commit(composer.entries, extent: composer.extent, claim: claim, wall: composer.wall, &engine)
     }
     if composer.entries.isEmpty, try commitFastPath(composer.pending, wall: composer.wall, &engine) {
       return
     }
     var settled = copy composer
     try settled.issuePending { engine.replaced($0.span) }
-    try commit(settled.entries, settled.extent, claim: claim, wall: settled.wall, &engine)
+    try commit(settled.entries, extent: settled.extent, claim: claim, wall: settled.wall, &engine)
   }
 
   /// Looks up what the postponed writes of an append replace: they can be asked for then.
@@ -224,7 +227,7 @@ extension Store {
   /// Appends the records of a batch, if one is given, and entries behind them as one transaction, and publishes them. The caller
   /// holds the writers' mutex.
   func commit(
-    _ entries: [JournalEntry], _ extent: AppendExtent, behind intake: PreparedBulkInsert? = nil,
+    _ entries: [JournalEntry], extent: AppendExtent, behind intake: PreparedBulkInsert? = nil,
     claim: SpaceClaim? = nil, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) {
     guard !entries.isEmpty || intake != nil else { return }

@@ -100,7 +100,7 @@ extension Store {
     if !dropped.isEmpty {
       StoreLog.log(
         .warning, path: path,
-        "\(CountText.of(dropped.count, "write")) that no member accepts \(dropped.count == 1 ? "was" : "were") dropped: "
+        "\(CountText.of(dropped.count, noun: "write")) that no member accepts \(dropped.count == 1 ? "was" : "were") dropped: "
           + "everything is asked of the peers again")
     }
     return dropped

@@ -14,10 +14,10 @@ package struct StoreIdentity: Equatable {
   private static let limit = 4096
 
   /// Reads it; nil if there is none.
-  static func read(_ directory: String, _ storage: any Storage) throws(StoreError) -> StoreIdentity? {
+  static func read(_ directory: String, storage: any Storage) throws(StoreError) -> StoreIdentity? {
     let path = directory + "/" + fileName
     guard let file = try storage.openIfPresent(path, .readOnly) else { return nil }
-    return try StoreIdentity(file.contents(limit: limit), path)
+    return try StoreIdentity(file.contents(limit: limit), path: path)
   }
 
   /// What it is now, and whether it still lies where it was written; nil if there is none. One that has not changed since it was
@@ -32,7 +32,7 @@ package struct StoreIdentity: Equatable {
     let path = directory + "/" + fileName
     guard let file = try environment.storage.openIfPresent(path, .readOnly) else { return nil }
     let bytes = try file.contents(limit: limit)
-    let identity = bytes == known.encoded ? known : try StoreIdentity(bytes, path)
+    let identity = bytes == known.encoded ? known : try StoreIdentity(bytes, path: path)
     return (identity, try identity.isAt(where: fingerprint(of: file, environment), home))
   }
 
@@ -47,7 +47,7 @@ package struct StoreIdentity: Equatable {
   /// Stands for the place that it says it was written in; never 0.
   var homeWord: UInt64 { XXH3.hash64(fingerprint, seed: 0) | 1 }
 
-  private init(_ bytes: [UInt8], _ path: String) throws(StoreError) {
+  private init(_ bytes: [UInt8], path: String) throws(StoreError) {
     do { _ = try UTF8Span(validating: bytes.span) } catch {
       throw StoreError(.foreignFile, "is not text: restore it from a backup", path: path)
     }
@@ -66,8 +66,8 @@ package struct StoreIdentity: Equatable {
     let checksum = bytes[..<max(0, rest.startIndex - 1)]
     guard Self.line(&rest).elementsEqual(Self.checksum(checksum)), rest.isEmpty, bytes.last == Self.newline
     else { throw StoreError(.damaged, "does not match its checksum: restore it from a backup", path: path) }
-    guard let id = Self.field("id ", first).flatMap({ StoreID(String(decoding: $0, as: UTF8.self)) }),
-      let name = Self.field("name ", second), let place = Self.field("place ", third)
+    guard let id = Self.field("id ", in: first).flatMap({ StoreID(String(decoding: $0, as: UTF8.self)) }),
+      let name = Self.field("name ", in: second), let place = Self.field("place ", in: third)
     else { throw StoreError(.damaged, "lacks a field: restore it from a backup", path: path) }
     (self.id, encoded, fingerprint) = (id, bytes, Array(place))
     self.name = String(decoding: name, as: UTF8.self)
@@ -85,7 +85,7 @@ package struct StoreIdentity: Equatable {
   /// Writes it anew, with the fingerprint of the file it becomes. The inode stays through the renaming. With `asCopy` the
   /// fingerprint is one that no file has: the first who opens the store for writing finds that it was copied.
   static func write(
-    id: StoreID, name: String, asCopy: Bool = false, _ directory: String, _ environment: Environment
+    id: StoreID, name: String, asCopy: Bool = false, to directory: String, environment: Environment
   ) throws(StoreError) {
     let storage = environment.storage
     let path = directory + "/" + fileName
@@ -121,7 +121,7 @@ package struct StoreIdentity: Equatable {
     return text
   }
 
-  private static func field(_ name: String, _ line: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
+  private static func field(_ name: String, in line: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
     line.starts(with: name.utf8) ? line.dropFirst(name.utf8.count) : nil
   }
 

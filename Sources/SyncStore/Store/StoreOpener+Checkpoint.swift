@@ -10,7 +10,7 @@ extension StoreOpener {
       let index = try JournalIndex.open(files, writable: writable)
     else { return nil }
     var journal = journal()
-    journal.knownEnd = try knownEnd(index, last)
+    journal.knownEnd = try knownEnd(index, last: last)
     var isUnfinished = false
     guard let adopted = try installedCompaction(index),
       try journal.loadUnfinished(names, adopted: adopted, &isUnfinished) == nil
@@ -46,8 +46,7 @@ extension StoreOpener {
 
   /// The end of the journal according to an index that was closed cleanly, or else to the control page of the
   /// same boot; nil if neither is available.
-  private func knownEnd(_ index: JournalIndex, _ last: ControlPage.PriorState?) throws(StoreError)
-    -> Location?
+  private func knownEnd(_ index: JournalIndex, last: ControlPage.PriorState?) throws(StoreError) -> Location?
   {
     do throws(StoreError) {
       if !index.hashIndex.wasInUse { return Location(packed: try index.hashIndex.applied) }

@@ -14,8 +14,8 @@ struct StoreOpener {
   var storage: any Storage { environment.storage }
 
   init(
-    _ path: String, _ identity: StoreIdentity, _ configuration: Configuration, _ environment: Environment,
-    _ seal: JournalKeys
+    path: String, identity: StoreIdentity, configuration: Configuration, environment: Environment,
+    seal: JournalKeys
   ) {
     (self.path, self.identity, self.seal) = (path, identity, seal)
     (self.configuration, self.environment) = (configuration, environment)
@@ -80,7 +80,8 @@ struct StoreOpener {
         at: path, environment, known: identity, home: control.isMarked ? page.home(inBoot: boot) : nil),
       present.id == identity.id
     else { throw movedError }
-    var opening = StoreOpener(path, present, configuration, environment, seal)
+    var opening = StoreOpener(
+      path: path, identity: present, configuration: configuration, environment: environment, seal: seal)
     opening.isAtOriginalPlace = isAtHome
     return opening
   }
@@ -248,13 +249,13 @@ struct StoreOpener {
     let names =
       try writable ? journal().restoreUnsyncedNames() : storage.list(path + "/" + StoreLayout.journal)
     var found = try openFromCheckpoint(file, control: control, last: last, names: names)
-    if found == nil { found = try read(file, control, last) }
+    if found == nil { found = try read(file, control: control, last: last) }
     guard let (store, finding) = found else { throw busyError }
     if writable {
       try store.recover(identity, lastLife: last, isCopied: !isAtOriginalPlace, finding: finding)
     }
     // What cannot be removed now, as on a failing disk, is tried again by the next one, and keeps nobody out.
-    if writable { try? Leftovers.remove(path, storage, isEncrypted: seal.isEncrypted) }
+    if writable { try? Leftovers.remove(path, storage: storage, isEncrypted: seal.isEncrypted) }
     return store
   }
 
@@ -263,12 +264,12 @@ struct StoreOpener {
     _ = control.begin(boot: 0, isKept: false)
     try control.join(writes: false, path)
     let identityFile = try storage.open(path + "/" + StoreIdentity.fileName, .readOnly)
-    return try read(identityFile, control, nil).0
+    return try read(identityFile, control: control, last: nil).0
   }
 
   /// Reads the journal up to where its valid part ends. Writes nothing but the control page.
   private func read(
-    _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.PriorState?
+    _ file: any StorageFile, control: ControlPage, last: ControlPage.PriorState?
   ) throws(StoreError) -> (Store, ReplayResult) {
     var journal = journal()
     let blank = try journal.load()
@@ -278,7 +279,7 @@ struct StoreOpener {
     }
     if last == nil {
       try journal.truncateAtLostBlob(&plan) { () throws(StoreError) in
-        try Store.blobsForRecovery(path, environment, journal.keys)
+        try Store.blobsForRecovery(at: path, environment: environment, seal: journal.keys)
       }
     }
     let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)

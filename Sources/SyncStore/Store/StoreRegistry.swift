@@ -73,7 +73,7 @@ final class StoreRegistry: Sendable {
   }
 
   /// The live instance of the directory with this status, if this process has one.
-  func find(_ status: FileStatus, _ environment: Environment) -> Store? {
+  func find(_ status: FileStatus, environment: Environment) -> Store? {
     let place = Self.directoryIdentity(status, environment: environment)
     let generation = SystemCall.forkGeneration
     return stores.withLock { stores in
@@ -82,7 +82,7 @@ final class StoreRegistry: Sendable {
     }
   }
 
-  func remember(_ store: Store, _ status: FileStatus) {
+  func remember(_ store: Store, status: FileStatus) {
     let place = Self.directoryIdentity(status, environment: store.environment)
     stores.withLock { stores in
       stores.held.removeAll { $0.store == nil || $0.place == place }

@@ -284,8 +284,8 @@ struct TransactionBuilder {
     pendingKeys.reserve()
     let slot = pendingKeys.slot(of: hash) { isKey(key, at: $0) }
     let previous = pendingKeys.index(in: slot)
-    pendingKeys.set(slot, hash, to: Self.firstPendingIndex + pending.count)
-    pending.append(key, value, type, hash: hash, previous: previous)
+    pendingKeys.set(slot, hash: hash, to: Self.firstPendingIndex + pending.count)
+    pending.append(key: key, value: value, type: type, hash: hash, previous: previous)
   }
 
   /// The number among the postponed writes of the one that is the last word of this append on a key; nil if there is none.
@@ -375,7 +375,7 @@ struct TransactionBuilder {
   private mutating func recordKey(_ key: [UInt8], at index: Int) {
     let hash = XXH3.hash64(key, seed: hashSeed)
     pendingKeys.reserve()
-    pendingKeys.set(pendingKeys.slot(of: hash) { isKey(key, at: $0) }, hash, to: index)
+    pendingKeys.set(pendingKeys.slot(of: hash) { isKey(key, at: $0) }, hash: hash, to: index)
   }
 
   mutating func append(_ entry: JournalEntry) throws(StoreError) {
@@ -396,6 +396,7 @@ struct TransactionBuilder {
   }
 
   private var isFull: StoreError {
-    StoreError(.outOfBounds, "the transaction is larger than \(CountText.of(byteLimit, "byte")): split it")
+    StoreError(
+      .outOfBounds, "the transaction is larger than \(CountText.of(byteLimit, noun: "byte")): split it")
   }
 }

@@ -22,7 +22,7 @@ struct WriteBatch: Sendable {
 
   /// Appends one; nil for the value ends the key.
   mutating func append(
-    _ key: [UInt8], _ value: [UInt8]?, _ type: ValueType, hash: UInt64, previous: Int?
+    key: [UInt8], value: [UInt8]?, type: ValueType, hash: UInt64, previous: Int?
   ) {
     let start = memory.count
     memory.append(contentsOf: key)

@@ -19,7 +19,7 @@ public struct OpenTransaction: ~Copyable {
   private let durability: Durability?
   private let hold: WriterLockHold
 
-  fileprivate init(_ store: Store, _ durability: Durability?, _ hold: WriterLockHold) {
+  fileprivate init(store: Store, durability: Durability?, hold: WriterLockHold) {
     (self.store, self.durability, self.hold) = (store, durability, hold)
     transaction = Transaction(
       store: store, composer: store.newTransactionBuilder(limit: Limits.transactionBytes))
@@ -78,7 +78,7 @@ extension Store {
     try checkWritable()
     throttleWriter()
     try lockWriters()
-    return OpenTransaction(self, durability, WriterLockHold(self))
+    return OpenTransaction(store: self, durability: durability, hold: WriterLockHold(self))
   }
 
   /// The same if nobody else writes at this moment, here or in another process; nil if somebody does.
@@ -88,7 +88,7 @@ extension Store {
   public func tryBeginTransaction(durability: Durability? = nil) throws(StoreError) -> OpenTransaction? {
     try checkWritable()
     guard try lockWriters(waits: false) else { return nil }
-    return OpenTransaction(self, durability, WriterLockHold(self))
+    return OpenTransaction(store: self, durability: durability, hold: WriterLockHold(self))
   }
 
   /// Is this thread within a transaction of this store? Then it writes through that, and nobody else writes.

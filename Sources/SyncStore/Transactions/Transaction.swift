@@ -25,7 +25,7 @@ public struct Transaction: ~Copyable {
   public mutating func put(
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil
   ) throws(StoreError) {
-    try put(key, try store.content(of: value, deferring: true), type, deadline)
+    try put(key, content: try store.content(of: value, deferring: true), type: type, deadline: deadline)
   }
 
   /// Sets a key to the content of a file, as `Store.put(_:fileAt:)` does.
@@ -34,11 +34,11 @@ public struct Transaction: ~Copyable {
   public mutating func put(
     _ key: Key, fileAt file: String, type: ValueType = .bytes, expires deadline: UInt64? = nil
   ) throws(StoreError) {
-    try put(key, try store.content(ofFile: file, deferring: true), type, deadline)
+    try put(key, content: try store.content(ofFile: file, deferring: true), type: type, deadline: deadline)
   }
 
   private mutating func put(
-    _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?
+    _ key: Key, content: Record.Content, type: ValueType, deadline: UInt64?
   ) throws(StoreError) {
     let deadline = store.deadline(deadline)
     if case .inline(let value) = content, deadline == nil {
@@ -46,7 +46,7 @@ public struct Transaction: ~Copyable {
     }
     trackBlob(of: content)
     try store.issuePending(&builder)
-    let held = try store.heldForWriting(key.bytes, builder)
+    let held = try store.heldForWriting(key.bytes, in: builder)
     try builder.issue(
       key: key.bytes, content: content, type: type, deadline: deadline, held: held)
   }

@@ -22,7 +22,7 @@ public struct EncodedValue: Hashable, Sendable {
   /// - Throws: `.wrongType` if it is of another type, `.outOfBounds` if a number in it is too large for the property it
   ///   belongs to, `.malformedValue` if the bytes are not what their type says.
   public func decoded<Content: Decodable>(as _: Content.Type = Content.self) throws(StoreError) -> Content {
-    try Self.decode(Content.self, bytes, type)
+    try Self.decode(Content.self, from: bytes, type: type)
   }
 }
 
@@ -31,7 +31,7 @@ extension Value {
   ///
   /// - Throws: as `EncodedValue.decoded`.
   public func decoded<Content: Decodable>(as _: Content.Type = Content.self) throws(StoreError) -> Content {
-    try EncodedValue.decode(Content.self, bytes, type)
+    try EncodedValue.decode(Content.self, from: bytes, type: type)
   }
 }
 
@@ -107,30 +107,30 @@ extension EncodedValue {
 
   @inline(__always)
   static func decode<Content: Decodable>(
-    _: Content.Type, _ bytes: [UInt8], _ type: ValueType
+    _: Content.Type, from bytes: [UInt8], type: ValueType
   ) throws(StoreError) -> Content {
     var source = ValueSource.pool.acquire()
     defer { ValueSource.pool.release(&source) }
     source.fill(bytes.span)
-    return try decode(Content.self, from: source, type)
+    return try decode(Content.self, from: source, type: type)
   }
 
   @inline(__always)
   static func decode<Content: Decodable>(
-    _: Content.Type, _ bytes: RawSpan, _ type: ValueType
+    _: Content.Type, from bytes: RawSpan, type: ValueType
   ) throws(StoreError) -> Content {
     var source = ValueSource.pool.acquire()
     defer { ValueSource.pool.release(&source) }
     source.fill(bytes)
-    return try decode(Content.self, from: source, type)
+    return try decode(Content.self, from: source, type: type)
   }
 
   /// The value whose bytes the source was filled with.
   @inline(__always)
   static func decode<Content: Decodable>(
-    _: Content.Type, from source: ValueSource, _ type: ValueType
+    _: Content.Type, from source: ValueSource, type: ValueType
   ) throws(StoreError) -> Content {
-    if type != .cbor { try code(source, type, Content.self) }
+    if type != .cbor { try code(source, type: type, as: Content.self) }
     try source.validate(limit: type == .cbor ? Limits.codedValueBytes : .max)
     do { return try source.read(Content.self, at: 0) } catch { throw storeError(error, Content.self) }
   }
@@ -138,7 +138,7 @@ extension EncodedValue {
   /// Puts the item there that says the same: types that are not scalars read from that.
   @inline(never)
   private static func code<Content>(
-    _ source: ValueSource, _ type: ValueType, _: Content.Type
+    _ source: ValueSource, type: ValueType, as: Content.Type
   ) throws(StoreError) {
     let bytes = source.bytes.bytes(0..<source.bytes.count)
     let buffer = source.bytes

@@ -50,7 +50,7 @@ extension ReadableStore {
       let key = Key(unchecked: [UInt8](copying: bytes))
       let content: Content
       do throws(StoreError) {
-        content = try EncodedValue.decode(Content.self, value, details.type)
+        content = try EncodedValue.decode(Content.self, from: value, type: details.type)
       } catch {
         throw error.of(key)
       }

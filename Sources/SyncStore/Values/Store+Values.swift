@@ -79,7 +79,7 @@ extension Store {
     var source = ValueSource.pool.acquire()
     defer { ValueSource.pool.release(&source) }
     guard let type = try load(key, into: source) else { return nil }
-    do throws(StoreError) { return try EncodedValue.decode(Content.self, from: source, type) } catch {
+    do throws(StoreError) { return try EncodedValue.decode(Content.self, from: source, type: type) } catch {
       throw error.of(key)
     }
   }
@@ -167,7 +167,7 @@ extension Value {
   /// The same as `decoded`, with an error that names the key.
   @inline(__always)
   func decoded<Content: Decodable>(_: Content.Type, of key: Key) throws(StoreError) -> Content {
-    do throws(StoreError) { return try EncodedValue.decode(Content.self, bytes, type) } catch {
+    do throws(StoreError) { return try EncodedValue.decode(Content.self, from: bytes, type: type) } catch {
       throw error.of(key)
     }
   }

@@ -10,7 +10,7 @@ struct ValueUnkeyedDecodingContainer: UnkeyedDecodingContainer {
   init(_ source: ValueSource, _ at: Int) throws {
     let head = source.head(at)
     guard head.major == CBOR.Major.array || head.major == CBOR.Major.bytes else {
-      throw source.mismatch([Any].self, "a list", at)
+      throw source.mismatch([Any].self, words: "a list", at: at)
     }
     (self.source, array, next) = (source, at, head.next)
     (isBytes, total) = (head.major == CBOR.Major.bytes, Int(head.argument))
@@ -23,8 +23,8 @@ struct ValueUnkeyedDecodingContainer: UnkeyedDecodingContainer {
   /// Works on the next element, and steps over it if that succeeds.
   @inline(__always)
   private mutating func step<Value>(_ read: (ValueSource, Int) throws -> Value) throws -> Value {
-    guard !isAtEnd else { throw source.atEnd(Value.self, array) }
-    guard !isBytes else { throw source.mismatch([Value].self, array) }
+    guard !isAtEnd else { throw source.atEnd(Value.self, at: array) }
+    guard !isBytes else { throw source.mismatch([Value].self, at: array) }
     let value = try read(source, next)
     next = source.skip(next)
     currentIndex += 1
@@ -35,7 +35,7 @@ struct ValueUnkeyedDecodingContainer: UnkeyedDecodingContainer {
   private mutating func integer<Number: FixedWidthInteger>(_: Number.Type) throws -> Number {
     guard isBytes, !isAtEnd else { return try step { try $0.integer(at: $1, Number.self) } }
     guard let number = Number(exactly: source.bytes[next]) else {
-      throw source.outOfRange("\(source.bytes[next])", Number.self, array)
+      throw source.outOfRange("\(source.bytes[next])", wanted: Number.self, at: array)
     }
     next += 1
     currentIndex += 1
@@ -43,7 +43,7 @@ struct ValueUnkeyedDecodingContainer: UnkeyedDecodingContainer {
   }
 
   mutating func decodeNil() throws -> Bool {
-    guard !isAtEnd else { throw source.atEnd(Any?.self, array) }
+    guard !isAtEnd else { throw source.atEnd(Any?.self, at: array) }
     guard !isBytes, source.isNull(at: next) else { return false }
     next += 1
     currentIndex += 1

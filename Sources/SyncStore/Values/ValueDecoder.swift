@@ -40,7 +40,7 @@ extension ValueSource {
 
   private func read<Value>(_ type: any ValueItemConvertible.Type, at: Int) throws -> Value {
     guard let item = try item(at: at), let value = type.init(valueItem: item) as? Value else {
-      throw mismatch(Value.self, at)
+      throw mismatch(Value.self, at: at)
     }
     return value
   }
@@ -76,7 +76,7 @@ struct ValueKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoc
   init(_ source: ValueSource, _ at: Int) throws {
     let head = source.head(at)
     guard head.major == CBOR.Major.map else {
-      throw source.mismatch([String: Any].self, "an object with properties", at)
+      throw source.mismatch([String: Any].self, words: "an object with properties", at: at)
     }
     (self.source, map, body, count) = (source, at, head.next, Int(head.argument))
   }
@@ -93,7 +93,7 @@ struct ValueKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoc
 
   @inline(__always)
   private func place(_ key: some CodingKey) throws -> Int {
-    guard let place = lookUp(key) else { throw source.missing(key, map) }
+    guard let place = lookUp(key) else { throw source.missing(key, at: map) }
     return place
   }
 

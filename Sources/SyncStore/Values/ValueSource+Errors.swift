@@ -1,32 +1,34 @@
 /// What is wrong with a value, and where. The path is found by going to the place anew: nobody pays for it before.
 extension ValueSource {
-  func mismatch<Wanted>(_ wanted: Wanted.Type, _ at: Int) -> DecodingError {
-    mismatch(wanted, "a value of type \(wanted)", at)
+  func mismatch<Wanted>(_ wanted: Wanted.Type, at: Int) -> DecodingError {
+    mismatch(wanted, words: "a value of type \(wanted)", at: at)
   }
 
   /// The same with words for what is wanted, where its type is none that a program has named.
-  func mismatch<Wanted>(_ wanted: Wanted.Type, _ words: String, _ at: Int) -> DecodingError {
-    if isNull(at: at) { return .valueNotFound(wanted, context(at, .wrongType, "is null, not \(words)")) }
-    return .typeMismatch(wanted, context(at, .wrongType, "is \(head(at).noun), not \(words)"))
+  func mismatch<Wanted>(_ wanted: Wanted.Type, words: String, at: Int) -> DecodingError {
+    if isNull(at: at) {
+      return .valueNotFound(wanted, context(at: at, code: .wrongType, what: "is null, not \(words)"))
+    }
+    return .typeMismatch(wanted, context(at: at, code: .wrongType, what: "is \(head(at).noun), not \(words)"))
   }
 
-  func outOfRange<Wanted>(_ shown: String, _ wanted: Wanted.Type, _ at: Int) -> DecodingError {
-    corrupted(at, .outOfBounds, "is \(shown), which \(wanted) cannot hold")
+  func outOfRange<Wanted>(_ shown: String, wanted: Wanted.Type, at: Int) -> DecodingError {
+    corrupted(at: at, code: .outOfBounds, what: "is \(shown), which \(wanted) cannot hold")
   }
 
-  func missing(_ key: some CodingKey, _ at: Int) -> DecodingError {
-    .keyNotFound(key, context(at, .wrongType, "has no \"\(key.stringValue)\""))
+  func missing(_ key: some CodingKey, at: Int) -> DecodingError {
+    .keyNotFound(key, context(at: at, code: .wrongType, what: "has no \"\(key.stringValue)\""))
   }
 
-  func corrupted(_ at: Int, _ code: StoreError.Code, _ what: String) -> DecodingError {
-    .dataCorrupted(context(at, code, what))
+  func corrupted(at: Int, code: StoreError.Code, what: String) -> DecodingError {
+    .dataCorrupted(context(at: at, code: code, what: what))
   }
 
-  func atEnd<Wanted>(_ wanted: Wanted.Type, _ at: Int) -> DecodingError {
-    .valueNotFound(wanted, context(at, .wrongType, "has no more elements"))
+  func atEnd<Wanted>(_ wanted: Wanted.Type, at: Int) -> DecodingError {
+    .valueNotFound(wanted, context(at: at, code: .wrongType, what: "has no more elements"))
   }
 
-  private func context(_ at: Int, _ code: StoreError.Code, _ what: String) -> DecodingError.Context {
+  private func context(at: Int, code: StoreError.Code, what: String) -> DecodingError.Context {
     let path = path(to: at)
     let subject = path.isEmpty ? "the value" : Self.description(of: path)
     return DecodingError.Context(

@@ -154,13 +154,13 @@ final class ValueSource {
     switch head.major {
     case CBOR.Major.unsigned:
       if let number = Number(exactly: head.argument) { return number }
-      throw outOfRange("\(head.argument)", Number.self, at)
+      throw outOfRange("\(head.argument)", wanted: Number.self, at: at)
     case CBOR.Major.negative:
       if head.argument <= UInt64(Int64.max), let number = Number(exactly: -1 - Int64(head.argument)) {
         return number
       }
-      throw outOfRange("-1 - \(head.argument)", Number.self, at)
-    default: throw mismatch(Number.self, at)
+      throw outOfRange("-1 - \(head.argument)", wanted: Number.self, at: at)
+    default: throw mismatch(Number.self, at: at)
     }
   }
 
@@ -169,7 +169,7 @@ final class ValueSource {
     switch bytes[at] {
     case CBOR.falseItem: return false
     case CBOR.trueItem: return true
-    default: throw mismatch(Bool.self, at)
+    default: throw mismatch(Bool.self, at: at)
     }
   }
 
@@ -180,7 +180,7 @@ final class ValueSource {
     case CBOR.double: return Double(bitPattern: head.argument)
     case CBOR.single: return Double(Float(bitPattern: UInt32(head.argument)))
     case CBOR.half: return Double(Self.float(half: UInt16(head.argument)))
-    default: throw mismatch(Double.self, at)
+    default: throw mismatch(Double.self, at: at)
     }
   }
 
@@ -194,8 +194,8 @@ final class ValueSource {
       let number = Double(bitPattern: head.argument)
       if let float = Float(exactly: number) { return float }
       if number.isNaN { return .nan }
-      throw outOfRange("\(number)", Float.self, at)
-    default: throw mismatch(Float.self, at)
+      throw outOfRange("\(number)", wanted: Float.self, at: at)
+    default: throw mismatch(Float.self, at: at)
     }
   }
 
@@ -214,9 +214,9 @@ final class ValueSource {
   @inline(__always)
   func text(at: Int) throws -> String {
     let head = head(at)
-    guard head.major == CBOR.Major.text else { throw mismatch(String.self, at) }
+    guard head.major == CBOR.Major.text else { throw mismatch(String.self, at: at) }
     guard let text = bytes.text(head.next..<(head.next + Int(head.argument))) else {
-      throw corrupted(at, .malformedValue, "is text that is not UTF-8")
+      throw corrupted(at: at, code: .malformedValue, what: "is text that is not UTF-8")
     }
     return text
   }
@@ -227,7 +227,7 @@ final class ValueSource {
     switch head.major {
     case CBOR.Major.bytes: return bytes.bytes(head.next..<(head.next + Int(head.argument)))
     case CBOR.Major.array: return try elements(at: at) { try integer(at: $0, UInt8.self) }
-    default: throw mismatch([UInt8].self, at)
+    default: throw mismatch([UInt8].self, at: at)
     }
   }
 
@@ -235,7 +235,7 @@ final class ValueSource {
   @inline(__always)
   func elements<Element>(at: Int, _ read: (Int) throws -> Element) throws -> [Element] {
     let head = head(at)
-    guard head.major == CBOR.Major.array else { throw mismatch([Element].self, at) }
+    guard head.major == CBOR.Major.array else { throw mismatch([Element].self, at: at) }
     var elements: [Element] = []
     var place = head.next
     for _ in 0..<Int(head.argument) {

@@ -27,7 +27,7 @@ public struct KeyScope: Hashable, Sendable, CustomStringConvertible {
     guard !least.isEmpty, least.count <= Self.maximumPrefixes else {
       throw StoreError(
         .outOfBounds,
-        "\(CountText.of(least.count, "prefix", "prefixes")): a copy of some of the keys has 1 to \(Self.maximumPrefixes)"
+        "\(CountText.of(least.count, noun: "prefix", plural: "prefixes")): a copy of some of the keys has 1 to \(Self.maximumPrefixes)"
       )
     }
     self.prefixes = least

@@ -175,7 +175,7 @@ struct ArgumentParser {
       let extra = operands[command.operands.count].shown
       throw Failure(
         .usage,
-        "\(command.name): \"\(extra)\" is too much: the command takes \(Text.count(command.operands.count, "operand"))"
+        "\(command.name): \"\(extra)\" is too much: the command takes \(Text.count(command.operands.count, noun: "operand"))"
           + ": write \"\(command.usage)\"")
     }
     return operands

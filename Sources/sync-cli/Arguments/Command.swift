@@ -93,7 +93,7 @@ struct Invocation: Sendable {
     guard let number = Number(argument.text), range.contains(number) else {
       throw usage(
         "--\(option) \(argument.shown)",
-        "not a whole number from \(range.lowerBound) to \(range.upperBound)", "give one")
+        reason: "not a whole number from \(range.lowerBound) to \(range.upperBound)", advice: "give one")
     }
     return number
   }
@@ -102,7 +102,8 @@ struct Invocation: Sendable {
   func milliseconds(_ option: String) throws -> UInt64? {
     guard let argument = value(option) else { return nil }
     guard let span = Text.milliseconds(argument.text) else {
-      throw usage("--\(option) \(argument.shown)", "not a span of time", "write 90s, 30m, 1h or 7d")
+      throw usage(
+        "--\(option) \(argument.shown)", reason: "not a span of time", advice: "write 90s, 30m, 1h or 7d")
     }
     return span
   }
@@ -111,13 +112,15 @@ struct Invocation: Sendable {
   /// guess may be another file.
   func path(_ argument: Argument) throws(Failure) -> String {
     guard let path = String(validating: argument.bytes, as: UTF8.self) else {
-      throw usage(argument.shown, "the path is not UTF-8", "give one that is, such as a symbolic link to it")
+      throw usage(
+        argument.shown, reason: "the path is not UTF-8",
+        advice: "give one that is, such as a symbolic link to it")
     }
     return path
   }
 
   /// The error of a command line that cannot be meant.
-  func usage(_ what: String, _ why: String, _ todo: String) -> Failure {
+  func usage(_ what: String, reason why: String, advice todo: String) -> Failure {
     Failure(.usage, "\(command.name): \(what): \(why): \(todo)")
   }
 }

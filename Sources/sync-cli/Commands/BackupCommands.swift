@@ -25,10 +25,10 @@ enum BackupCommands {
     }
     let missing = report.missingBlobs.count
     try invocation.report(
-      "\(report.isFull ? "all" : "what came since") is in \(file): \(Text.count(report.records, "record")), "
-        + "\(Text.count(report.blobs, "blob")), \(Text.size(report.writtenBytes)) written"
+      "\(report.isFull ? "all" : "what came since") is in \(file): \(Text.count(report.records, noun: "record")), "
+        + "\(Text.count(report.blobs, noun: "blob")), \(Text.size(report.writtenBytes)) written"
         + (missing > 0
-          ? "; left out: \(Text.count(missing, "blob")) not yet here" : ""),
+          ? "; left out: \(Text.count(missing, noun: "blob")) not yet here" : ""),
       json: [
         "file": .string(file), "full": .bool(report.isFull), "state": .integer(report.section),
         "position": .integer(report.position), "records": .integer(report.records),
@@ -39,7 +39,7 @@ enum BackupCommands {
   }
 
   private static func notAFile(_ invocation: Invocation) -> Failure {
-    invocation.usage(invocation.operands[0].shown, "it is no regular file", "name one")
+    invocation.usage(invocation.operands[0].shown, reason: "it is no regular file", advice: "name one")
   }
 
   static let restore = Command(
@@ -68,7 +68,7 @@ enum BackupCommands {
     let missing = report.missingBlobs.count
     try invocation.report(
       "restored \(report.name) in \(path), as it was at position \(report.position)"
-        + (missing > 0 ? "; to be fetched from a peer: \(Text.count(missing, "blob"))" : ""),
+        + (missing > 0 ? "; to be fetched from a peer: \(Text.count(missing, noun: "blob"))" : ""),
       json: [
         "path": .string(path), "name": .string(report.name), "store": .string(report.id.description),
         "time": .integer(report.time), "position": .integer(report.position), "blobs": .integer(report.blobs),

@@ -65,7 +65,7 @@ enum ClockCommand {
     let text =
       report.aheadMilliseconds == 0
       ? "nothing is stamped ahead of this clock"
-      : "\(Text.count(report.writes, "write")) stamped up to \(report.aheadMilliseconds) ms ahead: given the present time"
+      : "\(Text.count(report.writes, noun: "write")) stamped up to \(report.aheadMilliseconds) ms ahead: given the present time"
     try invocation.report(
       text,
       json: JSON.object([

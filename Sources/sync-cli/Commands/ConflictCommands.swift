@@ -39,7 +39,7 @@ enum ConflictCommands {
       guard number <= explanation.beaten.count else {
         throw Failure(
           .notFound,
-          "conflicts restore \(invocation.operands[0].shown): only \(Text.count(explanation.beaten.count, "beaten value")) kept: "
+          "conflicts restore \(invocation.operands[0].shown): only \(Text.count(explanation.beaten.count, noun: "beaten value")) kept: "
             + "\"sync-cli conflicts show\" lists them")
       }
       let beaten = explanation.beaten[number - 1]

@@ -28,12 +28,12 @@ struct Exporter {
     let doubts = try store.snapshot().scanReadable(KeyRange(prefix: prefix)) { entry in
       let path = Array(entry.key.bytes.dropFirst(prefix.count))
       if let objection = TreeWriter.objection(to: path) ?? nested.objection(to: path) {
-        return try failures.record(Self.refusal(entry.key, objection, directory))
+        return try failures.record(Self.refusal(of: entry.key, objection: objection, directory: directory))
       }
       guard try export(entry, as: path, by: writer) else { return }
       files += 1
       bytes += entry.size
-      progress.update(bytes: bytes, Text.count(files, "file"))
+      progress.update(bytes: bytes, Text.count(files, noun: "file"))
     }.doubts
     try writer.finish()
     try failures.record(doubts)
@@ -48,13 +48,13 @@ struct Exporter {
       guard failures.isStrict else { return }
       let path = Array(entry.key.bytes.dropFirst(prefix.count))
       if let objection = TreeWriter.objection(to: path) ?? nested.objection(to: path) {
-        throw Self.refusal(entry.key, objection, directory)
+        throw Self.refusal(of: entry.key, objection: objection, directory: directory)
       }
     }
     return totalBytes
   }
 
-  private static func refusal(_ key: Key, _ objection: String, _ directory: Argument) -> Failure {
+  private static func refusal(of key: Key, objection: String, directory: Argument) -> Failure {
     Failure(
       .refused,
       "export \(Text.printable(key.bytes)): \(objection): no file of that name can lie in \(directory.shown): "
@@ -71,7 +71,7 @@ struct Exporter {
       }
       return try writer.make(path) { try store.export(entry.key, toFileAt: $0) }
     } catch let error as StoreError where error.code == .blobUnavailable {
-      try failures.record(TierCommands.unfetched(entry.key, invocation, error))
+      try failures.record(TierCommands.unfetched(entry.key, invocation: invocation, error: error))
     } catch let error as StoreError {
       try failures.record(entry.key, error)
     } catch let failure as Failure {

@@ -42,7 +42,7 @@ struct Importer {
         try attempt(file.path)
         if batchBytes >= Self.transactionBytes || batch.count >= Self.transactionFiles { try commit() }
         done += file.size
-        progress.update(bytes: done, "\(stored + unchanged) of \(Text.count(tree.files.count, "file"))")
+        progress.update(bytes: done, "\(stored + unchanged) of \(Text.count(tree.files.count, noun: "file"))")
       }
     } catch {
       // What was read before the failure that ends it is stored.

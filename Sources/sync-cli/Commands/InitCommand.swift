@@ -19,8 +19,8 @@ enum InitCommand {
     var configuration = invocation.configuration(.exclusive)
     if !invocation.has("encrypt"), invocation.has(Secrets.option.name) {
       throw invocation.usage(
-        "--\(Secrets.option.name)", "without --encrypt the store would be a plain one",
-        "add --encrypt, or leave it out")
+        "--\(Secrets.option.name)", reason: "without --encrypt the store would be a plain one",
+        advice: "add --encrypt, or leave it out")
     }
     try makeParent(of: path)
     if invocation.has("encrypt") {

@@ -26,7 +26,9 @@ extension Invocation {
 
   private func namedStorePath() throws -> String {
     if let argument = value("store") {
-      guard !argument.bytes.isEmpty else { throw usage("--store", "it is empty", "name a directory") }
+      guard !argument.bytes.isEmpty else {
+        throw usage("--store", reason: "it is empty", advice: "name a directory")
+      }
       return try path(argument)
     }
     func variable(_ name: String) throws -> String? {
@@ -35,7 +37,8 @@ extension Invocation {
     if let path = try variable("SYNC_STORE") { return path }
     if let data = try variable("XDG_DATA_HOME") { return data + "/sync-store" }
     guard let home = try variable("HOME") else {
-      throw usage("no store is named", "neither SYNC_STORE nor HOME is set", "give --store DIR")
+      throw usage(
+        "no store is named", reason: "neither SYNC_STORE nor HOME is set", advice: "give --store DIR")
     }
     return home + "/.local/share/sync-store"
   }

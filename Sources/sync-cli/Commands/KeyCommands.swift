@@ -22,14 +22,15 @@ enum KeyCommands {
     switch (operand, invocation.value("file")) {
     case (nil, nil):
       throw invocation.usage(
-        "no value", "neither VALUE nor --file is given", "give one, or - for standard input")
+        "no value", reason: "neither VALUE nor --file is given", advice: "give one, or - for standard input")
     case (.some, .some):
-      throw invocation.usage("two values", "VALUE and --file are both given", "leave out one")
+      throw invocation.usage("two values", reason: "VALUE and --file are both given", advice: "leave out one")
     case (nil, let file?):
       let source = try Descriptor.reading(file.bytes)
       guard try source.status().kind != .directory else {
         throw invocation.usage(
-          "--file \(file.shown)", "it is a directory", "give a file, or use \"sync-cli import\"")
+          "--file \(file.shown)", reason: "it is a directory",
+          advice: "give a file, or use \"sync-cli import\"")
       }
       try invocation.withStore { try $0.put(key, from: source, type: type, expires: deadline) }
     case (let operand?, nil) where operand.bytes == [UInt8(ascii: "-")]:
@@ -37,7 +38,8 @@ enum KeyCommands {
       try invocation.withStore { try $0.put(key, from: source, type: type, expires: deadline) }
     case (let operand?, nil):
       guard let bytes = ValueText.bytes(of: operand.bytes, as: type) else {
-        throw invocation.usage("\"\(operand.shown)\"", "not of type \(type)", ValueText.expectation(type))
+        throw invocation.usage(
+          "\"\(operand.shown)\"", reason: "not of type \(type)", advice: ValueText.expectation(type))
       }
       try invocation.withStore { try $0.put(key, bytes, type: type, expires: deadline) }
     }
@@ -48,8 +50,8 @@ enum KeyCommands {
     guard let argument = invocation.value("type") else { return .bytes }
     guard let type = ValueType(name: argument.text) else {
       throw invocation.usage(
-        "--type \(argument.shown)", "there is no such type",
-        "it is one of bytes, string, bool, int, uint, double, float, date, uuid, json and cbor")
+        "--type \(argument.shown)", reason: "there is no such type",
+        advice: "it is one of bytes, string, bool, int, uint, double, float, date, uuid, json and cbor")
     }
     return type
   }
@@ -65,10 +67,12 @@ enum KeyCommands {
       """
   ) { invocation, output in
     let key = try Key(bytes: invocation.operands[0].bytes)
-    return try TierCommands.fetching(key, invocation) { try get(key, invocation, output) }
+    return try TierCommands.fetching(key, invocation: invocation) {
+      try get(key, invocation: invocation, output: output)
+    }
   }
 
-  private static func get(_ key: Key, _ invocation: Invocation, _ output: Output) throws -> ExitCode {
+  private static func get(_ key: Key, invocation: Invocation, output: Output) throws -> ExitCode {
     try invocation.withStore(toWrite: false) { store in
       let absent = Failure(
         .notFound,
@@ -99,7 +103,8 @@ enum KeyCommands {
       return try writeValue(key, of: store) { bytes throws(Failure) in try sink.write(bytes) }
     case .directory:
       throw invocation.usage(
-        "--output \(file.shown)", "it is a directory", "give a file, or use \"sync-cli export\"")
+        "--output \(file.shown)", reason: "it is a directory",
+        advice: "give a file, or use \"sync-cli export\"")
     case .file, .link, nil: return try store.export(key, toFileAt: invocation.path(file))
     }
   }
@@ -157,11 +162,13 @@ enum KeyCommands {
       """
   ) { invocation, output in
     guard !invocation.operands.isEmpty || invocation.has("prefix") else {
-      throw invocation.usage("nothing to delete", "no key is given", "give keys, or --prefix P")
+      throw invocation.usage(
+        "nothing to delete", reason: "no key is given", advice: "give keys, or --prefix P")
     }
     if let prefix = invocation.value("prefix"), prefix.bytes.isEmpty {
       throw invocation.usage(
-        "--prefix", "it is empty and would delete everything", "give the keys' common beginning")
+        "--prefix", reason: "it is empty and would delete everything",
+        advice: "give the keys' common beginning")
     }
     return try invocation.withStore { store in
       let isAlone = invocation.operands.count == 1 && !invocation.has("prefix")
@@ -171,7 +178,7 @@ enum KeyCommands {
         deleted += try deleteAll(prefix.bytes, in: store, &failures)
       }
       if invocation.wantsJSON { try output.line(["deleted": .integer(deleted)]) }
-      invocation.logVerbose("\(Text.count(deleted, "key")) deleted")
+      invocation.logVerbose("\(Text.count(deleted, noun: "key")) deleted")
       try failures.check()
       return .done
     }

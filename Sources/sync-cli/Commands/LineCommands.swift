@@ -23,7 +23,7 @@ enum LineCommands {
         failed: { key, error in
           switch error {
           case let error as StoreError where error.code == .blobUnavailable:
-            try failures.record(TierCommands.unfetched(key, invocation, error))
+            try failures.record(TierCommands.unfetched(key, invocation: invocation, error: error))
           case let error as StoreError: try failures.record(key, error)
           case let failure as Failure: try failures.record(failure)
           default: throw error
@@ -79,7 +79,8 @@ enum LineCommands {
     let source =
       operand.bytes == [UInt8(ascii: "-")] ? Descriptor(standard: 0) : try Descriptor.reading(operand.bytes)
     guard try source.status().kind != .directory else {
-      throw invocation.usage(operand.shown, "it is a directory", "give a file, or use \"sync-cli import\"")
+      throw invocation.usage(
+        operand.shown, reason: "it is a directory", advice: "give a file, or use \"sync-cli import\"")
     }
     return try invocation.withStore { store in
       var loader = LineLoader(
@@ -87,7 +88,7 @@ enum LineCommands {
       try loader.run(LineReader(source))
       try store.sync()
       try invocation.report(
-        "loaded \(Text.count(loader.loaded, "key"))",
+        "loaded \(Text.count(loader.loaded, noun: "key"))",
         json: ["loaded": .integer(loader.loaded), "failed": .integer(loader.failures.count)], output)
       try loader.failures.check()
       return .done

@@ -48,7 +48,7 @@ struct LineLoader {
   private mutating func recordFailure(_ reason: String, line number: Int) throws {
     // Strict loading ends here: the message tells how many lines the store has by then.
     if failures.isStrict { try commit() }
-    let before = failures.isStrict ? " (\(Text.count(loaded, "line")) before it stored)" : ""
+    let before = failures.isStrict ? " (\(Text.count(loaded, noun: "line")) before it stored)" : ""
     try failures.record(
       Failure(
         .usage, "load \(source), line \(number): \(reason): mend the line and load it again\(before)"))

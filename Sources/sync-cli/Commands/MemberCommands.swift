@@ -22,7 +22,7 @@ enum MemberCommands {
   ) { invocation, output in
     let milliseconds = try invocation.milliseconds("ttl") ?? 600_000
     guard milliseconds <= longestInvitation else {
-      throw invocation.usage("--ttl", "it is longer than 30 days", "give at most 30d")
+      throw invocation.usage("--ttl", reason: "it is longer than 30 days", advice: "give at most 30d")
     }
     let addresses = try (invocation.values["address"] ?? []).map { try endpoint($0, invocation) }
     let token = try invocation.withStore { store in
@@ -41,7 +41,8 @@ enum MemberCommands {
   private static func name(_ argument: Argument, _ invocation: Invocation) throws -> String {
     guard StoreIdentity.isName(argument.text) else {
       throw invocation.usage(
-        "\"\(argument.shown)\"", "no name", "use 1 to \(Limits.nameBytes) bytes without blanks or slashes")
+        "\"\(argument.shown)\"", reason: "no name",
+        advice: "use 1 to \(Limits.nameBytes) bytes without blanks or slashes")
     }
     return argument.text
   }
@@ -49,7 +50,7 @@ enum MemberCommands {
   /// The address that an argument names, which must have a port.
   static func endpoint(_ argument: Argument, _ invocation: Invocation) throws -> Endpoint {
     guard let endpoint = Endpoint(argument.text), !endpoint.host.isEmpty, endpoint.port > 0 else {
-      throw invocation.usage("\"\(argument.shown)\"", "no address", "write host:port")
+      throw invocation.usage("\"\(argument.shown)\"", reason: "no address", advice: "write host:port")
     }
     return endpoint
   }
@@ -78,8 +79,8 @@ enum MemberCommands {
   ) { invocation, output in
     guard !invocation.has(Secrets.option.name) else {
       throw invocation.usage(
-        "--\(Secrets.option.name)", "the new copy is a plain one",
-        "leave it out, and use \"sync-cli rekey --encrypt\" afterwards")
+        "--\(Secrets.option.name)", reason: "the new copy is a plain one",
+        advice: "leave it out, and use \"sync-cli rekey --encrypt\" afterwards")
     }
     let path = try invocation.storePath()
     let name = try invocation.value("name").map { try Self.name($0, invocation) } ?? InitCommand.defaultName
@@ -146,20 +147,23 @@ enum MemberCommands {
           if !$0.contains($1) { $0.append($1) }
         }
         try line(
-          member.name, addresses, member.device == own ? "\(member.right), this copy" : "\(member.right)",
-          member.device,
-          invocation, output)
+          member.name, addresses: addresses,
+          right: member.device == own ? "\(member.right), this copy" : "\(member.right)",
+          device: member.device,
+          invocation: invocation, output: output)
       }
       for peer in peers where !members.contains(where: { $0.device == peer.device || $0.name == peer.name }) {
-        try line(peer.name, peer.addresses, "address only", peer.device, invocation, output)
+        try line(
+          peer.name, addresses: peer.addresses, right: "address only", device: peer.device,
+          invocation: invocation, output: output)
       }
       return .done
     }
   }
 
   private static func line(
-    _ name: String, _ addresses: [String], _ right: String, _ device: DeviceID?, _ invocation: Invocation,
-    _ output: Output
+    _ name: String, addresses: [String], right: String, device: DeviceID?, invocation: Invocation,
+    output: Output
   ) throws {
     if invocation.wantsJSON {
       let json: JSON = [

@@ -50,7 +50,8 @@ struct OtherCopies {
     let hasMetAny = members.contains { $0.contact != nil }
     return try members.map { member in
       let (lacking, oldest) = try lacking(member, store)
-      let count = lacking > countedWrites ? "more than \(countedWrites) keys" : Text.count(lacking, "key")
+      let count =
+        lacking > countedWrites ? "more than \(countedWrites) keys" : Text.count(lacking, noun: "key")
       var words = [lacking == 0 ? "lacks nothing that is here" : "not known to have \(count)"]
       guard let contact = member.contact else {
         // One that meets others, as this copy does, is no reason for alarm: they pass on what is here.

@@ -22,12 +22,13 @@ enum RekeyCommand {
     let switches = ["master-key", "encrypt", "decrypt"].filter { invocation.has($0) }
     guard switches.count <= 1 else {
       throw invocation.usage(
-        "--\(switches[0]) --\(switches[1])", "they exclude each other", "give one of them")
+        "--\(switches[0]) --\(switches[1])", reason: "they exclude each other", advice: "give one of them")
     }
     let takesNew = switches.isEmpty || switches == ["encrypt"]
     guard takesNew || !invocation.has("new-passphrase-file") else {
       throw invocation.usage(
-        "--new-passphrase-file", "--\(switches[0]) does not change the passphrase", "leave one of them out")
+        "--new-passphrase-file", reason: "--\(switches[0]) does not change the passphrase",
+        advice: "leave one of them out")
     }
     let opening = try invocation.opening(toWrite: true)
     let wasEncrypted = try Store.isEncrypted(at: opening.path)
@@ -73,7 +74,7 @@ enum RekeyCommand {
       case "decrypt": "decrypted"
       default: "under a new master key"
       }
-    var text = "\(done): \(Text.count(report.rewritten, "segment")) written anew"
+    var text = "\(done): \(Text.count(report.rewritten, noun: "segment")) written anew"
     if report.damaged > 0 {
       text += ", \(report.damaged) damaged ones kept as they are: run `verify --repair`, then this again"
     } else if !report.isComplete, change == "decrypt" {

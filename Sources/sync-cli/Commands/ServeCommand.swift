@@ -20,7 +20,7 @@ enum ServeCommand {
       """
   ) { invocation, output in
     let configuration = try configuration(invocation)
-    if invocation.has("check") { return try check(configuration, invocation, output) }
+    if invocation.has("check") { return try check(configuration, invocation: invocation, output: output) }
     // Who is asked for the passphrase can still end it.
     let opening = try invocation.opening(toWrite: true)
     // Before any thread is made: they inherit it.
@@ -29,7 +29,7 @@ enum ServeCommand {
     log.subscribeToStores()
     defer { StoreLog.redirect(to: nil) }
     return try invocation.withStore(opening) { store in
-      try serve(store, configuration, log, invocation, output)
+      try serve(store, configuration: configuration, log: log, invocation: invocation, output: output)
     }
   }
 
@@ -43,7 +43,8 @@ enum ServeCommand {
     if let listen = invocation.value("listen") {
       guard let endpoint = Endpoint(listen.text) else {
         throw invocation.usage(
-          "--listen \(listen.shown)", "no address", "write host:port, or :port for every address")
+          "--listen \(listen.shown)", reason: "no address",
+          advice: "write host:port, or :port for every address")
       }
       configuration.listen = endpoint
     }
@@ -52,7 +53,7 @@ enum ServeCommand {
   }
 
   private static func check(
-    _ configuration: ServeConfiguration, _ invocation: Invocation, _ output: Output
+    _ configuration: ServeConfiguration, invocation: Invocation, output: Output
   ) throws -> ExitCode {
     try invocation.withStore(toWrite: false) { store in
       _ = try StoreKeys(store).identity()
@@ -66,8 +67,8 @@ enum ServeCommand {
   }
 
   private static func serve(
-    _ store: Store, _ configuration: ServeConfiguration, _ log: DaemonLog, _ invocation: Invocation,
-    _ output: Output
+    _ store: Store, configuration: ServeConfiguration, log: DaemonLog, invocation: Invocation,
+    output: Output
   ) throws -> ExitCode {
     System.raiseDescriptorLimit()
     let manager = ServiceManager()
@@ -83,10 +84,10 @@ enum ServeCommand {
       configuration: Node.Configuration(pingSeconds: configuration.pingSeconds) { log.write($0, $1) })
     let address = try blocking { [listen = configuration.listen] in try await node.start(listen: listen) }
     try lock.publish(address: "\(address)")
-    var report = DaemonReport(store, node, log)
+    var report = DaemonReport(store: store, node: node, log: log)
     defer { report.end() }
     // Whoever started the daemon may have gone: that is no reason for it to go, too.
-    try? announce(address, invocation, output)
+    try? announce(address, invocation: invocation, output: output)
     log.write(.notice, "listening on \(address), store \(store.name) in \(store.path)")
     if let warning = store.clockWarning { log.write(.warning, warning) }
     report.update()
@@ -109,7 +110,8 @@ enum ServeCommand {
           try blocking { await node.stop() }
           throw error
         }
-      case .reload: reload(&current, store, node, invocation, manager, log)
+      case .reload:
+        reload(&current, store: store, node: node, invocation: invocation, manager: manager, log: log)
       case .end:
         manager.notify("STOPPING=1")
         log.write(.notice, "ending: letting sessions come to their end")
@@ -120,7 +122,7 @@ enum ServeCommand {
     }
   }
 
-  private static func announce(_ address: Endpoint, _ invocation: Invocation, _ output: Output) throws {
+  private static func announce(_ address: Endpoint, invocation: Invocation, output: Output) throws {
     if invocation.wantsJSON {
       try output.line(["listening": .string("\(address)")])
     } else {
@@ -144,9 +146,9 @@ enum ServeCommand {
   }
 
   private static func reload(
-    _ current: inout ServeConfiguration, _ store: Store, _ node: Node, _ invocation: Invocation,
-    _ manager: ServiceManager,
-    _ log: DaemonLog
+    _ current: inout ServeConfiguration, store: Store, node: Node, invocation: Invocation,
+    manager: ServiceManager,
+    log: DaemonLog
   ) {
     manager.notify("RELOADING=1\nMONOTONIC_USEC=\(Int(System.monotonicSeconds * 1e6))")
     do {

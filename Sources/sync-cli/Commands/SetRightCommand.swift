@@ -14,7 +14,8 @@ enum SetRightCommand {
   ) { invocation, output in
     let (name, word) = (invocation.operands[0].text, invocation.operands[1])
     guard let right = [Member.Right.readOnly, .readWrite].first(where: { "\($0)" == word.text }) else {
-      throw invocation.usage("\"\(word.shown)\"", "no such right", "it is read-only or read-write")
+      throw invocation.usage(
+        "\"\(word.shown)\"", reason: "no such right", advice: "it is read-only or read-write")
     }
     let hasChanged = try invocation.withStore { store in
       let membership = Membership(store)

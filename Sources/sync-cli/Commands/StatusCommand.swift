@@ -16,11 +16,14 @@ enum StatusCommand {
       if invocation.wantsJSON {
         let prefixes = try store.scope.map { JSON.array($0.prefixes.map(KeyLine.prefix)) }
         try output.line(
-          json(store, actor, status, absent, trim?.report, trim?.time).with("prefixes", prefixes)
+          json(store, actor: actor, status: status, absent: absent, trim: trim?.report, time: trim?.time)
+            .with("prefixes", prefixes)
             .with("revoked", .bool(isRevoked)).with("members", (try? OtherCopies.json(store)) ?? .null)
             .with("daemon", daemon ?? .null).with("health", health.json))
       } else {
-        for line in lines(store, actor, status) + lines(absent, trim?.report, trim?.time) {
+        for line in lines(store, actor: actor, status: status)
+          + lines(absent: absent, trim: trim?.report, time: trim?.time)
+        {
           try output.line(line)
         }
         for line in DaemonReport.lines(daemon) { try output.line(line) }
@@ -36,28 +39,29 @@ enum StatusCommand {
     }
   }
 
-  private static func lines(_ store: Store, _ actor: ActorID, _ status: StoreStatus) -> [String] {
+  private static func lines(_ store: Store, actor: ActorID, status: StoreStatus) -> [String] {
     var lines = [
       "store      \(store.name), \(store.path)", "id         \(store.id)", "actor      \(actor)",
       "keys       \(status.keys), \(Text.size(status.liveBytes)); \(status.tombstones) deleted",
-      "blobs      \(Text.count(status.blobKeys, "key")), \(Text.size(status.blobBytes))",
-      "journal    \(Text.count(status.segments, "segment")), \(Text.size(status.journalBytes)), position \(status.position)",
+      "blobs      \(Text.count(status.blobKeys, noun: "key")), \(Text.size(status.blobBytes))",
+      "journal    \(Text.count(status.segments, noun: "segment")), \(Text.size(status.journalBytes)), position \(status.position)",
     ]
     if status.conflicts > 0 {
       lines.append("conflicts  \(status.conflicts) beaten values are kept: see \"sync-cli conflicts list\"")
     }
     if status.parked > 0 {
       lines.append(
-        "parked     \(Text.count(status.parked, "key")) waiting for a time that the clock has not reached")
+        "parked     \(Text.count(status.parked, noun: "key")) waiting for a time that the clock has not reached"
+      )
     }
     if status.damagedPlaces > 0 {
-      lines.append("damaged    \(Text.count(status.damagedPlaces, "place")): see \"sync-cli verify\"")
+      lines.append("damaged    \(Text.count(status.damagedPlaces, noun: "place")): see \"sync-cli verify\"")
     }
     if let warning = store.clockWarning { lines.append("clock      \(warning)") }
     return lines
   }
 
-  private static func lines(_ absent: AbsentValues, _ trim: BlobTrimReport?, _ time: UInt64?) -> [String] {
+  private static func lines(absent: AbsentValues, trim: BlobTrimReport?, time: UInt64?) -> [String] {
     var lines: [String] = []
     let elsewhere = [
       (absent.leftOut, absent.leftOutBytes, "left out by the policy"),
@@ -72,8 +76,8 @@ enum StatusCommand {
   }
 
   private static func json(
-    _ store: Store, _ actor: ActorID, _ status: StoreStatus, _ absent: AbsentValues, _ trim: BlobTrimReport?,
-    _ time: UInt64?
+    _ store: Store, actor: ActorID, status: StoreStatus, absent: AbsentValues, trim: BlobTrimReport?,
+    time: UInt64?
   ) -> JSON {
     let lastTrim = trim.map { TierCommands.json($0).with("time_ms", .integer(time ?? 0)) } ?? .null
     return [

@@ -39,7 +39,7 @@ struct StoreHealth {
       )
     }
     let stranded =
-      "\(Text.count(strandedKeys, "key")) written here before \(strandedKeys == 1 ? "reaches" : "reach") nobody"
+      "\(Text.count(strandedKeys, noun: "key")) written here before \(strandedKeys == 1 ? "reaches" : "reach") nobody"
     let wayOut =
       strandedKeys > 0
       ? "; \(stranded) (\"sync-cli unsent\" lists them, \"unsent --drop\" gives them up)" : ""
@@ -52,7 +52,7 @@ struct StoreHealth {
     if let clock { lines.append("ahead      \(clock)") }
     if let last = waiting.last {
       lines.append(
-        "waiting    \(Text.count(waiting.count, "write")) of other members, stamped ahead of this clock: the last counts from "
+        "waiting    \(Text.count(waiting.count, noun: "write")) of other members, stamped ahead of this clock: the last counts from "
           + "\(Text.date(milliseconds: Store.applicationTime(of: last.stamp))) on (\"sync-cli why KEY\")")
     }
     return lines

@@ -3,19 +3,20 @@ import SyncStore
 
 /// `push`, `pull` and `sync`: one session with a peer, to its receipt.
 enum SyncCommands {
-  static let push = command("push", "give a peer all that it lacks", .push)
+  static let push = command("push", summary: "give a peer all that it lacks", direction: .push)
   static let pull = command(
-    "pull", "get from a peer all that is lacking here", .pull,
+    "pull", summary: "get from a peer all that is lacking here", direction: .pull,
     options: [
       Option(
         "prefix", value: "P", repeats: true,
         "in a copy that holds only some keys, also hold those that begin with P from now on; \"\" for all keys"
       )
     ])
-  static let sync = command("sync", "bring this copy and a peer into step, both ways at once", .both)
+  static let sync = command(
+    "sync", summary: "bring this copy and a peer into step, both ways at once", direction: .both)
 
   private static func command(
-    _ name: String, _ summary: String, _ direction: SyncDirection, options: [Option] = []
+    _ name: String, summary: String, direction: SyncDirection, options: [Option] = []
   ) -> Command {
     Command(
       name, summary, operands: [Operand("PEER", .some)], options: options + [ItemFailures.strict],
@@ -28,7 +29,8 @@ enum SyncCommands {
         """
     ) { invocation, output in
       if invocation.operands.count > 1, invocation.values["prefix"] != nil {
-        throw invocation.usage("--prefix", "several peers are named", "name the one that is to give the keys")
+        throw invocation.usage(
+          "--prefix", reason: "several peers are named", advice: "name the one that is to give the keys")
       }
       return try invocation.withStore { store in
         var failures = ItemFailures(invocation, isAlone: invocation.operands.count == 1)
@@ -70,7 +72,8 @@ enum SyncCommands {
     guard let prefixes = invocation.values["prefix"], !prefixes.isEmpty else { return nil }
     do throws(StoreError) { return try KeyScope(prefixes: prefixes.map(\.bytes)) } catch {
       throw invocation.usage(
-        "--prefix", "\(error.message)", "give the first bytes of the keys that this copy is to hold")
+        "--prefix", reason: "\(error.message)",
+        advice: "give the first bytes of the keys that this copy is to hold")
     }
   }
 
@@ -78,7 +81,7 @@ enum SyncCommands {
   private static func widened(_ invocation: Invocation, _ store: Store) throws -> KeyScope?? {
     guard let prefixes = invocation.values["prefix"], !prefixes.isEmpty else { return .none }
     guard let held = try store.scope else {
-      throw invocation.usage("--prefix", "this copy holds all keys already", "leave it out")
+      throw invocation.usage("--prefix", reason: "this copy holds all keys already", advice: "leave it out")
     }
     if prefixes.contains(where: { $0.bytes.isEmpty }) { return .some(nil) }
     return .some(try scope(invocation).map { try held.union($0) })
@@ -110,8 +113,8 @@ enum SyncCommands {
     let total = max(done, progress.recordsToSend + progress.recordsToReceive)
     let bytes = progress.sentBytes + progress.receivedBytes
     let left = done > 0 && total > done ? seconds / Double(done) * Double(total - done) : 0
-    let records = "\(done) of \(Text.count(total, "record"))"
-    let blobs = Text.count(progress.sentBlobs + progress.receivedBlobs, "blob")
+    let records = "\(done) of \(Text.count(total, noun: "record"))"
+    let blobs = Text.count(progress.sentBlobs + progress.receivedBlobs, noun: "blob")
     let speed = "\(Text.size(Int(Double(bytes) / max(seconds, 0.001))))/s"
     let end = left > 0 ? ", \(Text.duration(seconds: left)) left" : ""
     return [
@@ -123,12 +126,13 @@ enum SyncCommands {
 
   /// The line of figures.
   static func text(_ report: SessionReport) -> String {
-    func moved(_ records: Int, _ blobs: Int, _ bytes: UInt64) -> String {
-      "\(Text.count(records, "record")), \(Text.count(blobs, "blob")), \(Text.size(bytes))"
+    func moved(records: Int, blobs: Int, bytes: UInt64) -> String {
+      "\(Text.count(records, noun: "record")), \(Text.count(blobs, noun: "blob")), \(Text.size(bytes))"
     }
-    return "\(report.peer): sent \(moved(report.sentRecords, report.sentBlobs, report.sentBytes));"
-      + " received \(moved(report.receivedRecords, report.receivedBlobs, report.receivedBytes));"
-      + " \(Text.count(report.roundTrips, "round trip")) in \(Text.decimal(report.seconds)) s;"
+    return
+      "\(report.peer): sent \(moved(records: report.sentRecords, blobs: report.sentBlobs, bytes: report.sentBytes));"
+      + " received \(moved(records: report.receivedRecords, blobs: report.receivedBlobs, bytes: report.receivedBytes));"
+      + " \(Text.count(report.roundTrips, noun: "round trip")) in \(Text.decimal(report.seconds)) s;"
       + " position \(report.position), digest \(report.digest)"
       + (report.leavesBlobsOut ? "; it leaves large values out" : "")
   }

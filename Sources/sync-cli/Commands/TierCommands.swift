@@ -61,7 +61,8 @@ enum TierCommands {
     case "lazy": return .lazy
     default:
       guard let bytes = Text.bytes(take.text) else {
-        throw invocation.usage("\"\(take.shown)\"", "no policy", "write eager, lazy, or a size such as 1M")
+        throw invocation.usage(
+          "\"\(take.shown)\"", reason: "no policy", advice: "write eager, lazy, or a size such as 1M")
       }
       return .eager(upTo: bytes)
     }
@@ -75,7 +76,8 @@ enum TierCommands {
     func bytes(_ option: String) throws -> UInt64? {
       guard let argument = invocation.value(option) else { return nil }
       guard let bytes = Text.bytes(argument.text) else {
-        throw invocation.usage("--\(option) \(argument.shown)", "no size", "write 500M, 20G or bytes")
+        throw invocation.usage(
+          "--\(option) \(argument.shown)", reason: "no size", advice: "write 500M, 20G or bytes")
       }
       return bytes
     }
@@ -106,7 +108,7 @@ enum TierCommands {
       bounds.isEmpty
       ? "without limits"
       : bounds.joined(separator: ", ")
-        + "; what leaves is held by \(Text.count(limits.copies, "other member"))"
+        + "; what leaves is held by \(Text.count(limits.copies, noun: "other member"))"
     return "takes \(taken)\(prefixes)\nkeeps them \(kept)"
   }
 
@@ -148,7 +150,7 @@ enum TierCommands {
         try failures.check()
         return .done
       }
-      let report = try evict(limits, store, invocation)
+      let report = try evict(limits, store: store, invocation: invocation)
       try invocation.report(
         "\(Text.size(gained + report.evictedBytes)) given back; \(text(report))",
         json: json(report).with("gained_bytes", .integer(gained + report.evictedBytes)), output)
@@ -158,7 +160,7 @@ enum TierCommands {
   }
 
   private static func evict(
-    _ limits: BlobLimits, _ store: Store, _ invocation: Invocation
+    _ limits: BlobLimits, store: Store, invocation: Invocation
   ) throws -> BlobTrimReport {
     let bar = Locked(Progress("trim", totalBytes: 0, enabled: invocation.showsProgress))
     defer { bar.withLock { $0.finish() } }
@@ -169,7 +171,7 @@ enum TierCommands {
         bar.withLock { bar in
           bar.show { _ in
             let seen = "trim: \(progress.done) of \(progress.total)"
-            let left = "\(Text.count(progress.evicted, "value")) removed"
+            let left = "\(Text.count(progress.evicted, noun: "value")) removed"
             return [
               "\(seen) looked at, \(left), \(Text.size(progress.evictedBytes))", "\(seen), \(left)", seen,
               "\(progress.done) of \(progress.total)",
@@ -182,7 +184,9 @@ enum TierCommands {
 
   /// What became of an attempt to keep the limits.
   static func text(_ report: BlobTrimReport) -> String {
-    var parts = ["\(Text.count(report.evicted, "large value")) left (\(Text.size(report.evictedBytes)))"]
+    var parts = [
+      "\(Text.count(report.evicted, noun: "large value")) left (\(Text.size(report.evictedBytes)))"
+    ]
     if report.tooFewHolders > 0 {
       parts.append(
         "\(report.tooFewHolders) stayed (\(Text.size(report.tooFewHoldersBytes))): too few members confirm to hold them"
@@ -228,7 +232,7 @@ enum TierCommands {
   }
 
   /// The error of a value that could not be fetched either, with its key.
-  static func unfetched(_ key: Key, _ invocation: Invocation, _ error: StoreError) -> Failure {
+  static func unfetched(_ key: Key, invocation: Invocation, error: StoreError) -> Failure {
     Failure(
       .network,
       "\(invocation.command.name) \(Text.printable(key.bytes)): \(error.message): "
@@ -237,15 +241,15 @@ enum TierCommands {
 
   /// Runs `body`, which reads the value of a key; if that is not here, fetches it from the peers and runs it again.
   static func fetching<Result>(
-    _ key: Key, _ invocation: Invocation, _ body: () throws -> Result
+    _ key: Key, invocation: Invocation, _ body: () throws -> Result
   ) throws -> Result {
     do { return try body() } catch let error as StoreError where error.code == .blobUnavailable {
-      try fetch(key, invocation, error)
+      try fetch(key, invocation: invocation, reason: error)
       return try body()
     }
   }
 
-  private static func fetch(_ key: Key, _ invocation: Invocation, _ reason: StoreError) throws {
+  private static func fetch(_ key: Key, invocation: Invocation, reason: StoreError) throws {
     let bar = Locked(Progress(invocation.command.name, totalBytes: 0, enabled: invocation.showsProgress))
     defer { bar.withLock { $0.finish() } }
     try invocation.withStore { store in

@@ -26,12 +26,12 @@ enum TreeCommands {
       try importer.run(tree)
       if tree.skipped > 0 {
         Diagnostics.report(
-          "import: left out \(Text.count(tree.skipped, "entry", "entries")): symbolic links and special files have no content"
+          "import: left out \(Text.count(tree.skipped, noun: "entry", plural: "entries")): symbolic links and special files have no content"
             + " of their own: copy them in another way")
       }
       let seconds = importer.progress.seconds
       try invocation.report(
-        "imported \(Text.count(importer.stored, "file")), \(Text.size(importer.bytes)), \(importer.unchanged) unchanged"
+        "imported \(Text.count(importer.stored, noun: "file")), \(Text.size(importer.bytes)), \(importer.unchanged) unchanged"
           + ", in \(Text.decimal(seconds)) s",
         json: [
           "files": .integer(importer.stored), "bytes": .integer(importer.bytes),
@@ -47,8 +47,8 @@ enum TreeCommands {
     let root = try Descriptor.reading(invocation.operands[0].bytes, waiting: false)
     guard try root.status().kind == .directory else {
       throw invocation.usage(
-        invocation.operands[0].shown, "it is no directory",
-        "give a directory, or use \"sync-cli put KEY --file F\"")
+        invocation.operands[0].shown, reason: "it is no directory",
+        advice: "give a directory, or use \"sync-cli put KEY --file F\"")
     }
     return root
   }
@@ -84,7 +84,7 @@ enum TreeCommands {
       var exporter = Exporter(store, invocation, prefix: prefix)
       let seconds = try exporter.run(into: invocation.operands[0])
       try invocation.report(
-        "exported \(Text.count(exporter.files, "file")), \(Text.size(exporter.bytes)), in \(Text.decimal(seconds)) s",
+        "exported \(Text.count(exporter.files, noun: "file")), \(Text.size(exporter.bytes)), in \(Text.decimal(seconds)) s",
         json: [
           "files": .integer(exporter.files), "bytes": .integer(exporter.bytes), "seconds": .real(seconds),
           "failed": .integer(exporter.failures.count),

@@ -18,7 +18,7 @@ enum VerifyCommand {
       var missing = 0
       if invocation.has("repair"), !report.isClean || !report.missingBlobs.isEmpty {
         let losses = try store.keysToRecover()
-        alone = try repair(report, store, invocation)
+        alone = try repair(report, store: store, invocation: invocation)
         if alone == nil {
           report = try verify(store, invocation)
           missing = try store.countUnrecovered(of: losses)
@@ -39,7 +39,7 @@ enum VerifyCommand {
       if report.isClean, missing > 0 {
         throw Failure(
           .damaged,
-          "verify --repair: \(Text.count(missing, "key")) lost by the damage did not come again: no peer that was reached has the latest values, or they were deleted there: look in other copies and backups"
+          "verify --repair: \(Text.count(missing, noun: "key")) lost by the damage did not come again: no peer that was reached has the latest values, or they were deleted there: look in other copies and backups"
         )
       }
       if report.isClean {
@@ -50,7 +50,7 @@ enum VerifyCommand {
       throw alone
         ?? Failure(
           .damaged,
-          "verify: \(Text.count(report.damage.count, "place")) damaged: the disk or somebody changed bytes:"
+          "verify: \(Text.count(report.damage.count, noun: "place")) damaged: the disk or somebody changed bytes:"
             + " \"sync-cli verify --repair\" mends what can be mended here, and fetches what is lost from the peers"
         )
     }
@@ -65,7 +65,7 @@ enum VerifyCommand {
   /// Fetches what is damaged from whichever peer has it. A lost record needs nothing more than a pull: opening the store
   /// for writing has made it forget what it had received. Returns the error to end with if there is nobody to ask.
   private static func repair(
-    _ report: VerificationReport, _ store: Store, _ invocation: Invocation
+    _ report: VerificationReport, store: Store, invocation: Invocation
   ) throws -> Failure? {
     for blob in report.damagedBlobs { try store.want(blob) }
     let own = try StoreKeys(store).identity().id
@@ -90,15 +90,16 @@ enum VerifyCommand {
   }
 
   private static func summary(_ report: VerificationReport, repaired: Int) -> String {
-    let mended = repaired == 0 ? "" : ", \(Text.count(repaired, "place")) repaired"
+    let mended = repaired == 0 ? "" : ", \(Text.count(repaired, noun: "place")) repaired"
     let missing =
-      report.missingBlobs.isEmpty ? "" : ", \(Text.count(report.missingBlobs.count, "blob")) still to come"
+      report.missingBlobs.isEmpty
+      ? "" : ", \(Text.count(report.missingBlobs.count, noun: "blob")) still to come"
     let elsewhere =
       report.absentBlobs == 0
-      ? "" : ", \(Text.count(report.absentBlobs, "blob")) elsewhere on purpose (\(reasons(report)))"
+      ? "" : ", \(Text.count(report.absentBlobs, noun: "blob")) elsewhere on purpose (\(reasons(report)))"
     let verdict = report.isClean ? "all whole" : "\(report.damage.count) damaged"
     return
-      "\(Text.count(report.records, "record")), \(Text.count(report.blobs, "blob"))\(missing)\(elsewhere)\(mended): \(verdict)"
+      "\(Text.count(report.records, noun: "record")), \(Text.count(report.blobs, noun: "blob"))\(missing)\(elsewhere)\(mended): \(verdict)"
   }
 
   private static func reasons(_ report: VerificationReport) -> String {

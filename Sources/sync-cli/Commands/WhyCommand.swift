@@ -33,7 +33,10 @@ enum WhyCommand {
           .with("waiting", waiting.isEmpty ? nil : .array(waiting.map(json)))
         try output.line(json)
       } else {
-        for line in lines(explanation, origin, others, lacking, try expiry(explanation, store)) {
+        for line in lines(
+          explanation, origin: origin, others: others, lacking: lacking,
+          expiry: try expiry(explanation, store))
+        {
           try output.line(line)
         }
         for line in lines(waiting) { try output.line(line) }
@@ -87,8 +90,8 @@ enum WhyCommand {
   }
 
   private static func lines(
-    _ explanation: Explanation, _ origin: ActorID?, _ others: OtherCopies, _ lacking: [String],
-    _ expiry: String?
+    _ explanation: Explanation, origin: ActorID?, others: OtherCopies, lacking: [String],
+    expiry: String?
   ) -> [String] {
     let winner = explanation.winner
     let place = explanation.isLocal ? "written here" : "received from another copy"

@@ -13,7 +13,7 @@ final class DaemonLog: Sendable {
     Diagnostics.setNonBlocking { [self] lost in
       line(
         .warning,
-        "\(Text.count(lost, "line")) of this log \(lost == 1 ? "was" : "were") lost: nobody read them")
+        "\(Text.count(lost, noun: "line")) of this log \(lost == 1 ? "was" : "were") lost: nobody read them")
     }
   }
 

@@ -16,7 +16,7 @@ struct DaemonReport {
   private var wasAhead = false
   private var waiting = 0
 
-  init(_ store: Store, _ node: Node, _ log: DaemonLog) {
+  init(store: Store, node: Node, log: DaemonLog) {
     (self.store, self.node, self.log) = (store, node, log)
   }
 
@@ -49,7 +49,7 @@ struct DaemonReport {
     if writes.count > waiting, let last = writes.last {
       log.write(
         .warning,
-        "waiting: \(Text.count(writes.count, "write")) of other members, stamped ahead of this clock: the last counts from "
+        "waiting: \(Text.count(writes.count, noun: "write")) of other members, stamped ahead of this clock: the last counts from "
           + "\(Text.date(milliseconds: Store.applicationTime(of: last.stamp))) on: see `sync-cli status`")
     } else if writes.isEmpty, waiting > 0 {
       log.write(.notice, "no write of another member waits for its time any more")
@@ -132,7 +132,7 @@ struct DaemonReport {
     }
     if let error = peer["last_error"]?.text {
       let failures = integer(peer["failures"]) ?? 0
-      words.append("\(Text.count(failures, "failed attempt")), the last: \(Text.printable(error.utf8))")
+      words.append("\(Text.count(failures, noun: "failed attempt")), the last: \(Text.printable(error.utf8))")
     }
     if let time = integer(peer["next_try_ms"]) { words.append("next try \(Text.date(milliseconds: time))") }
     return "peer       \(Text.printable((peer["name"]?.text ?? "").utf8)): " + words.joined(separator: "; ")

@@ -10,9 +10,11 @@ enum Secrets {
 
   /// The passphrase of the store.
   static func passphrase(_ invocation: Invocation) throws -> Passphrase {
-    if let given = try given(invocation, "passphrase-file", "SYNC_PASSPHRASE") { return given }
+    if let given = try given(invocation, option: "passphrase-file", variable: "SYNC_PASSPHRASE") {
+      return given
+    }
     guard var bytes = Terminal.secret("passphrase: ") else {
-      throw missing("passphrase", "--passphrase-file FILE", "SYNC_PASSPHRASE")
+      throw missing("passphrase", option: "--passphrase-file FILE", variable: "SYNC_PASSPHRASE")
     }
     return consume(&bytes)
   }
@@ -22,9 +24,9 @@ enum Secrets {
     let (option, variable) =
       isFirst
       ? ("passphrase-file", "SYNC_PASSPHRASE") : ("new-passphrase-file", "SYNC_NEW_PASSPHRASE")
-    if let given = try given(invocation, option, variable) { return given }
+    if let given = try given(invocation, option: option, variable: variable) { return given }
     guard var first = Terminal.secret("new passphrase: "), var second = Terminal.secret("once more: ") else {
-      throw missing("new passphrase", "--\(option) FILE", variable)
+      throw missing("new passphrase", option: "--\(option) FILE", variable: variable)
     }
     guard first == second else {
       throw Failure(.usage, "passphrase: the two differ: try again")
@@ -34,7 +36,7 @@ enum Secrets {
   }
 
   private static func given(
-    _ invocation: Invocation, _ option: String, _ variable: String
+    _ invocation: Invocation, option: String, variable: String
   ) throws -> Passphrase? {
     if let file = invocation.value(option)?.bytes ?? System.environmentBytes(variable + "_FILE") {
       var bytes = try Descriptor.reading(file).readAll(limit: 1 << 16)
@@ -56,7 +58,7 @@ enum Secrets {
 
   private static func erase(_ bytes: inout [UInt8]) { for index in bytes.indices { bytes[index] = 0 } }
 
-  private static func missing(_ what: String, _ option: String, _ variable: String) -> Failure {
+  private static func missing(_ what: String, option: String, variable: String) -> Failure {
     Failure(
       .refused,
       "\(what): there is no terminal to ask at: give \(option), or set \(variable)_FILE or \(variable)")

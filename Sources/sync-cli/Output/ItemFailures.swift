@@ -70,7 +70,7 @@ struct ItemFailures {
       ? "run \"sync-cli verify --repair\", and then this again"
       : "see what each line says, then run this again"
     throw Failure(
-      worst.code, "\(command): not all was done: \(Text.count(count, "failure")), \(above): \(advice)")
+      worst.code, "\(command): not all was done: \(Text.count(count, noun: "failure")), \(above): \(advice)")
   }
 }
 

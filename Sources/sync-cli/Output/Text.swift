@@ -38,8 +38,8 @@ enum Text {
   }
 
   /// `1 key`, `2 keys`; `plural` is for nouns that take more than an "s".
-  static func count(_ count: some BinaryInteger, _ noun: String, _ plural: String? = nil) -> String {
-    CountText.of(count, noun, plural)
+  static func count(_ count: some BinaryInteger, noun: String, plural: String? = nil) -> String {
+    CountText.of(count, noun: noun, plural: plural)
   }
 
   /// `45s`, `2m05s`, `3h10m`, `4d02h`.

@@ -191,7 +191,8 @@ extension Twin {
     }
     for (steps, side) in [(RepairSteps.keep, 0), (.keep, 1), (.issue, 0), (.issue, 1)] {
       let next = names.next
-      let outcome = try stores[side].repair(keys, against: records[1 - side], scopes[side], steps)
+      let outcome = try stores[side].repair(
+        keys, against: records[1 - side], scope: scopes[side], steps: steps)
       // It asks for a name before it knows whether it needs one.
       if !outcome.hasNewActor { names.next = next } else { dropRounds(of: [one, other][side]) }
     }

@@ -12,7 +12,7 @@ extension PackSet {
       drop(ordinal, &state)
       return nil
     }
-    keepOpen(pack, ordinal, &state)
+    keepOpen(pack, ordinal: ordinal, &state)
     return pack
   }
 
@@ -36,7 +36,7 @@ extension PackSet {
 
   private static let remapBackoffMilliseconds: UInt64 = 1000
 
-  func keepOpen(_ pack: Pack, _ ordinal: Int, _ state: inout State) {
+  func keepOpen(_ pack: Pack, ordinal: Int, _ state: inout State) {
     if state.openPacks >= Self.maxOpenPacks {
       for other in state.packs.indices
       where state.packs[other].isClosed && !state.packs[other].isEvacuating && state.packs[other].pack != nil

@@ -210,7 +210,7 @@ package final class PackSet: Sendable {
     try eachPack { pack, ordinal throws(StoreError) in
       for slot in 0..<pack.count
       where pack.word(slot).isLive && pack.isValid(slot) {
-        if try isCurrent(pack, slot, ordinal) { try body(pack, slot, ordinal) }
+        if try isCurrent(pack, slot: slot, ordinal: ordinal) { try body(pack, slot, ordinal) }
       }
     }
   }
@@ -295,7 +295,7 @@ package final class PackSet: Sendable {
     state.packs.append(KnownPack(number: pack.header.number))
     state.setFileBytes(try pack.file.status().size, ordinal)
     state.ordinals[pack.header.number] = ordinal
-    keepOpen(pack, ordinal, &state)
+    keepOpen(pack, ordinal: ordinal, &state)
     return ordinal
   }
 
@@ -353,7 +353,7 @@ package final class PackSet: Sendable {
   }
 
   /// Is this the place of the object that the index knows?
-  func isCurrent(_ pack: Pack, _ slot: Int, _ ordinal: Int) throws(StoreError) -> Bool {
+  func isCurrent(_ pack: Pack, slot: Int, ordinal: Int) throws(StoreError) -> Bool {
     let place = Self.slotReference(ordinal, slot)
     return try state.withLock { state throws(StoreError) in
       if state.slotsByPrefix[pack.prefix(slot)] == place { return true }

@@ -44,7 +44,7 @@ struct BlobEncryptor {
   }
 
   /// All of an object whose content is in memory.
-  static func object(_ bytes: [UInt8], _ reference: BlobReference, _ cipher: BlobCipher) -> [UInt8] {
+  static func object(_ bytes: [UInt8], reference: BlobReference, cipher: BlobCipher) -> [UInt8] {
     var object = EncryptedBlobHeader(reference, cipher).encoded
     object.reserveCapacity(Int(EncryptedBlobLayout.encryptedSize(UInt64(bytes.count))))
     let size = EncryptedBlobLayout.pieceBytes

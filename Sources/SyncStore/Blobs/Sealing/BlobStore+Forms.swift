@@ -21,7 +21,7 @@ struct StoredBlobDescriptor: Sendable {
   /// The object, whose content is in memory.
   func stored(_ bytes: [UInt8], salt: [UInt8]) -> [UInt8] {
     guard let cipher = keys?.cipher(salt: salt) else { return bytes }
-    return BlobEncryptor.object(bytes, reference, cipher)
+    return BlobEncryptor.object(bytes, reference: reference, cipher: cipher)
   }
 }
 

@@ -57,7 +57,7 @@ struct EncryptedBlobHeader: Equatable, Sendable {
   init(_ reference: BlobReference, _ cipher: BlobCipher) {
     (generation, salt, size) = (cipher.generation, cipher.salt, reference.size)
     var sealed: [UInt8] = []
-    let clear = Self.clear(generation, salt, size)
+    let clear = Self.clear(generation: generation, salt: salt, size: size)
     cipher.encrypt(
       reference.hash.bytes, 0..<SHA256.byteCount, number: EncryptedBlobLayout.hashNumber,
       authenticating: clear,
@@ -86,9 +86,9 @@ struct EncryptedBlobHeader: Equatable, Sendable {
     encryptedHash = Array(bytes[EncryptedBlobLayout.clearBytes..<EncryptedBlobLayout.headerBytes])
   }
 
-  var encoded: [UInt8] { Self.clear(generation, salt, size) + encryptedHash }
+  var encoded: [UInt8] { Self.clear(generation: generation, salt: salt, size: size) + encryptedHash }
 
-  private static func clear(_ generation: UInt32, _ salt: [UInt8], _ size: UInt64) -> [UInt8] {
+  private static func clear(generation: UInt32, salt: [UInt8], size: UInt64) -> [UInt8] {
     var writer = ByteWriter(capacity: EncryptedBlobLayout.headerBytes)
     writer.write(EncryptedBlobLayout.magic)
     writer.write(EncryptedBlobLayout.version)
@@ -103,7 +103,7 @@ struct EncryptedBlobHeader: Equatable, Sendable {
   func hash(_ cipher: BlobCipher) -> BlobHash? {
     let opened = cipher.decrypt(
       encryptedHash, number: EncryptedBlobLayout.hashNumber,
-      authenticating: Self.clear(generation, salt, size))
+      authenticating: Self.clear(generation: generation, salt: salt, size: size))
     return opened.flatMap { BlobHash(bytes: $0) }
   }
 }
