@@ -1,5 +1,5 @@
 -- The catalogue of the blob tier, version 3: blobs/catalogue.sqlite.
--- A test creates a catalogue and compares what SQLite then says of it with this file.
+-- A test creates a catalogue and compares the schema that SQLite reports with this file.
 PRAGMA application_id = 1398361666;
 PRAGMA user_version = 3;
 
