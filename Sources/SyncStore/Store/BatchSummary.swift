@@ -1,20 +1,20 @@
-/// What a batch has beside its records.
+/// Summary of one batch: what goes with its records.
 package struct BatchSummary: Sendable {
-  /// The position up to which it reaches.
+  /// Position up to which the batch reaches.
   package var position: UInt64
-  /// How many records it has.
+  /// Number of records.
   package var records = 0
-  /// How many of them are of users, not of what the store says of its members.
+  /// Number of records of users' keys; the store's own member records are not counted.
   package var users = 0
-  /// Of a full state: what else is held here up to there, and the receiver has already; in order.
+  /// Full state only: writes up to `position` that the sender holds and the receiver already has, in order.
   package var present: [Dot] = []
 }
 
-/// Takes the records of a batch in their order, and puts them into the form in which they travel.
+/// Encodes the records of a batch, in their order, for transfer.
 package protocol BatchWriter {
-  /// Takes records of the ordinary form, in place: their keys and values lie in `bytes`, which are there for the time of the call, and
-  /// the entries name actors of the list.
+  /// Writes simple records in place: keys and values lie in `bytes`, valid during the call only; the entries
+  /// refer to `actors` by index.
   mutating func write(_ entries: [CompactBatch.Entry], of actors: [ActorID], in bytes: Span<UInt8>)
-  /// Takes any record.
+  /// Writes any record.
   mutating func write(_ record: PositionedRecord)
 }

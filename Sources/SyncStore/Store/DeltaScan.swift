@@ -1,16 +1,16 @@
-/// Which records a round has for its receiver, and of which it only says that they are held.
+/// Selects the records of a round for its receiver, and those that a full state only names as held.
 struct DeltaFilter: Sendable {
-  /// Does it give full state (rule R8)?
+  /// Whether the round is a full state (rule R8).
   let isFull: Bool
-  /// Nothing up to this position is looked at.
+  /// Records up to this position are skipped.
   let begin: UInt64
-  /// Of a full state: up to here the receiver has had an earlier one.
+  /// Full state only: the receiver got everything up to this position in an earlier round.
   let start: UInt64
   private let covered: VersionVector
   private let scope: KeyScope?
   private let missingScope: MissingScope?
 
-  /// What lies behind `begin`; in a full state, all.
+  /// Selects the records after `begin`; for a full state, all records.
   init(for receiver: RoundReceiver, behind begin: UInt64, isFull: Bool) {
     self.isFull = isFull
     self.begin = isFull ? 0 : begin
@@ -19,12 +19,13 @@ struct DeltaFilter: Sendable {
       (start, covered) = (0, receiver.covered)
       return
     }
-    // A copy in doubt about its own records compares them with all that is held here.
+    // A copy with unconfirmed writes of its own must compare them with everything held here.
     start = receiver.health == .unconfirmed ? 0 : receiver.cursor?.position ?? 0
     covered = receiver.health == .healthy ? receiver.covered : VersionVector()
   }
 
-  /// Has the receiver got the write already, and is only told so? Nil if it is not for it at all. `key` is nil where it cannot be read.
+  /// Whether the receiver already has the write and a full state only names it; nil if the round leaves the
+  /// write out. `key` is nil where it cannot be read.
   func isPresent(at position: UInt64, dot: Dot, key: @autoclosure () -> [UInt8]?) -> Bool? {
     if let missingScope {
       return position > begin && key().map { missingScope.contains($0) } ?? false ? false : nil
@@ -35,26 +36,26 @@ struct DeltaFilter: Sendable {
   }
 }
 
-/// What is to be known of the moment at which a survey begins.
+/// State of the store at the start of a delta scan.
 package struct DeltaScanContext: Sendable {
-  /// Compaction leaves what the journal has readable.
+  /// Keeps the scanned segments mapped across compaction.
   let pin = SnapshotPin()
-  /// The last position, and where the journal ends.
+  /// Last position and end of the journal at the start of the scan.
   let startPosition: UInt64
   let end: Location
   let keys: HashIndex
-  /// How many keys there are.
+  /// Number of keys in the index.
   let keyCount: UInt64
   let actor: ActorID?
   let unconfirmedRanges: [ReplicaState.UnconfirmedRange]
-  /// What waits for its time.
+  /// Records parked at the start.
   fileprivate let parked: [DeltaScan.Successor]
-  /// The journal behind the position where the survey is to begin.
+  /// The part of the journal after the position where the scan begins.
   let slice: JournalSlice
-  /// Which of all records the index names, where somebody has just looked.
+  /// The live records, if the caller has just computed them.
   let current: LiveRecordBitmap?
 
-  /// Nil if there are no more than `few` records behind the position, or if damage was met.
+  /// Nil if there are at most `few` records after the position, or if the journal is damaged.
   init?(
     behind position: UInt64, few: UInt64, _ current: LiveRecordBitmap? = nil, in engine: inout Engine
   ) {
@@ -75,31 +76,33 @@ package struct DeltaScanContext: Sendable {
   }
 }
 
-/// What a round will have, looked for before it is opened and beside those who write.
+/// Finds the records of a round before it is opened, concurrently with writers.
 ///
-/// A record that was current when it was looked at is one of the round's unless something has superseded it by the time of the
-/// snapshot. Whatever can do that is in the journal behind the place where the survey began, or had waited for its time until then
-/// (`settle`). One that was not current when it was looked at had been superseded by a record that stood in the journal, and is no more
-/// current at any later time. So what is left is exactly what is current in the snapshot (rule R10).
+/// A record that was current when it was scanned belongs to the round unless something has superseded it by
+/// the time of the snapshot. Everything that can supersede it is in the journal after the position where the
+/// scan began, or was parked until then (`removeSuperseded(at:)`). A record that was not current when it was
+/// scanned had been superseded by a record already in the journal, and never becomes current again. What
+/// remains is exactly what is current in the snapshot (rule R10).
 struct DeltaScan {
   let filter: DeltaFilter
   let context: DeltaScanContext
-  /// Up to here the journal has been looked through.
+  /// The journal was scanned up to this position.
   private(set) var reached: UInt64
-  /// Several lists, of whole transactions each, one behind the other: to put a million of them together takes as long as to find a third of them.
+  /// Consecutive lists, each of whole transactions. Kept separate: concatenating a million items takes as
+  /// long as finding a third of them.
   private(set) var items: [[DeltaStream.Item]] = []
-  /// The number of the next transaction.
+  /// Number of the next transaction.
   private(set) var group: UInt32 = 0
   private var sources: [UInt32: JournalSlice.Source] = [:]
 
-  /// Begins one.
+  /// Begins a scan.
   init(choice: DeltaFilter, ground: DeltaScanContext) {
     (self.filter, self.context, reached) = (choice, ground, choice.begin)
   }
 
-  /// Looks through the journal as it was at the beginning. False if that cannot be done without the lock.
+  /// Scans the journal as it was at the start of the scan. False if that needs the engine lock.
   mutating func scan(in store: Store) throws(StoreError) -> Bool {
-    // Where a record lies that somebody else is just moving, nobody can say without asking.
+    // The bitmap cannot decide for a record that another process is moving; if so, scan with index lookups.
     if let current = context.current, filter.begin == 0, try scan(through: context.slice, current, in: store)
     {
       return true
@@ -107,20 +110,20 @@ struct DeltaScan {
     return try scan(through: context.slice, in: store)
   }
 
-  /// Looks through the journal from where it has come to, to the end of `stretch`; what is `current` need not be asked for then, if
-  /// that is known of all of it. False if that cannot be done without the lock.
+  /// Scans from the current position to the end of `stretch`. `current`, if given, must cover all of it and
+  /// replaces the index lookups. False if the scan needs the engine lock.
   mutating func scan(
     through stretch: JournalSlice, _ current: LiveRecordBitmap? = nil, in store: Store
   ) throws(StoreError) -> Bool {
     guard stretch.sources.allSatisfy({ $0.slot != nil }) else { return false }
-    // Tests have others do something at each turn: there is one thread then. Whole segments are of many sizes: whoever is done with a
-    // small one takes another.
+    // Tests run code at each yield and therefore need a single thread. Segments vary in size: with more parts
+    // than threads, a thread that finishes a small one takes another.
     let most = min(Background.processors, 4) * (current == nil ? 4 : 1)
     let parts = stretch.parts(store.environment.onScanYield == nil ? most : 1, current)
     let (choice, ground, reached, group) = (filter, context, reached, group)
     let found = Locked([Result<DeltaScanTask?, StoreError>](repeating: .success(nil), count: parts.count))
     Background.concurrentPerform(parts.count) { number in
-      // Far from those of the parts beside it: only the transactions next to each other must not have one number.
+      // Ranges of transaction numbers far apart: adjacent transactions must not share a number.
       var part = DeltaScanTask(
         choice, ground: ground, current: current, reached: reached, group: group &+ UInt32(number) << 30,
         expected: Int(clamping: min(stretch.position - reached, ground.keyCount)) / parts.count)
@@ -144,27 +147,29 @@ struct DeltaScan {
 
   // MARK: The snapshot
 
-  /// What is to be known of the moment of the snapshot to settle the survey.
+  /// What `removeSuperseded(at:)` needs to know of the moment of the snapshot.
   struct SnapshotPoint {
-    /// All that was appended since the survey began.
+    /// Everything appended since the scan began.
     fileprivate let appended: JournalSlice
-    /// The positions of what waits for its time.
+    /// Positions of the parked records.
     fileprivate let parked: Set<UInt64>
   }
 
-  /// The present moment; nil if what was found does not tell what is current at it: then all is to be looked through again.
+  /// The present moment as the snapshot; nil if the scan cannot tell what is current now and must be
+  /// repeated.
   func snapshotPoint(isFull: Bool, in engine: borrowing Engine) -> SnapshotPoint? {
     guard !context.pin.isEnded, context.keys === engine.index.hashIndex, context.actor == engine.state.actor,
       context.unconfirmedRanges == engine.state.unconfirmedRanges, filter.isFull == isFull,
       engine.gaps.isEmpty,
       let appended = engine.slice(from: context.end),
-      // A copy may lack what has superseded something and was superseded in its turn.
+      // A compacted segment may lack a record that superseded another one and was superseded itself.
       appended.sources.allSatisfy({ $0.segment.header.compaction == 0 })
     else { return nil }
     return SnapshotPoint(appended: appended, parked: engine.positionsOfParked)
   }
 
-  /// Leaves out what something had superseded by that moment. False if that cannot be told: bytes were damaged meanwhile.
+  /// Removes the records that were superseded by the snapshot. False if damage met meanwhile makes that
+  /// undecidable.
   mutating func removeSuperseded(at moment: SnapshotPoint) throws(StoreError) -> Bool {
     for source in moment.appended.sources { sources[source.segment.number] = source }
     var successors: [UInt64: [Successor]] = [:]
@@ -187,7 +192,7 @@ struct DeltaScan {
     for parked in context.parked { note(parked) }
     guard !successors.isEmpty else { return true }
     for hash in purged {
-      // What was purged while it waited for its time has superseded nothing. Of any other the purge itself tells.
+      // A record purged while it was parked has superseded nothing. For any other, the purge itself decides.
       guard let list = successors[hash] else { continue }
       successors[hash] = list.filter { write in
         write.isPurge
@@ -212,13 +217,13 @@ struct DeltaScan {
     return true
   }
 
-  /// What may have superseded a record of its key.
+  /// A record that may have superseded another record of its key.
   fileprivate struct Successor {
     let key: [UInt8]
     let version: Version
     let position: UInt64
     let isPurge: Bool
-    /// Of a purge: is it of that very version alone?
+    /// Purges only: whether it removes exactly this version.
     let isExact: Bool
 
     init(_ view: RecordView, shape: RecordView.Shape, version: Version) {
@@ -226,8 +231,8 @@ struct DeltaScan {
       (isPurge, isExact) = (view.kind == .purge, view.flags.contains(.parked))
     }
 
-    /// Has it superseded a record of its key, that was current and has this version and place? A purge takes what there was, and a
-    /// write may have been appended again.
+    /// Whether this record superseded a record of the same key that was current, with this version and
+    /// position. A purge removes what preceded it; a write may have been appended again.
     func supersedes(_ other: Version, at position: UInt64) -> Bool {
       if isPurge { return self.position > position && (isExact ? version == other : version >= other) }
       return version > other || version == other && self.position > position
@@ -236,7 +241,7 @@ struct DeltaScan {
 }
 
 extension Engine {
-  /// The positions of what waits for its time.
+  /// Positions of the parked records.
   fileprivate var positionsOfParked: Set<UInt64> {
     guard !parked.isEmpty else { return [] }
     return Set(
@@ -245,16 +250,16 @@ extension Engine {
 }
 
 extension Store {
-  /// How often the journal is looked through anew for what was appended meanwhile.
+  /// Bounds the passes over records appended during the scan.
   private static let maxPasses = 8
 
-  /// Looks for what a round will have, beside those who write. Nil if there is so little to look through that they can wait for it, or if
-  /// the journal is damaged.
+  /// Finds the records of a round, concurrently with writers. Nil if so few records remain that writers can
+  /// wait for the scan, or if the journal is damaged.
   func deltaScan(
     for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool
   ) throws(StoreError) -> DeltaScan? {
     let few = environment.scanBatchPositions
-    // A live session asks for each write.
+    // A live session calls this for each write: check the position without the engine lock first.
     let last = control.position
     if isLive { guard last > begin, last - begin > few else { return nil } }
     let begun = try reading { engine throws(StoreError) -> (DeltaFilter, DeltaScanContext)? in
@@ -265,7 +270,8 @@ extension Store {
     return try begun.flatMap { choice, ground throws(StoreError) in try deltaScan(choice, ground: ground) }
   }
 
-  /// The same for who has the ground of it; nil as well if that is not for this receiver.
+  /// Finds the records of a round from an existing context; nil also if that context does not suit this
+  /// receiver.
   func deltaScan(
     for receiver: RoundReceiver, behind begin: UInt64, on ground: DeltaScanContext
   ) throws(StoreError) -> DeltaScan? {

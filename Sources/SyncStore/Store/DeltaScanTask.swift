@@ -1,29 +1,30 @@
-/// A survey of a part of the journal, by one thread.
+/// Delta scan of one part of the journal, by one thread.
 struct DeltaScanTask {
   private let filter: DeltaFilter
   private let context: DeltaScanContext
-  /// What the index names, if that is known.
+  /// The live records, if known.
   private let current: LiveRecordBitmap?
-  /// Up to here all was looked through before.
+  /// Everything up to this position was scanned before.
   private let reached: UInt64
-  /// The number of the next transaction.
+  /// Number of the next transaction.
   private(set) var group: UInt32
   private(set) var items: [DeltaStream.Item] = []
-  /// How many records were met that are `current`.
+  /// Number of scanned records that are in `current`.
   private(set) var named = 0
   private var candidates: [Candidate] = []
-  /// Was its hold on what was compacted taken away?
+  /// Whether the pin ended, so that compacted segments may be gone.
   private var isOver = false
 
   private struct Candidate {
-    /// Of its key.
+    /// Hash of the key.
     var hash: UInt64
-    /// What the index calls it.
+    /// Record ref as the index stores it.
     var ref: UInt64
     var item: DeltaStream.Item
   }
 
-  /// Records that are asked for at once: their cache misses overlap, and nobody waits for longer than so many take.
+  /// Records looked up in one batch: their cache misses overlap, and the engine lock is held for at most this
+  /// many.
   private static let recordsPerLookup = 64
 
   init(
@@ -36,7 +37,7 @@ struct DeltaScanTask {
     items.reserveCapacity(expected)
   }
 
-  /// False if it cannot be done without the lock.
+  /// False if the scan needs the engine lock.
   mutating func scan(through stretch: JournalSlice, in store: Store) throws(StoreError) -> Bool {
     for source in stretch.sources {
       guard try scanSource(through: source, in: store) else { return false }
@@ -49,14 +50,14 @@ struct DeltaScanTask {
     through source: JournalSlice.Source, in store: Store
   ) throws(StoreError) -> Bool {
     let most = min(Self.recordsPerLookup, Int(clamping: store.environment.scanBatchPositions))
-    // As they are: no reference is counted for each record.
+    // Local copies: no reference count per record.
     let (choice, suspects, keys, reached) = (filter, context.unconfirmedRanges, context.keys, reached)
     let (segment, actors) = (source.segment, source.actors)
     guard let slot = source.slot else { return false }
     let (isPlain, base, known) = (segment.cipher == nil, segment.header.basePosition, current)
     var named = 0
     defer { self.named += named }
-    // What is known to be current was seen whole a moment ago, and is looked at again before it leaves.
+    // Records in the bitmap were verified a moment ago and are verified again before they are sent.
     var reader = RecordIterator(
       segment, from: source.bytes.lowerBound, limit: source.bytes.upperBound, verifies: known == nil)
     while case let offset = reader.offset, let record = reader.next() {
@@ -92,9 +93,9 @@ struct DeltaScanTask {
     return reader.offset >= source.bytes.upperBound && segment.mapping.fault == nil
   }
 
-  /// What is to be known of a record.
+  /// The fields of a record that the scan needs.
   private struct RecordSummary {
-    /// A write of a key, and not a beaten one.
+    /// A write of a key that is no conflict loser.
     var isOfKey: Bool
     var continues: Bool
     var actor: Int
@@ -110,7 +111,7 @@ struct DeltaScanTask {
       sequence = record.bytes.load(RecordLayout.sequence)
     }
 
-    /// Nil if nothing of it may be believed.
+    /// Nil if the record is unreadable.
     init?(_ view: RecordView) {
       guard view.isReadable else { return nil }
       (isOfKey, continues) = (view.isOfKey && view.shape != nil, view.flags.contains(.continues))
@@ -118,7 +119,7 @@ struct DeltaScanTask {
     }
   }
 
-  /// Takes those of the candidates that are current.
+  /// Adds the candidates that are current to `items`.
   private mutating func resolveCandidates(_ store: Store) throws(StoreError) {
     defer {
       candidates.removeAll(keepingCapacity: true)
@@ -133,10 +134,10 @@ struct DeltaScanTask {
       for candidate in candidates { items.append(candidate.item) }
       return
     }
-    // Superseded, moved by a compaction, waiting for its time, or the index is to be built anew.
+    // Superseded, moved by a compaction, parked, or the index must be rebuilt: decide under the engine lock.
     let pin = context.pin
     let answers = try store.reading { engine throws(StoreError) in
-      // What was compacted may not be there any more.
+      // Compacted segments may be gone.
       if pin.isEnded { return [Bool]() }
       return unsure.map { engine.isCurrent(at: $0.item.location, $0.hash) }
     }
@@ -147,7 +148,7 @@ struct DeltaScanTask {
 }
 
 extension RecordView {
-  /// That of the key; nil if the record has none that can be read.
+  /// Hash of the key; nil if the record has no readable key.
   fileprivate func hash(_ keys: HashIndex) -> UInt64? {
     shape.map { shape in bytes.withSpan(shape.key) { keys.hash($0) } }
   }

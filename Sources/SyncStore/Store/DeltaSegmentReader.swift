@@ -1,16 +1,18 @@
-/// A segment from which the records of a round are read, beside those who write and without counting references: what stands in it is
-/// never changed, and what compaction has replaced stays mapped as long as this lives.
+/// Reads the records of a round from one segment, concurrently with writers and without reference counting:
+/// the bytes of a record never change, and a segment replaced by compaction stays mapped as long as this
+/// lives.
 struct DeltaSegmentReader {
-  /// Records that are handed over together.
+  /// Records handed to the writer in one call.
   static let recordsPerWrite = 64
 
   let segment: Segment
   private let bytes: MappedBytes
-  /// The actors that it defines, and the place of each there by its number: -1 where the definition was lost.
+  /// The actors defined in the segment, and the index in `actors` of each actor number: -1 if its definition
+  /// was lost.
   private let actors: [ActorID]
   private let actorIndexes: [Int]
 
-  /// Of a segment that has all records of the round by now.
+  /// The segment must already hold all records of the round that are in it.
   init(_ segment: Segment) {
     self.segment = segment
     bytes = MappedBytes(segment.mapping)
@@ -22,8 +24,8 @@ struct DeltaSegmentReader {
     (self.actors, self.actorIndexes) = (actors, places)
   }
 
-  /// Gives `writer` the first ones of these items that lie here and are of the ordinary form, if any are. Returns where the first other
-  /// one is, or their end.
+  /// Writes the leading items that lie in this segment and are simple records. Returns the index of the first
+  /// other item, or the end.
   func write(
     _ items: ArraySlice<DeltaStream.Item>, into writer: inout some BatchWriter, users: inout Int
   ) throws(StoreError) -> Int {
@@ -34,7 +36,7 @@ struct DeltaSegmentReader {
     var next = items.startIndex
     while next <= last {
       let item = items[next]
-      // In the journal what follows may be no record of the round: superseded, or of this copy alone.
+      // In the journal the next record may not belong to the round: superseded, or local to this copy.
       let continues = next < last && items[next + 1].group == item.group
       guard item.location.segment == number,
         let entry = entry(of: item, salt: salt, continues: continues, users: &users)
@@ -47,21 +49,21 @@ struct DeltaSegmentReader {
     return next
   }
 
-  /// Hands over what was read of the last of these items.
+  /// Writes the collected entries, which are those of the last of these items.
   private func flush(
     _ entries: inout [CompactBatch.Entry], of items: ArraySlice<DeltaStream.Item>,
     to writer: inout some BatchWriter
   ) throws(StoreError) {
     guard !entries.isEmpty else { return }
     bytes.withSpan(0..<bytes.count) { writer.write(entries, of: actors, in: $0) }
-    // A page that could not be had was zeros to who read it.
+    // A page that could not be read appeared as zeros: verify the records once more.
     for item in items.suffix(segment.mapping.fault == nil ? 0 : entries.count) {
       try segment.checkUnchanged(at: item.location.offset)
     }
     entries.removeAll(keepingCapacity: true)
   }
 
-  /// A record of the ordinary form; nil if it is of another form, or cannot be read as it is.
+  /// The entry of a simple record; nil for any other kind, or if it cannot be read in place.
   @inline(__always)
   private func entry(
     of item: DeltaStream.Item, salt: UInt64, continues: Bool, users: inout Int
@@ -96,8 +98,8 @@ struct DeltaSegmentReader {
 }
 
 extension Store {
-  /// Gives `writer` records of a round whose snapshot still stands, whole transactions of them. Returns how many are of users. `source`
-  /// is where the last ones were found.
+  /// Writes records of a round whose pin still holds, whole transactions of them. Returns the number of
+  /// users' records. `source` caches the reader of the last segment.
   func write(
     _ items: ArraySlice<DeltaStream.Item>, pin: SnapshotPin, from source: inout DeltaSegmentReader?,
     into writer: inout some BatchWriter
@@ -113,7 +115,7 @@ extension Store {
       }
       if let source { next = try source.write(items[next...], into: &writer, users: &users) }
       guard next < items.endIndex, items[next].location.segment == number else { continue }
-      // One of another form; in a sealed segment all are.
+      // Not a simple record; in an encrypted segment none is.
       let others = items[next...].prefix(
         source?.segment.cipher == nil ? 1 : DeltaSegmentReader.recordsPerWrite)
       let records = try reading { engine throws(StoreError) in
@@ -130,7 +132,7 @@ extension Store {
     return users
   }
 
-  /// The names of records of a round whose snapshot still stands.
+  /// The dots of records of a round whose pin still holds.
   func dots(_ items: ArraySlice<DeltaStream.Item>, pin: SnapshotPin) throws(StoreError) -> [Dot] {
     try reading { engine throws(StoreError) in
       try pin.check(path)

@@ -1,11 +1,12 @@
 extension Store {
-  /// Fixes a durable snapshot of what a receiver lacks: what lies behind its cursor, is current and is not covered. Who must
-  /// have full state (rule R8) is also told what else is held here.
+  /// Takes a durable snapshot of what a receiver lacks: current records after its cursor that it does not
+  /// cover. A full state (rule R8) also names everything else that is held here.
   ///
-  /// `ground` is what to find it on, if somebody has that already.
-  ///
-  /// - Throws: `.rolledBack` if the receiver knows a round or a write of this copy that it does not know itself;
-  ///   `.unsettled` if full state is needed and this copy cannot give it.
+  /// - Parameters:
+  ///   - receiver: what the receiver covers and needs.
+  ///   - ground: an existing context for the delta scan, if there is one.
+  /// - Throws: `.rolledBack` if the receiver knows a round or a write of this copy that this copy does not
+  ///   know; `.unsettled` if full state is needed and this copy cannot give it.
   package func openRound(
     for receiver: RoundReceiver, on ground: DeltaScanContext? = nil
   ) throws(StoreError) -> DeltaStream {
@@ -18,15 +19,17 @@ extension Store {
       try deltaScan(for: receiver, behind: begin, on: ground)
     }
     let (round, tail) = try makeRound(for: receiver, behind: begin, isLive: false, surveyed: surveyed)
-    // The mark and all records of the snapshot are durable before any of them leaves (rules R7, R9).
+    // The mark and all records of the snapshot must be durable before any of them is sent (rules R7, R9).
     try sync(upTo: tail)
     return round
   }
 
-  /// The same for what lies behind a position that may be greater than the cursor's. A live session has no full state. Nothing of
-  /// the round may leave before all up to `tail` is durable, and its mark is in use until `releaseLiveMark`.
+  /// Makes a round of what lies after a position, which may exceed the cursor's; a live session has no full
+  /// state.
   ///
-  /// Where much is to be looked through, that is done beforehand (`surveyed`, or else here): writers wait only for what was appended since.
+  /// Nothing of the round may be sent before everything up to `tail` is durable. Its mark is in use until
+  /// `releaseLiveMark`. A large delta scan is done beforehand (by the caller as `surveyed`, or here): writers
+  /// wait only while the records appended since are scanned.
   func makeRound(
     for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, surveyed: DeltaScan? = nil
   ) throws(StoreError) -> (round: DeltaStream, tail: UInt64) {
@@ -45,32 +48,32 @@ extension Store {
     return composed
   }
 
-  /// After so many surveys that came to nothing, all is looked through while writers wait.
+  /// After this many unusable scans, the journal is scanned while writers wait.
   private static let maxScans = 2
 
-  /// What of a round is fixed under the writers' mutex.
+  /// The parts of a round that are fixed under the writers' mutex.
   private struct RoundSnapshot {
     var close: RoundClose
-    /// What lies behind the place up to which was surveyed.
+    /// Items after the position that the scan reached.
     var items: [DeltaStream.Item]
-    /// Of a full state: up to here the receiver has had an earlier one.
+    /// Full state only: the receiver got everything up to this position in an earlier round.
     var start: UInt64
     var snapshotPoint: DeltaScan.SnapshotPoint?
   }
 
-  /// Nil if the survey does not tell what is current at this moment.
+  /// Nil if the scan cannot tell what is current now.
   private func makeRound(
     for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, beside survey: DeltaScan?
   ) throws(StoreError) -> (round: DeltaStream, tail: UInt64)? {
     let pin = survey?.context.pin ?? SnapshotPin()
     var used: RoundMark?
-    // Until the round is there its mark is not given to anybody.
+    // If no round is returned, its mark must not remain in use.
     defer { if let used { liveSessions.release(used) } }
     let (opening, tail) = try append { composer throws(StoreError) -> RoundSnapshot? in
       let state = composer.state
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
       let isFull = try givesFullState(state, to: receiver, isLive: isLive)
-      // Before there is a mark: what a peer may have been given cannot be restamped.
+      // Check before the mark is made: writes that a peer may have received cannot be restamped.
       if isFull || receiver.missingScope != nil { try checkHorizon(state.horizon, at: composer.wall) }
       let choice = DeltaFilter(for: receiver, behind: begin, isFull: isFull)
       let found = try reading {
@@ -85,7 +88,8 @@ extension Store {
       guard let (items, moment) = found else { return nil }
       let (position, digest) = engine.withLock { ($0.position, $0.runningDigest) }
       let mark = try self.mark(&composer, position: position, digest: digest, isLive: isLive)
-      // While nobody else can let go of it, or make another one.
+      // Under the mutex: otherwise the mark could be released, or replaced by another one, before it is in
+      // use.
       if isLive {
         liveSessions.use(mark)
         used = mark
@@ -106,14 +110,15 @@ extension Store {
     return (round, tail)
   }
 
-  /// Does this copy give the receiver full state (rule R8)?
+  /// Whether the round must be a full state (rule R8).
   static func givesFullState(_ state: ReplicaState, to receiver: RoundReceiver, isLive: Bool) -> Bool {
     let isBehind =
       receiver.health != .healthy || state.scope == nil && !receiver.covered.covers(state.floor)
     return !isLive && receiver.missingScope == nil && isBehind
   }
 
-  /// The same, once it is sure that it can give what the receiver needs, and was not rolled back.
+  /// Whether the round must be a full state, after checking that this copy was not rolled back and can give
+  /// what the receiver needs.
   private func givesFullState(
     _ state: ReplicaState, to receiver: RoundReceiver, isLive: Bool
   ) throws(StoreError) -> Bool {
@@ -133,7 +138,8 @@ extension Store {
   ) throws(StoreError) {
     guard state.scope == nil else { throw Self.partialScopeError }
     let canMend = state.isHealthy && state.vector.covers(receiver.floor)
-    // In doubt, it gives less than it covers: who took over a floor above that could give nobody the full state, this copy neither.
+    // While recovering, a copy advertises less than it covers: a receiver that took over a floor above that
+    // could give no copy the full state, not even this one.
     guard !state.isRecovering, state.advertisedVector.covers(state.floor),
       receiver.health != .recovering || canMend
     else {
@@ -144,8 +150,8 @@ extension Store {
     }
   }
 
-  /// Whoever takes over what was purged stamps all that it writes from then on above that. Purged by a clock that ran far ahead, this
-  /// would have the others let those writes wait until then (F50).
+  /// Refuses to hand over a horizon far ahead of this clock. The receiver stamps everything it writes from
+  /// then on above the horizon; other copies would park those writes until that time (F50).
   private func checkHorizon(_ horizon: Stamp, at wall: UInt64) throws(StoreError) {
     guard horizon > Stamp(milliseconds: wall + Limits.horizonLeadMilliseconds) else { return }
     throw StoreError(
@@ -158,7 +164,8 @@ extension Store {
   private static let partialScopeError = StoreError(
     .unsettled, "a peer needs what only a copy of all keys can give: let it synchronize with one")
 
-  /// What is current and for the receiver, behind a position if one is given, at most so many. `group` numbers the first transaction.
+  /// Items that are current and selected, after a position if one is given, at most `limit`. `group` numbers
+  /// the first transaction.
   static func items(
     _ choice: DeltaFilter, behind reached: UInt64? = nil, in engine: borrowing Engine,
     group first: UInt32 = 0,
@@ -166,11 +173,11 @@ extension Store {
   ) throws(StoreError) -> [DeltaStream.Item] {
     var items: [DeltaStream.Item] = []
     let position = reached ?? choice.begin
-    // Local records take no position: thousands of sessions are told in vain that the journal has grown.
+    // Local records take no position: thousands of sessions are woken without anything to send.
     guard engine.position > position else { return items }
     items.reserveCapacity(Int(clamping: min(engine.position - position, engine.keyCount, UInt64(limit))))
     var group = first
-    // The index is asked for several at once: the cache misses of all then overlap.
+    // Index lookups in batches, so that their cache misses overlap.
     let keys = engine.index.hashIndex
     var waiting: [(hash: UInt64, item: DeltaStream.Item)] = []
     waiting.reserveCapacity(lookupBatch)
@@ -180,7 +187,7 @@ extension Store {
       }
       waiting.removeAll(keepingCapacity: true)
     }
-    // A record passed over here would be one that the receiver believes it has (rule R6).
+    // A skipped record would be one that the receiver believes it has (rule R6).
     try engine.visit(from: engine.start(of: position + 1), isComplete: true) { view throws(StoreError) in
       defer { if !view.flags.contains(.continues) { group &+= 1 } }
       guard view.position > position, view.isWrite, let dot = view.dot,
@@ -204,36 +211,37 @@ extension Store {
   private static let lookupBatch = 16
 }
 
-/// One transfer to a peer: what changed between two positions, or all that is held, closed by the sender's vector (rule
-/// R10). The snapshot is fixed when it is opened; what is written later goes with the next round.
+/// One transfer to a peer: the changes between two positions, or the full state, closed by the sender's
+/// vector (rule R10). The snapshot is taken when the round is opened; later writes belong to the next round.
 package final class DeltaStream: Sendable {
   struct Item: Sendable {
     var location: Location
     var position: UInt64
-    /// Records of one transaction share it, and those next to it do not; they leave in one batch.
+    /// Same number for records of one transaction, another one for its neighbours; a transaction is sent in
+    /// one batch.
     var group: UInt32
-    /// What the record takes up in the journal.
+    /// Length of the record in the journal.
     var bytes: UInt32
-    /// Has the receiver got it already, and is only told that it is held here?
+    /// Whether the receiver already has the record and is only told that it is held here.
     var isPresent: Bool
   }
 
-  /// What will close the round.
+  /// The message that closes the round.
   package let close: RoundClose
   private let store: Store
-  /// Lists of whole transactions, one behind the other, none of them empty.
+  /// Consecutive lists of whole transactions, none of them empty.
   let items: [[Item]]
-  /// Of a full state: up to here the receiver has had an earlier one.
+  /// Full state only: the receiver got everything up to this position in an earlier round.
   private let start: UInt64
   private let progress = LockedField(Progress())
-  /// Compaction leaves the places of the items readable.
+  /// Keeps the segments of the items mapped across compaction.
   private let pin: SnapshotPin
 
   private struct Progress {
-    /// The list, and how many of it were given.
+    /// Current list, and number of its items already sent.
     var list = 0
     var next = 0
-    /// The segment in which the last one lies.
+    /// Reader of the segment of the last item.
     var source: DeltaSegmentReader?
   }
 
@@ -241,25 +249,25 @@ package final class DeltaStream: Sendable {
     (self.store, self.close, self.items, self.start, self.pin) = (store, close, items, start, pin)
   }
 
-  /// How many records it has.
+  /// Number of records to send.
   package var count: Int {
-    // Nothing but a full state says what is held.
+    // Only a full state has items that are merely named.
     items.reduce(0) { $0 + (close.isFull ? $1.count { !$0.isPresent } : $1.count) }
   }
 
-  /// About how many bytes the records take up that come next, of those that were not given yet.
+  /// Approximate number of record bytes still to be sent from the current list.
   package var bytesLeft: Int {
     let (list, next) = progress.withLock { ($0.list, $0.next) }
     guard list < items.count else { return 0 }
-    // Counted no further than anybody wants to know.
+    // Counts at most 8192 items; callers need no more.
     return items[list][next...].prefix(1 << 13).reduce(0) { $0 + Int($1.bytes) }
   }
 
-  /// Writes that a batch of a full state names beside its records.
+  /// Upper bound of the writes that one batch of a full state names.
   private static let maxPresent = 1 << 15
 
-  /// Gives `writer` the records of the next batch of whole transactions, of about `maximumBytes` bytes of records unless one
-  /// transaction has more; nil at the end. What `writer` was given before an error does not count.
+  /// Writes the next batch of whole transactions, about `maximumBytes` bytes of records unless one
+  /// transaction is larger; nil at the end. After an error, discard what `writer` has received.
   package func next(
     maximumBytes: Int, into writer: inout some BatchWriter
   ) throws(StoreError) -> BatchSummary? {
@@ -282,7 +290,8 @@ package final class DeltaStream: Sendable {
     }
   }
 
-  /// The next items that go together, whole transactions of them: by turns those that are to be sent, and those that the receiver has.
+  /// The items of the next batch, whole transactions of them, as alternating runs of records to send and
+  /// records that the receiver has.
   private static func runs(
     of items: [Item], from first: Int, maximumBytes: Int
   ) -> (list: [Range<Int>], end: Int) {

@@ -1,15 +1,16 @@
-/// What a compaction asks of a view: what is worth it, and moving over to the copy.
+/// Compaction: choosing segments, and switching to the compacted copy.
 extension Engine {
-  /// Is the same write at `location`? A position is given once.
+  /// Whether the record at `location` is a copy of this one: a position is assigned only once.
   func isCopy(of view: RecordView, at location: Location) -> Bool {
     guard let segment = journal.segment(location.segment) else { return false }
     return segment.extent(at: location.offset).position == view.position
   }
 
-  /// Takes in at most `count` records of a compacted segment, in place of those they are copies of. True at the end.
+  /// Installs up to `count` records of a compacted segment in place of the records they copy. True at the end
+  /// of the segment.
   mutating func installSegment(_ adoption: inout SegmentInstall, count: Int, indexing: Bool) -> Bool {
     let segment = adoption.segment
-    // One who died may have counted some of them.
+    // A process that died may have counted some of the live bytes already.
     if indexing, adoption.next == 0, adoption.offset == SegmentHeader.length { segment.liveBytes = 0 }
     if let known = adoption.known, indexing, known.keys === index.hashIndex {
       return installKnown(known, adoption: &adoption, count: count)
@@ -29,7 +30,8 @@ extension Engine {
     return false
   }
 
-  /// The same for a copy of which it is known what it has. Definitions come first: no record is named before its author is.
+  /// Installs a copy whose records are listed (`known`), without decoding it. Definitions come first: a
+  /// record must not be indexed before its actor is defined.
   private mutating func installKnown(
     _ known: SegmentInstall.Known, adoption: inout SegmentInstall, count: Int
   ) -> Bool {
@@ -72,7 +74,7 @@ extension Engine {
       if let actor = ActorID(bytes: key) {
         segment.define(actor, as: view.actorNumber, at: view.offset)
       }
-      // Before the index names a record that needs it.
+      // Before the index refers to a record that needs this definition.
       if indexing { do throws(StoreError) { try addSpecialRecord(view) } catch { index.failure = error } }
       return false
     case .local:
@@ -121,7 +123,7 @@ extension Engine {
     releaseReplaced()
   }
 
-  /// Counts what is dead and live in sealed segments.
+  /// Recounts dead and live bytes of closed segments, and sets the threshold for the next count.
   mutating func reviewDeadBytes() -> (dead: Int, live: Int) {
     let counted = deadAndLive
     deadBytes = counted.dead
@@ -129,14 +131,14 @@ extension Engine {
     return counted
   }
 
-  /// Bytes of sealed segments that compaction would gain, and those that count.
+  /// Bytes of closed segments that compaction would reclaim, and live bytes.
   var deadAndLive: (dead: Int, live: Int) {
     candidates.reduce((0, 0)) { ($0.0 + ($1.isEligible ? $1.deadBytes : 0), $0.1 + $1.liveBytes) }
   }
 
-  /// The sealed segments, as compaction is planned for them.
+  /// The closed segments as input of the compaction planner.
   var candidates: [CompactionPlan.Candidate] {
-    // What a peer has not made good stays as it is: it may yet be read by other means.
+    // Damage that no peer has repaired keeps its segment: the bytes may yet be read by other means.
     let damaged = Set(unresolvedDamage.map(\.segment))
     return journal.segments.dropLast().map { segment in
       CompactionPlan.Candidate(

@@ -1,11 +1,11 @@
-/// What depends on the time: the digest of what is live, and records that wait until theirs has come.
+/// State digest and parked records: what depends on the time.
 extension Engine {
-  /// The greatest record of a key was `before`; brings the running part of the digest up to date.
+  /// Updates the running digest after a change of a key whose greatest record was `before`.
   func updateDigest(of key: [UInt8], from before: Record?) {
     if index.checkpoint.keepsDigest { updateDigest(from: before, to: greatest(key)) }
   }
 
-  /// The same where the greatest record is known: it is `after`.
+  /// Updates the running digest when the greatest record changes from `before` to `after`.
   func updateDigest(from before: Record?, to after: Record?) {
     guard before != after else { return }
     index.checkpoint.changeDigest { digest in
@@ -14,13 +14,16 @@ extension Engine {
     }
   }
 
-  /// Does the record count in the running part of the digest? What has a deadline is added when a time is known.
+  /// Whether a record is part of the running digest. Records with a deadline are not: they are added for a
+  /// given time.
   static func countsInDigest(_ record: Record) -> Bool {
     !record.isReserved && !record.isTombstone && record.deadline == nil
   }
 
-  /// The digest of what is live at `time`, in milliseconds since 1970. Computed from all keys when first asked for, and where those lie
-  /// given with it; who may change the index `keeps` it running then.
+  /// The digest of the live records at `time`, in milliseconds since 1970.
+  ///
+  /// Computed from all keys at the first call, which also returns the live records; after that it is
+  /// maintained incrementally if `keeps`, for the holder of the writers' mutex or of an index of its own.
   mutating func digest(
     at time: UInt64, keeps: Bool
   ) throws(StoreError) -> (digest: StateDigest, current: LiveRecordBitmap?) {
@@ -43,14 +46,14 @@ extension Engine {
     return (digest, current)
   }
 
-  /// The running part of the digest, where somebody keeps it.
+  /// The running digest; nil if it is not maintained.
   var runningDigest: StateDigest? { index.checkpoint.digest(at: applied.packed) }
 
-  /// The part of the digest that does not depend on the time, and the keys whose part does, from all keys.
+  /// Computes the time-independent part of the digest, and the keys with a deadline, from all keys.
   func computeDigest(
     isExclusive: Bool
   ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>, current: LiveRecordBitmap?) {
-    // Where pages cannot be had, each record is looked at closely.
+    // After a page fault, fall back to reading each record separately.
     if parked.isEmpty, let current = try liveRecordBitmap(isExclusive: isExclusive),
       case let found = try computeDigestInParallel(current),
       !journal.segments.contains(where: { $0.mapping.fault != nil })
@@ -89,11 +92,11 @@ extension Engine {
     return (digest, expiring)
   }
 
-  /// Fewer are looked at by one processor.
+  /// Below this number of records one thread does it all.
   static let parallelThreshold = 1 << 14
 
-  /// What the ordinary records at a share of the places add, and those that are to be looked at closely. `actors` are those of each
-  /// segment.
+  /// Digest of the simple records in a share of the bitmap, and the refs of the records that must be decoded.
+  /// `actors` has the definitions of each segment.
   private static func digest(
     of current: LiveRecordBitmap, share: Range<Int>, segments: SlotSegments, actors: [[ActorID?]]
   ) -> (digest: StateDigest, unsure: [UInt64]) {
@@ -125,10 +128,10 @@ extension Engine {
 
   // MARK: Parked records
 
-  /// Parked records whose time has come by `limit`, in the order of their versions.
+  /// Parked records that are due by `limit`, in the order of their versions.
   func dueParked(upTo limit: Stamp) -> [Location] { parkedRecords { $0.stamp <= limit } }
 
-  /// Parked records of these versions, in their order.
+  /// Parked records whose version satisfies `isMeant`, in the order of their versions.
   func parkedRecords(where isMeant: (Version) -> Bool) -> [Location] {
     var found: [(Version, Location)] = []
     for location in parked.values.joined() {
@@ -138,7 +141,7 @@ extension Engine {
     return found.sorted { $0.0 < $1.0 }.map(\.1)
   }
 
-  /// Those that are due, of each key together; the keys are in the order of their least versions.
+  /// Due parked records grouped by key; keys in the order of their least versions.
   func dueParkedByKey(upTo limit: Stamp) -> [[Location]] {
     let due = dueParked(upTo: limit)
     guard !due.isEmpty else { return [] }
@@ -147,7 +150,7 @@ extension Engine {
       .sorted { $0[0] < $1[0] }.map { $0.map { due[$0] } }
   }
 
-  /// Applies a record that was parked; it is not parked any more. Only for who may change the index.
+  /// Applies a parked record. Only with the right to change the index.
   mutating func unpark(_ location: Location) throws(StoreError) {
     let view = try journal.record(at: location)
     guard let shape = view.shape, let version = view.version else { return }
@@ -158,7 +161,7 @@ extension Engine {
     specialRecordsAreStale = true
     state.observe(version, applied: true)
     sortedIndex = nil
-    // Parked it counted, too.
+    // Its bytes counted as live while it was parked.
     markDead(location)
     let search = search(key.span)
     if view.isReserved(shape), reserved.insert(key).inserted { try addSpecialRecord(view) }

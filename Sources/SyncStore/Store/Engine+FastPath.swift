@@ -1,7 +1,7 @@
-/// The short way of ordinary writes: what a view keeps for them, and what it takes in of them.
+/// Fast path: the writer for simple records, and their replay.
 extension Engine {
-  /// Appends ordinary writes to the segment at the tail; nil if none can be now. Only for the holder of the writers' mutex,
-  /// whose view has all that was committed.
+  /// The writer that appends simple records to the active segment; nil if the fast path is unavailable now.
+  /// Only for the holder of the writers' mutex, with everything committed replayed.
   @inline(__always)
   mutating func fastPathWriter() -> FastPathWriter? {
     guard usesFastPath, state.scope == nil, state.writeDenial == nil, gaps.isEmpty,
@@ -27,14 +27,14 @@ extension Engine {
     return writer
   }
 
-  /// Up to where the segment is known durable, as its records say it; 0 if that is not known of it.
+  /// Durable offset of the segment, to be stored in its records; 0 if unknown.
   @inline(__always)
   mutating func durableOffset(in segment: Segment) -> Int {
     let durable = Location(packed: control.durable)
     return durable.segment == segment.number ? durable.offset : 0
   }
 
-  /// Takes in an ordinary write that was stored at `bytes` of the segment at the tail.
+  /// Indexes a fast-path write stored at `bytes` of the active segment.
   @inline(__always)
   mutating func indexFastPath(
     _ hash: UInt64, bytes: Range<Int>, replacing held: FastPathWriter.Held, _ writer: FastPathWriter
@@ -49,12 +49,12 @@ extension Engine {
     endIndexWrite()
   }
 
-  /// The same for several at once, of which each ends where `ends` says.
+  /// Indexes several fast-path writes; each ends at its entry in `ends`.
   mutating func indexFastPath(
     _ writes: WriteBatch, from start: Int, _ ends: [Int], replacing held: [FastPathWriter.Held],
     _ writer: FastPathWriter
   ) {
-    // Whoever reads a part of these from the index sees that there may be more.
+    // The odd seqlock tells readers who see some of these writes that more may follow.
     beginIndexWrite(from: applied)
     var offset = start
     do throws(StoreError) {
@@ -77,18 +77,18 @@ extension Engine {
   }
 }
 
-/// What it takes to read the ordinary records of a plain segment: those that follow no other rule than that the greatest
-/// counts.
+/// Reads simple records of an unencrypted segment, to which no rule applies but that the greatest version
+/// wins.
 struct FastPathReader {
   let segment: Segment
 
-  /// Nil for a sealed segment.
+  /// Nil for an encrypted segment.
   init?(_ segment: Segment) {
     guard segment.cipher == nil else { return nil }
     self.segment = segment
   }
 
-  /// A record that was read ahead.
+  /// A record read ahead of indexing.
   fileprivate struct PrefetchedRecord {
     var offset: Int
     var end: Int
@@ -98,7 +98,7 @@ struct FastPathReader {
   }
 }
 
-/// What the first records of keys add to the running digest.
+/// Contribution of new keys to the running digest.
 private struct DigestAccumulator {
   private(set) var sum = StateDigest()
   private var hasher = SimpleRecordDigest()
@@ -112,10 +112,11 @@ private struct DigestAccumulator {
 }
 
 extension Engine {
-  /// How many records are read before they are taken in: the cache misses of all then overlap.
+  /// Records read before they are indexed, so that their index cache misses overlap.
   private static let readAhead = 16
 
-  /// Takes in the ordinary records from the beginning of `bytes` on. Returns where another one is, or something else.
+  /// Replays the simple records at the start of `bytes`. Returns the offset of the first byte that is not a
+  /// simple record.
   mutating func replayFastPath(
     _ reading: FastPathReader, bytes: Range<Int>, verifies: Bool, limit: Stamp, indexing: Bool
   ) -> Int {
@@ -151,21 +152,21 @@ extension Engine {
     return offset
   }
 
-  /// The greatest applied records of the keys of `records`, where there is one that can be read. Only for the holder of the
-  /// writers' mutex, whose index has all that was committed.
+  /// The greatest applied readable records of the keys of `records`. Only for the holder of the writers'
+  /// mutex, with everything committed indexed.
   mutating func held(of records: [PositionedRecord]) -> [Record?] {
     let keys = index.hashIndex
     let hashes = records.map { keys.hash($0.record.key.span) }
     for hash in hashes.prefix(Self.readAhead) { keys.prefetch(hash) }
     return records.indices.map { index in
       if index + Self.readAhead < hashes.count { keys.prefetch(hashes[index + Self.readAhead]) }
-      // Most that is received for the first time is of keys whose hash nobody has.
+      // In a first copy most keys are new, and their hash is not in the index.
       if gaps.isEmpty, let found = try? keys.has(hashes[index]), !found { return nil }
       return readable(records[index].record.key)
     }
   }
 
-  /// Records of the same keys that wait for their time.
+  /// Parked records of the same keys.
   func parked(of records: [PositionedRecord]) -> [[UInt8]: [Record]] {
     var waiting: [[UInt8]: [Record]] = [:]
     guard !parked.isEmpty else { return waiting }
@@ -176,7 +177,7 @@ extension Engine {
     return waiting
   }
 
-  /// The record, if it is ordinary and its time has come.
+  /// The record, if it is simple and its time has come.
   @inline(__always)
   private func simpleRecord(
     _ record: MappedBytes, at offset: Int, reading: FastPathReader, limit: Stamp
@@ -211,13 +212,14 @@ extension Engine {
     state.observe(next.version, applied: true)
   }
 
-  /// Enters a record if it is the first of its key. False if there may be another one, which is to be compared with it.
+  /// Indexes a record whose key hash is not in the index yet. False if the key may exist, so that versions
+  /// must be compared.
   @inline(__always)
   private mutating func indexNewKey(_ next: FastPathReader.PrefetchedRecord, reading: FastPathReader) -> Bool
   {
     do throws(StoreError) {
       let keys = index.hashIndex
-      // Hashes of different keys seldom meet where tags do; whoever looks closely then is `absorb`.
+      // Tags of different keys rarely collide; `apply` then compares the keys.
       guard try !keys.has(next.hash) else { return false }
       let place = reading.segment.ref(at: next.offset)
       try keys.insert(next.hash, place)

@@ -1,13 +1,13 @@
-/// How a view follows other processes: their records, the segments they begin, and what they compact.
+/// Following other processes: their records, new segments and compactions.
 extension Engine {
-  /// Is there anything that this view has not read?
+  /// Whether there is anything committed that this view has not read.
   @inline(__always)
   var isBehind: Bool {
-    // Not less: a page that was lost reads as nothing.
+    // Not `<`: a lost page of the control page reads as zeros.
     applied != Location(packed: control.tail) || compactions != control.compactions
   }
 
-  /// Reads what was committed since.
+  /// Replays everything committed since.
   @inline(never)
   mutating func catchUp() throws(StoreError) {
     while true {
@@ -15,7 +15,7 @@ extension Engine {
       do throws(StoreError) {
         guard !control.isLost else { return try detachFromControlPage() }
         if needsRecovery {
-          // Until then nobody writes.
+          // Nothing is written before recovery has finished.
           guard control.recovered else { return }
           return try reloadJournal(compactions)
         }
@@ -29,13 +29,14 @@ extension Engine {
         if let error = journal.segment(tail.segment)?.faultError { throw error }
         return
       } catch {
-        // A segment may have been replaced between the listing and the opening.
+        // A compaction may have replaced a segment between listing and opening.
         guard control.compactions != compactions else { throw error }
       }
     }
   }
 
-  /// The control page is lost: who had the store for itself goes on reading what it knows, others would miss writes.
+  /// The control page is lost. A sole process continues with what it has read; with other processes this view
+  /// would miss their writes, so it fails.
   private func detachFromControlPage() throws(StoreError) {
     guard !isSoleProcess else { return }
     throw StoreError(
@@ -44,7 +45,7 @@ extension Engine {
       path: files.directory + "/" + StoreLayout.control)
   }
 
-  /// Moves this view over to what other processes have compacted.
+  /// Switches this view to the copies that other processes have compacted.
   private mutating func applyCompactions(_ compactions: UInt64) throws(StoreError) {
     guard let last = journal.segments.last else { return }
     compactionsAppliedAt = max(compactionsAppliedAt, Location(packed: control.tail))
@@ -68,7 +69,7 @@ extension Engine {
     self.compactions = compactions
   }
 
-  /// Reads the journal anew: what this view had still to read was compacted.
+  /// Reads the journal anew, because records that this view had not read yet were compacted.
   private mutating func reloadJournal(_ compactions: UInt64) throws(StoreError) {
     var journal = journal.emptied()
     _ = try journal.load()
@@ -80,7 +81,7 @@ extension Engine {
       index.isShared ? self.index : JournalIndex.inMemory(files, secret: environment.random(16))
     var fresh = Engine(context, journal: journal, index: index, compactions: compactions)
     fresh.usesFastPath = usesFastPath
-    // What is kept for them counts from the beginning there.
+    // Pins now protect segments from the start of the reloaded journal.
     fresh.pins = pins.filter { $0.pin != nil }.map { HeldPin(pin: $0.pin, start: 0) }
     if !fresh.pins.isEmpty { fresh.journal.retainMappings(of: self.journal) }
     fresh.replay(upTo: tail, indexing: !index.isShared)

@@ -1,10 +1,10 @@
-/// How a view uses the index: which segments it names, what to do when it cannot be believed any more, and how a process
-/// goes on where another one stopped.
+/// How a view uses the index: slots of segments, rebuilding an invalid index, and resuming from the index
+/// checkpoint.
 extension Engine {
-  /// Is the index in trouble? Answers got meanwhile do not count.
+  /// Whether the index is invalid; results obtained meanwhile must be discarded.
   var indexIsInvalid: Bool { index.namesUnmappedSegment || index.failure != nil }
 
-  /// Has one who died left the index behind what this view has read?
+  /// Whether a crashed writer has left the index behind what this view has replayed.
   @inline(__always)
   var isIndexBehind: Bool {
     get throws(StoreError) {
@@ -12,8 +12,8 @@ extension Engine {
     }
   }
 
-  /// Changes the index that processes share, if this one uses it. Where it turns out to be damaged, or to be given up by another process,
-  /// this one goes on with an index of its own.
+  /// Changes the shared index, if this process uses it. If it proves damaged or was retired by another
+  /// process, this process continues with an in-memory index.
   @inline(__always)
   mutating func changeSharedIndex(_ body: (inout Engine) throws(StoreError) -> Void) throws(StoreError) {
     guard index.isShared else { return }
@@ -24,7 +24,7 @@ extension Engine {
     if indexIsInvalid { rebuildIndex() }
   }
 
-  /// Comes to a state in which the index gives answers.
+  /// Restores a usable index: catches up with segments, or else rebuilds it in memory.
   @inline(never)
   mutating func rebuildIndex() {
     if index.failure == nil, index.namesUnmappedSegment {
@@ -32,7 +32,7 @@ extension Engine {
       do throws(StoreError) {
         try catchUp()
         try loadReplaced()
-        // The ledger may have named a segment a moment after it was begun.
+        // The checkpoint may have named a segment a moment after it was created.
         return assignSlots(mayAdd: !index.isShared)
       } catch {
         index.failure = error
@@ -41,8 +41,9 @@ extension Engine {
     buildInMemory()
   }
 
-  /// Until another process has moved the index over to a copy, it names what that stands for: also where this view has come to know
-  /// the copy alone, because it had not read so far, or knew another copy of the same, or none.
+  /// Maps the segments that compactions have replaced. Until another process has installed a copy, the index
+  /// still refers to the originals, which this view may not have: it had not read that far, or it knew
+  /// another copy or none.
   mutating func loadReplaced() throws(StoreError) {
     guard index.isShared, !journal.segments.isEmpty else { return }
     let known = journal.replacedCount
@@ -50,8 +51,8 @@ extension Engine {
     if journal.replacedCount > known { defineReplaced() }
   }
 
-  /// Learns who wrote the records of segments that were replaced before this view has read them. The ledger notes it for as long as the index
-  /// names any of them.
+  /// Reads the actor definitions of replaced segments that this view has never replayed. The checkpoint lists
+  /// them as long as the index refers to such a segment.
   mutating func defineReplaced() {
     guard index.isShared, !journal.replaced.isEmpty else { return }
     assignSlots(mayAdd: false)
@@ -68,7 +69,7 @@ extension Engine {
     }
   }
 
-  /// Builds an index of this process's own from the journal, because the shared one is damaged, was replaced, or has no
+  /// Builds an in-memory index from the journal, because the shared one is damaged, was replaced, or has no
   /// room on the disk.
   private mutating func buildInMemory() {
     if index.isShared, journal.writable { try? JournalIndex.removeFiles(files) }
@@ -76,7 +77,7 @@ extension Engine {
     rebuild(with: JournalIndex.inMemory(files, secret: secret), upTo: applied)
   }
 
-  /// Takes all of the journal up to `end` into another index.
+  /// Replays the journal up to `end` into another index.
   mutating func rebuild(with other: JournalIndex, upTo end: Location) {
     let former = preDamageIndex
     if former == nil { retireSharedIndex() }
@@ -91,13 +92,13 @@ extension Engine {
     replace(by: fresh)
   }
 
-  /// Tells other processes not to use the index any more. It makes no system call, which could fail for the
-  /// reason that makes this process go on without the index.
+  /// Tells other processes to stop using the shared index. Makes no system call: it could fail for the very
+  /// reason that invalidated the index here.
   private func retireSharedIndex() {
     if index.isShared, journal.writable { index.hashIndex.retire() }
   }
 
-  /// Goes on as another view.
+  /// Replaces this view by another one, keeping whether it is published.
   mutating func replace(by other: consuming Engine) {
     let wasPublic = isPublished
     other.lostKeysByDamage.merge(lostKeysByDamage) { found, _ in found }
@@ -106,22 +107,23 @@ extension Engine {
     publish()
   }
 
-  /// Lets threads read without the lock from what this view has now, if that is plain.
+  /// Publishes a lock-free view for reading threads; none while records are parked, the journal has gaps, or
+  /// other processes use another index.
   func publish() {
     guard isPublished else { return }
     let isPlain = parked.isEmpty && gaps.isEmpty && (index.isShared || isSoleProcess)
     readers.publish(isPlain ? LockFreeView(index: index, table: journal.table) : nil)
   }
 
-  /// The journal was found damaged: who opens the store next reads all of it and does what rule R9 asks for.
+  /// Marks the index: the next process to open the store must replay the whole journal and follow rule R9.
   func recordDamageFound() {
     if !index.isShared || journal.writable { index.checkpoint.setDamageFound() }
   }
 
   // MARK: Segments
 
-  /// Lets the index and this view find all mapped segments; those that it has no number for get one if this process
-  /// `mayAdd`, as the holder of the writers' mutex may, and anybody to an index of its own.
+  /// Assigns index slots to all mapped segments. A segment without one gets it if this process `mayAdd`: as
+  /// the holder of the writers' mutex, or in an index of its own.
   mutating func assignSlots(mayAdd: Bool) {
     guard journal.lacksSlots else { return }
     let index = index
@@ -137,7 +139,8 @@ extension Engine {
     }
   }
 
-  /// The error for who finds the index to contradict the journal. It is built anew before what was asked is asked again.
+  /// Marks the index as contradicting the journal and returns the error. The index is rebuilt before the
+  /// operation is retried.
   @discardableResult
   func indexMismatchError(_ what: String = "names a segment that is not there") -> StoreError {
     let error = StoreError(.damaged, "\(what): it is to be built anew")
@@ -147,7 +150,7 @@ extension Engine {
 
   // MARK: All keys
 
-  /// The places of all keys, in no particular order. Who holds the writers' mutex `isExclusive`.
+  /// Locations of all keys, in no particular order. `isExclusive` if the caller holds the writers' mutex.
   func locations(isExclusive: Bool = false) throws(StoreError) -> [Location] {
     if mayChange(isExclusive) { return try locationsFromJournal() }
     var locations: [Location] = []
@@ -161,8 +164,8 @@ extension Engine {
     return locations
   }
 
-  /// The same, as the index calls them; nil while others may change it, and if one of them is nowhere in the journal: what somebody has
-  /// just begun may have no number yet.
+  /// The refs of all keys, as a bitmap. Nil while other processes may change the index, or if a ref is not in
+  /// the journal's table: a segment just begun may have no slot yet.
   func liveRecordBitmap(isExclusive: Bool) throws(StoreError) -> LiveRecordBitmap? {
     if mayChange(isExclusive) { return nil }
     let keys = index.hashIndex
@@ -182,12 +185,13 @@ extension Engine {
     return current.isComplete ? current : nil
   }
 
-  /// May others change the index meanwhile?
+  /// Whether another process may change the index meanwhile.
   private func mayChange(_ isExclusive: Bool) -> Bool { index.isShared && !isSoleProcess && !isExclusive }
 
-  /// The places of all keys, those among them whose record was damaged while in use: for who must not take what is left for all.
+  /// Locations of all keys, including those whose record was damaged after opening: the caller must not
+  /// mistake the rest for everything.
   func allLocations() throws(StoreError) -> [Location] {
-    // The index names what is damaged like all else.
+    // The index also refers to damaged records.
     guard mayChange(false) else { return try locations() }
     var lost: [Location] = []
     let found = try locationsFromJournal { segment, range in
@@ -197,7 +201,8 @@ extension Engine {
     return found + lost
   }
 
-  /// Where a record counted that was damaged while in use; nil if one that is whole has taken its place.
+  /// Location of the damaged record if it is still the current one of its key; nil if an intact record has
+  /// replaced it.
   private func lostLocation(_ range: Range<Int>, in segment: Segment) -> Location? {
     let place = Location(segment: segment.number, offset: range.lowerBound)
     guard let key = DamagedRecord.key(in: range, of: segment) else { return place }
@@ -205,7 +210,8 @@ extension Engine {
     return found.segment == segment.number && range.contains(found.offset) ? found : nil
   }
 
-  /// The places of all keys from the journal, which stays as it is. `lost` hears of bytes that were damaged while in use.
+  /// Locations of all keys, by a pass over the journal. `lost` receives bytes that were damaged after
+  /// opening.
   private func locationsFromJournal(
     lost: (Segment, Range<Int>) -> Void = { _, _ in }
   ) throws(StoreError) -> [Location] {
@@ -213,20 +219,22 @@ extension Engine {
     return try liveLocations(from: start, isComplete: false, lost: lost) ?? []
   }
 
-  /// The places of the records behind `start` that count for their keys, as far as this view has read; nil if there are
-  /// more than `limit`. With `purged` also the last records of keys that were purged since: they take the place of older ones.
+  /// Locations of the current records after `start`, as far as this view has read; nil if there are more than
+  /// `limit`.
+  ///
+  /// With `purged`, also the last records of keys purged since: they replace older ones.
   func liveLocations(
     from start: Location, isComplete: Bool = true, purged: Bool = false, limit: Int = .max,
     lost: (Segment, Range<Int>) -> Void = { _, _ in }
   ) throws(StoreError) -> [Location]? {
     var places: [Location] = []
-    // Of keys that others have written to meanwhile: their latest record here.
+    // Keys that other processes have overwritten meanwhile: their latest record in this view.
     var overtaken: [[UInt8]: Location] = [:]
     let now = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
     try visit(from: start, isComplete: isComplete, lost: lost) { record throws(StoreError) in
       guard record.isWrite, let shape = record.shape else { return true }
       let key = record.key(shape)
-      // Does it count here, others or the index aside?
+      // Whether the record is applied here, regardless of other processes and the index.
       func counts() -> Bool {
         guard let version = record.version else { return false }
         return applies(version, limit: now, waited: parked[key]?.contains(record.location) ?? false)
@@ -238,7 +246,7 @@ extension Engine {
       if place.segment < SegmentHeader.compacted, place >= applied {
         if counts() { overtaken[key] = record.location }
       } else if place == record.location || isCopy(of: record, at: place) {
-        // While a compaction is taken in, what is named may be the copy of this record.
+        // While a compaction is being installed, the index may refer to the copy of this record.
         places.append(place)
       }
       return places.count + overtaken.count <= limit
@@ -249,15 +257,16 @@ extension Engine {
 
   // MARK: Going on where another process stopped
 
-  /// Takes in what the ledger notes, instead of reading the journal. False if it does not fit the journal: then nothing of
-  /// this view is to be used.
+  /// Restores this view from the index checkpoint instead of replaying the journal. False if the checkpoint
+  /// does not fit the journal: then discard this view.
   mutating func restoreFromCheckpoint() throws(StoreError) -> Bool {
     assignSlots(mayAdd: false)
     let ledger = index.checkpoint
     let end = Location(packed: try index.hashIndex.applied)
     guard journal.index(of: end.segment) != nil, !ledger.isDamageFound else { return false }
     lastRef = try ledger.last
-    // What is appended bears its position as a difference to others. A segment that was cut has lost its last record.
+    // Appended records store positions as differences to others. A truncated segment has lost its last
+    // record.
     if journal.segments.last?.truncatedEnd == nil {
       guard let known = lastPosition(atRef: lastRef, before: end), try ledger.position >= known else {
         return false
@@ -271,7 +280,7 @@ extension Engine {
       guard let segment = journal.table.segment(ofRef: place) else {
         return false
       }
-      // Noted by one who died before it was taken in: it is met again.
+      // Listed by a process that died before it was applied: replay will meet it again.
       if segment.header.compaction == 0, Location(segment: segment.number, offset: offset) >= end { continue }
       if segment.defineLeading(at: offset) {
         defined += 1
@@ -280,12 +289,12 @@ extension Engine {
       guard let view = segment.record(at: offset, limit: segment.mapping.count) else { return false }
       views.append(view)
     }
-    // While a compaction is taken in, some are noted where they were and some where they are.
+    // While a compaction is being installed, some refs point to the original and some to the copy.
     func order(_ view: RecordView) -> (UInt64, UInt32, Int) {
       (view.position, view.segment.header.covered.lowerBound, view.offset)
     }
     views.sort { order($0) < order($1) }
-    // What a write is compared with may have been defined after it.
+    // The actor of a write that this one is compared with may be defined later in the journal.
     for view in views where view.kind == .actor { define(view) }
     var last: Location?
     for view in views where view.location != last {
@@ -301,9 +310,11 @@ extension Engine {
     return true
   }
 
-  /// The position that the record there bears, which ends at `end`; 0 for one behind that, which is yet to be read: whoever
-  /// notes what the index has notes this first, and may just be at it, be stopped or dead. Nil if it is neither: then the
-  /// journal is not the one that the index is of, somebody put an older one in its place.
+  /// Position of the last indexed record, which ends at `end`.
+  ///
+  /// Returns 0 for a record after `end`, still to be replayed: a writer publishes `last` before `applied`,
+  /// and may be suspended or dead in between. Nil otherwise: then the index belongs to another journal, for
+  /// example because an older one was copied here.
   private func lastPosition(atRef place: UInt64, before end: Location) -> UInt64? {
     if end.offset == SegmentHeader.length { return journal.segment(end.segment)?.header.basePosition }
     guard let segment = journal.table.segment(ofRef: place), segment.header.compaction == 0,
@@ -329,7 +340,7 @@ extension Engine {
       } else {
         let key = view.key(shape)
         let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
-        // One whose time has come may have been applied since it was noted; one of the store's own keys is noted in any case.
+        // A due record may have been applied since it was listed; a reserved key is always listed.
         let mayWait = view.stamp > limit && !view.isReserved(shape)
         if mayWait || find(key).map({ !isAtOrBehind(view, $0) }) ?? true, view.version != nil {
           parked[key, default: []].append(view.location)
@@ -343,14 +354,14 @@ extension Engine {
     }
   }
 
-  /// Is the record at `location`, or one that beats it?
+  /// Whether the record at `location` is this one or beats it.
   private func isAtOrBehind(_ view: RecordView, _ location: Location) -> Bool {
     guard let other = try? journal.record(at: location), let version = other.version, let own = view.version
     else { return false }
     return version >= own
   }
 
-  /// Notes the places of all records that are more than a key's value, instead of those noted so far.
+  /// Replaces the list of special records: those that are more than a key's current value.
   mutating func rewriteSpecialRecords() throws(StoreError) {
     var notes = IndexCheckpoint.SpecialRecords(installedCompaction: installedCompaction)
     func note(_ location: Location) {
@@ -368,14 +379,14 @@ extension Engine {
     for location in losers { note(location) }
     for location in parked.values.joined() { note(location) }
     for key in reserved { if let location = find(key) { note(location) } }
-    // What is stored is the same in every process: the order of tables in memory is not.
+    // Sorted, so that every process stores the same list: hash tables iterate in random order.
     notes.refs[others...].sort()
     try index.checkpoint.replaceSpecialRecords(notes)
     specialRecordsAtRewrite = notes.refs.count
     specialRecordsAreStale = false
   }
 
-  /// Notes one more place. Only for who may change the index.
+  /// Adds one record to the list. Only with the right to change the index.
   mutating func addSpecialRecord(_ view: RecordView) throws(StoreError) {
     let count = try index.checkpoint.specialRecordCount
     if count >= max(Self.minSpecialRecordsToRewrite, 4 * specialRecordsAtRewrite) {
@@ -388,7 +399,7 @@ extension Engine {
 }
 
 extension ReplicaState {
-  /// Takes over what a process that stopped knew last.
+  /// Restores the sequence and clock last used by a process that has ended.
   mutating func restoreAuthor(sequence: UInt64, clock: Stamp) {
     author.sequence = max(author.sequence, sequence)
     author.clock.observe(clock)

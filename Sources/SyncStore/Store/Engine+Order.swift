@@ -1,6 +1,6 @@
-/// What scans and snapshots ask of a view: the records in the order of their keys, apart from what changes.
+/// The sorted key index and its input, for scans and snapshots.
 extension Engine {
-  /// Applied records in the order of their keys. Takes as long as sorting all keys if nothing is known of their order.
+  /// Applied records sorted by key. Costs sorting all keys if no order is cached.
   mutating func sortedKeyIndex() throws(StoreError) -> SortedKeyIndex {
     if let view = try cachedSortedKeyIndex() { return view }
     let view = SortedKeyIndex(try allLocations(), upTo: applied, in: SegmentSnapshot(journal))
@@ -8,24 +8,24 @@ extension Engine {
     return view
   }
 
-  /// The same if the order is known but for a few changes; nil if all keys are to be sorted anew.
+  /// The sorted records if a cached order needs few changes; nil if all keys must be sorted anew.
   mutating func cachedSortedKeyIndex() throws(StoreError) -> SortedKeyIndex? {
     guard var view = sortedIndex else { return nil }
     if view.upTo == applied { return view }
-    // Only a fresh view can tell whether what was damaged has been replaced.
+    // Only a fresh view can tell whether a damaged record has been replaced.
     guard view.damaged.isEmpty else { return nil }
-    // From some number of changes on, sorting all is no slower: there each key is opened once, if it is sealed, and here as
-    // often as it is compared.
+    // Above this number of changes a full sort is no slower: in an encrypted store it decrypts each key once,
+    // an update at every comparison.
     let most = max(view.count / (view.segments.isEncrypted ? 16 : 4), 256)
     guard let changes = try liveLocations(from: view.upTo, purged: true, limit: most) else { return nil }
-    // Held by nobody else, it is changed in place.
+    // With a single owner it is changed in place instead of copied.
     sortedIndex = nil
     view.merge(changes, upTo: applied, in: SegmentSnapshot(journal))
     sortedIndex = view
     return view
   }
 
-  /// All that an order is made of, for who makes it without the lock.
+  /// Everything needed to build the sorted index without the lock.
   struct SortInput {
     var places: [Location]
     var upTo: Location
@@ -34,15 +34,15 @@ extension Engine {
     fileprivate var orderInvalidations: Int
   }
 
-  /// What there is to be put in order now.
+  /// The present input of the sorted index.
   func sortInput() throws(StoreError) -> SortInput {
     SortInput(
       places: try allLocations(), upTo: applied, segments: SegmentSnapshot(journal),
       numbers: journal.segments.map(\.number), orderInvalidations: orderInvalidations)
   }
 
-  /// Takes in an order that was made without the lock, unless something has changed but by appending: a record was applied
-  /// that had waited for its time, or a compaction has replaced segments, so that it is not to be told where to read on.
+  /// Installs an order built without the lock. Discarded if anything but appends happened meanwhile: a parked
+  /// record was applied or segments were replaced, so that the position to continue from is unknown.
   mutating func install(_ view: SortedKeyIndex, builtFrom origin: SortInput) {
     guard orderInvalidations == origin.orderInvalidations, journal.segments.count >= origin.numbers.count,
       zip(journal.segments, origin.numbers).allSatisfy({ $0.number == $1 })
@@ -52,10 +52,10 @@ extension Engine {
 
 }
 
-/// What a lost record leaves open for who looks at all keys.
+/// A lost record that a pass over all keys must report.
 package struct PossibleLoss: Sendable {
-  /// The key whose latest value is lost; nil if it may be that of any key.
+  /// The key whose latest value is lost; nil if it may be any key.
   package let key: Key?
-  /// What reading that key fails with.
+  /// The error that reading that key throws.
   package let error: StoreError
 }

@@ -1,6 +1,6 @@
-/// What a view makes of a purge: the key is as if nothing had ever been held of it (rule R8).
+/// Replay of purges: afterwards the key is as if it had never been held (rule R8).
 extension Engine {
-  /// Takes in a purge, as far as it concerns more than the index.
+  /// Applies a purge to everything but the index.
   mutating func applyPurge(_ purge: Purge) {
     if purge.hadValue { sortedIndex = nil }
     let gone = parkedLocations(of: purge)
@@ -10,13 +10,13 @@ extension Engine {
     if parked.isEmpty { publish() }
   }
 
-  /// Takes in a purge, and takes what it names out of the index.
+  /// Applies a purge and removes the purged record from the index.
   mutating func indexPurge(_ purge: Purge) throws(StoreError) {
     let before = index.checkpoint.keepsDigest ? greatest(purge.key) : nil
     let gone = parkedLocations(of: purge)
     applyPurge(purge)
     for place in gone { markDead(place) }
-    // A parked record is known from the notes alone: one that they name, of a key that the index knows nothing of, waits.
+    // A listed record of a key that is not in the index counts as parked: drop purged ones from the list.
     if !gone.isEmpty || specialRecordsAreStale { try rewriteSpecialRecords() }
     let search = search(purge.key.span)
     if let found = search.found, let version = try? journal.record(at: found.location).version,
@@ -30,8 +30,8 @@ extension Engine {
     updateDigest(of: purge.key, from: before)
   }
 
-  /// What waits for its time and goes with a purge: the record that it names, or those that what it names had beaten. The latter were
-  /// applied before, and wait once more since the journal was read again.
+  /// Parked records that a purge removes: the record it names, or those that the named record had beaten. The
+  /// latter were applied before and became parked again when the journal was replayed.
   private func parkedLocations(of purge: Purge) -> [Location] {
     guard let places = parked[purge.key] else { return [] }
     return places.filter { place in
@@ -42,15 +42,15 @@ extension Engine {
 
   // MARK: What may be purged
 
-  /// The member as which this copy last spoke.
+  /// The member under whose name this copy last acknowledged.
   private var ownDevice: DeviceID? { localMetadata[StateKey.member].flatMap { DeviceID(bytes: $0) } }
 
-  /// What a member said before that does not hold up purging.
+  /// Member records stamped before this time do not hold up purging.
   private static func retirementCutoff(at time: UInt64) -> Stamp {
     Stamp(milliseconds: time - min(time, Limits.retirementMilliseconds))
   }
 
-  /// The rule by which this copy purges at a time, in milliseconds since 1970.
+  /// The purge rule of this copy at a time, in milliseconds since 1970.
   mutating func purgeRule(at time: UInt64) -> PurgeRule {
     let (own, oldest) = (ownDevice.map { ReservedKey.frontier($0) }, Self.retirementCutoff(at: time))
     var (frontiers, retired): ([Frontier], [Frontier]) = ([], [])
@@ -61,8 +61,8 @@ extension Engine {
     return PurgeRule(state, frontiers: frontiers, retired: retired, at: time)
   }
 
-  /// Has each member that was named within the retirement period said what it covers? What is purged before that costs it
-  /// a full state.
+  /// Whether every member named within the retirement period has reported what it covers. Purging before that
+  /// costs such a member a full state.
   mutating func allMembersReported(at time: UInt64) throws(StoreError) -> Bool {
     let (own, oldest) = (ownDevice, Self.retirementCutoff(at: time))
     let members = reserved.filter { $0.starts(with: ReservedKey.memberPrefix) }

@@ -1,15 +1,15 @@
-/// How a view follows the journal: the same way for own writes, for those of others and at opening.
+/// Journal replay: the same code for own writes, for those of other processes and at opening.
 ///
-/// What is `indexing` also brings the index up to date. That is for the holder of the writers' mutex, and for who has an
+/// With `indexing`, replay also updates the index: only for the holder of the writers' mutex, or with an
 /// index of its own.
 extension Engine {
-  /// Reads the journal on, up to `end`, which lies in a mapped segment. The checksums in the segments `seen` to be whole a
-  /// moment ago are not computed again.
+  /// Replays the journal up to `end`, which lies in a mapped segment. Checksums of the segments in `seen`,
+  /// verified a moment ago, are not computed again.
   mutating func replay(upTo end: Location, seen: Set<UInt32> = [], indexing: Bool) {
     if applied.segment == 0, let first = journal.segments.first {
       applied = Location(segment: first.number, offset: SegmentHeader.length)
     }
-    // One who died may have left behind that it was entering something: what the index says is taken as it is.
+    // A crashed writer may have left the seqlock odd; treat the index as consistent up to `applied`.
     if indexing { beginIndexWrite(from: applied) }
     assignSlots(mayAdd: indexing)
     guard var place = journal.index(of: applied.segment), let last = journal.index(of: end.segment) else {
@@ -18,7 +18,7 @@ extension Engine {
     let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
     while place <= last {
       let segment = journal.segments[place]
-      // A position is never given again, though compaction may have dropped the record that had it.
+      // A position is never reused, even if compaction has dropped its record.
       position = max(position, segment.header.basePosition)
       let stop = place == last ? end.offset : journal.closedLength(at: place) ?? 0
       replay(
@@ -32,13 +32,13 @@ extension Engine {
     if indexing { endIndexWrite() }
   }
 
-  /// Takes into the index what is behind the place up to which it was applied, and in this view already: what one who died
-  /// had appended. Only for the holder of the writers' mutex.
+  /// Indexes the records after the index's own `applied` offset that this view has replayed: those that a
+  /// crashed writer appended. Only for the holder of the writers' mutex.
   mutating func catchUpIndex() throws(StoreError) {
     let start = Location(packed: try index.hashIndex.applied)
     guard start != applied else { return index.checkpoint.endWrite() }
     beginIndexWrite(from: start)
-    // What it may have added to the digest cannot be told.
+    // Unknown whether the crashed writer added them to the digest.
     index.checkpoint.setDigest(nil, at: 0)
     let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
     assignSlots(mayAdd: true)
@@ -60,11 +60,11 @@ extension Engine {
     publishApplied()
   }
 
-  /// Takes in what this process has just appended, up to `end`: as any other records, but that its checksums, computed a
-  /// moment ago from the same bytes, are not computed again, and that the records of a batch are known already.
+  /// Applies what this process has just appended, up to `end`. Checksums, computed a moment ago from the same
+  /// bytes, are not verified, and the records of a bulk insert are not decoded.
   mutating func applyOwnAppend(own end: Location, bringing intake: PreparedBulkInsert? = nil, wall: UInt64) {
     let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
-    // Whoever reads a part of these from the index sees that there may be more.
+    // The odd seqlock tells readers who see some of these records that more may follow.
     beginIndexWrite(from: applied)
     if applied.segment != end.segment {
       replay(upTo: Location(segment: end.segment, offset: SegmentHeader.length), indexing: true)
@@ -81,7 +81,7 @@ extension Engine {
     endIndexWrite()
   }
 
-  /// Takes in the records in `bytes`, of which it may be known that they `areWhole`.
+  /// Replays the records in `bytes`; `areWhole` if their checksums are known to be valid.
   private mutating func replay(
     _ segment: Segment, bytes: Range<Int>, areWhole: Bool, limit: Stamp, indexing: Bool
   ) {
@@ -95,7 +95,7 @@ extension Engine {
       }
       if areWhole {
         let view = RecordView(segment: segment, offset: offset)
-        // Bytes that change between two looks must not end the process.
+        // Bytes may change between two reads; that must not crash the process.
         guard offset + RecordLayout.fixedLength <= bytes.upperBound, view.length >= RecordLayout.fixedLength,
           view.end <= bytes.upperBound
         else { return recordGap(offset..<bytes.upperBound, in: segment) }
@@ -117,7 +117,7 @@ extension Engine {
     }
   }
 
-  /// Notes that the index has all up to where this view has read; if that could not be, there is to be another index.
+  /// Publishes that the index covers everything replayed so far; after a failure, rebuilds the index.
   @inline(__always)
   mutating func endIndexWrite() {
     if index.failure == nil { publishApplied() } else { rebuildIndex() }
@@ -140,7 +140,8 @@ extension Engine {
     isWritingIndex = false
   }
 
-  /// Nobody may be told that the index has what lies in a page that nobody else sees: a compaction drops what it does not name.
+  /// Abandons an index with a faulted page: its content is visible to this process only, and compaction drops
+  /// records that the index does not name.
   @inline(never)
   mutating func abandonFaultedIndex() {
     isWritingIndex = false
@@ -160,7 +161,7 @@ extension Engine {
     recordDamageFound()
     let location = damage.location
     if let key {
-      // The journal is read in its order: this is the latest place.
+      // Replay is in journal order: this is the latest location.
       damagedKeys[key] = location
     } else {
       unattributed.append(damage)
@@ -182,7 +183,7 @@ extension Engine {
         applyLoser(view)
       } else if let shape = view.shape {
         guard let write = WriteSummary(view, shape: shape) else {
-          // Both definitions of its author's number are lost, and with them whether it beats what is held.
+          // Both definitions of the actor number are lost, so the version cannot be compared.
           let place = JournalDamage(segment: view.segment.number, bytes: view.offset..<view.end)
           return recordDamage(place, of: view.key(shape))
         }
@@ -190,7 +191,7 @@ extension Engine {
         known = write
       }
     case .purge:
-      // Who brings the index up to date has to know what there was before.
+      // With `indexing`, `indexPurge` applies it, since it needs the state before.
       if !indexing, let purge = view.purge { applyPurge(purge) }
     case .checkpoint, .epoch, nil: break
     }
@@ -205,7 +206,7 @@ extension Engine {
     if view.kind == .local, !parked.isEmpty { applyParked(by: view, indexing: indexing) }
   }
 
-  /// Returns where the record was that it replaces.
+  /// Returns the location of the record that this one replaces.
   @discardableResult
   mutating func applyLocal(_ view: RecordView, shape: RecordView.Shape) -> Location? {
     let key = view.key(shape)
@@ -227,19 +228,19 @@ extension Engine {
     if let record = view.decoded() { loserDigests.insert(StateDigest(of: record)) }
   }
 
-  /// What is taken in of a write.
+  /// The fields of a write that replay needs.
   struct WriteSummary {
     var version: Version
     var position: UInt64
     var hasDeadline: Bool
     var isReserved: Bool
-    /// Had its time not come when it was appended?
+    /// Whether the write was ahead of the clock when it was appended.
     var wasParked: Bool
-    /// Where the key is in the bytes of its view.
+    /// Range of the key in the bytes of the view.
     var key: Range<Int>
   }
 
-  /// Takes in a write which stands at `view`, as far as it concerns more than the index.
+  /// Applies a write to everything but the index.
   @inline(__always)
   private mutating func applyWrite(_ write: WriteSummary, at view: RecordView, limit: Stamp) {
     position = max(position, write.position)
@@ -250,8 +251,10 @@ extension Engine {
     }
   }
 
-  /// Own writes are never parked: their author sees them at once, even after its clock was put back. Others that `waited` when they were
-  /// appended do so until an append has judged what they beat, also where the journal is read anew after their time has come.
+  /// Whether a write is applied rather than parked. Own writes are never parked: their author sees them at
+  /// once, even after its clock was set back. A write of another actor that was parked when appended
+  /// (`waited`) stays parked until an append has compared it, even when the journal is replayed after its
+  /// time has come.
   @inline(__always)
   func applies(_ version: Version, limit: Stamp, waited: Bool) -> Bool {
     version.stamp <= limit && !waited || state.isMine(version.dot)
@@ -270,7 +273,7 @@ extension Engine {
 
   // MARK: The index
 
-  /// Enters a record into the index that this view has taken in; `write` is what is known of one that is a write.
+  /// Indexes a record that this view has applied; `write` is its summary, if it is a write.
   private mutating func indexRecord(
     _ view: RecordView, write: WriteSummary?, replacing local: Location? = nil, limit: Stamp
   ) throws(StoreError) {
@@ -296,7 +299,7 @@ extension Engine {
     }
   }
 
-  /// Enters a write into the index; `search` is what that knows of its key.
+  /// Indexes a write; `search` is the index lookup of its key.
   @inline(__always)
   private mutating func indexWrite(
     _ write: WriteSummary, at view: RecordView, _ search: Search, limit: Stamp
@@ -318,7 +321,7 @@ extension Engine {
     if !applies { try index.checkpoint.set(.parked) }
     if !applies || write.isReserved && search.found == nil { try addSpecialRecord(view) }
     let keepsDigest = index.checkpoint.keepsDigest
-    // Then the index alone names the greatest record, and was asked for it already.
+    // Then the index alone determines the greatest record, and `search` has its answer.
     let isNamed = applies && (parked.isEmpty || parked[key] == nil)
     var before: Record?
     if keepsDigest, !isNamed {
@@ -340,12 +343,12 @@ extension Engine {
     }
   }
 
-  /// Lets the index name the record for its key, if it beats what is held.
+  /// Points the index to the record, if it beats the one held.
   @inline(__always)
   mutating func upsertIfNewer(_ version: Version, at view: RecordView, _ search: Search) throws(StoreError) {
     let place = view.segment.ref(at: view.offset)
     if let found = search.found {
-      // Entered by one who died before it could note so.
+      // Indexed by a process that died before it could publish that.
       guard found.ref != place else { return }
       if let segment = journal.segment(found.location.segment),
         case let held = RecordView(segment: segment, offset: found.location.offset), held.isReadable,
@@ -363,7 +366,7 @@ extension Engine {
     view.segment.liveBytes += view.end - view.offset
   }
 
-  /// The record there does not count any more.
+  /// Counts the record at `location` as dead.
   mutating func markDead(_ location: Location?) {
     guard let location, let segment = journal.segment(location.segment) else { return }
     let bytes = segment.extent(at: location.offset).end - location.offset
@@ -373,7 +376,7 @@ extension Engine {
 }
 
 extension Engine.WriteSummary {
-  /// Nil if its author is not known.
+  /// Nil if the actor is unknown.
   init?(_ view: RecordView, shape: RecordView.Shape) {
     guard let version = view.version else { return nil }
     self.init(

@@ -1,6 +1,6 @@
-/// How a key is looked up in the index, also while another process changes that.
+/// Index lookup of a key, also while another process changes the index.
 extension Engine {
-  /// Where the greatest applied record of a key is. Who asks for it looks afterwards whether the index `indexIsInvalid`.
+  /// Location of the greatest applied record of a key. Callers check `indexIsInvalid` afterwards.
   func find(_ key: [UInt8]) -> Location? { find(key.span) }
 
   func find(_ key: Span<UInt8>) -> Location? {
@@ -13,20 +13,20 @@ extension Engine {
     }
   }
 
-  /// What the index knows of a key, until the engine is changed.
+  /// Result of an index lookup, valid until the engine changes.
   struct Search {
     var hash: UInt64
-    /// Where the greatest applied record is; nil if nothing is held.
+    /// The greatest applied record; nil if the key is absent.
     var found: Found?
 
     struct Found {
-      /// What the index calls it.
+      /// Its record ref in the index.
       var ref: UInt64
       var location: Location
     }
   }
 
-  /// Looks a key up in the index.
+  /// Looks up a key in the index.
   @inline(__always)
   mutating func search(_ key: Span<UInt8>) -> Search {
     let changes = index.checkpoint.seqlock
@@ -47,24 +47,24 @@ extension Engine {
       guard var search = Self.search(key, index: index, segments: journal.table) else { continue }
       if isWritingIndex || changes & 1 == 0 && changes == index.checkpoint.seqlock { return search }
       guard changes & 1 != 0 else { continue }
-      // Whoever is at it may be stopped, or dead: nobody waits for that.
+      // The seqlock holder may be suspended or dead; readers must not spin on it.
       if isBehind { do throws(StoreError) { try catchUp() } catch { index.failure = error } }
       let newest = newest(of: key, search.found?.location)
-      // Once it has come to its end, what was found before may be older than what another key has shown.
+      // If the write has ended meanwhile, this result may be older than another key read by the caller.
       guard changes == index.checkpoint.seqlock else { continue }
       if let newest {
-        // Only who may change the index needs the place, and does not come here.
+        // Only writers need the ref, and they do not reach this branch.
         search.found = Search.Found(ref: 0, location: newest)
       }
       if !indexIsInvalid { return search }
     }
-    // It names what nobody has: the one that is built now does not.
+    // The index refers to a segment that does not exist; the rebuilt one does not.
     indexMismatchError()
     return retrySearch(key)
   }
 
-  /// The same for who is just bringing the index up to date: to read on now would be to do that within itself, without an
-  /// end. There is to be another index when it is done (`endIndexWrite`).
+  /// Looks up a key while this process is writing the index. Catching up here would recurse without end; on
+  /// failure `endIndexWrite` rebuilds the index.
   private mutating func searchWhileIndexing(_ key: Span<UInt8>) -> Search {
     if index.failure == nil {
       index.namesUnmappedSegment = false
@@ -78,8 +78,8 @@ extension Engine {
     return Search(hash: index.hashIndex.hash(key))
   }
 
-  /// Where the greatest record of a key is, of which the index names the one at `found`, while another process enters
-  /// others into it: all of those count already.
+  /// Location of the greatest record of a key while another process is indexing: the index says `found`, and
+  /// all records being indexed already count.
   private func newest(of key: Span<UInt8>, _ found: Location?) -> Location? {
     guard let start = index.checkpoint.pending, journal.index(of: start.segment) != nil else { return found }
     let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
@@ -99,7 +99,7 @@ extension Engine {
 
   private static let attempts = 100
 
-  /// Nil if the index is in trouble.
+  /// Nil if the index is invalid.
   @inline(__always)
   private static func search(_ key: Span<UInt8>, index: JournalIndex, segments: SegmentTable) -> Search? {
     let hash = index.hashIndex.hash(key)

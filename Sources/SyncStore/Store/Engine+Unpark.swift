@@ -1,8 +1,11 @@
-/// Parked records that an append has applied, and those that turn out to be this copy's own, which never wait (decision 5).
+/// Parked records that an append has applied, or that prove to be this copy's own and are never parked
+/// (decision 5).
 extension Engine {
-  /// Applies parked records that are this copy's own: compaction drops the record that named a former incarnation, so that its writes
-  /// may be read before it is known whose they are. And those up to a stamp that the local record at `view` says were applied
-  /// (`StateKey.released`).
+  /// Applies parked records of this copy itself, and those up to the stamp that the local record at `view`
+  /// declares applied (`StateKey.unparked`).
+  ///
+  /// Compaction drops the record that names a former incarnation, so its writes may be replayed before it is
+  /// known that they are own.
   mutating func applyParked(by view: RecordView, indexing: Bool) {
     let released = view.unparkedUpTo
     let applied = parkedRecords { version in
@@ -27,7 +30,7 @@ extension Engine {
 }
 
 extension RecordView {
-  /// Up to which stamp this local record says that all that had waited was applied; nil if it is none that says so.
+  /// The stamp up to which this local record declares parked records applied; nil for any other record.
   fileprivate var unparkedUpTo: Stamp? {
     guard kind == .local, let shape, key(shape) == StateKey.unparked else { return nil }
     return ReplicaState.unparked(value(shape))

@@ -1,91 +1,96 @@
-/// One process's view of a store: the mapped journal, the index and the state of this copy, as far as the journal was
-/// read. A struct under the store's lock.
+/// One process's view of a store: the mapped journal, the index and the replica state, as far as the journal
+/// was replayed. A struct under the store's lock.
 ///
-/// Invariants: everything here can be rebuilt from the journal; it changes only by `absorb`, which reads committed bytes,
-/// the same way for own writes, for those of other processes and at opening.
+/// Invariants: everything here can be rebuilt from the journal. It changes only by replay, which reads
+/// committed bytes, in the same way for own writes, for those of other processes and at opening.
 struct Engine {
   let environment: Environment
   let control: ControlPage
   let files: JournalIndex.Files
-  /// Does no other process use the directory?
+  /// Whether this is the only process that uses the directory.
   let isSoleProcess: Bool
-  /// What threads read from without the lock.
+  /// The view that threads read without the lock.
   let readers: EpochProtected
   var journal: Journal
-  /// Up to where the journal was read.
+  /// The journal was replayed up to here.
   var applied = Location(segment: 0, offset: 0)
   var index: JournalIndex
   var state = ReplicaState()
   var localMetadata = LocalMetadata()
-  /// Those of them that say which indexes of collections are complete: few, for snapshots keep them.
+  /// Those entries of `localMetadata` that tell which collection indexes are complete. Few, and copied into
+  /// snapshots.
   var indexNotes: [[UInt8]: [UInt8]] = [:]
   /// Records stamped too far ahead, by key; not applied yet.
   var parked: [[UInt8]: [Location]] = [:]
-  /// Up to which stamp some of them are due that could not be applied, as the disk was full; nil if none are, as far as this process has
-  /// tried. Readers see them in place of what is applied, and so do writers (`shown`).
+  /// Stamp up to which due parked records could not be applied, because the disk was full; nil if there are
+  /// none, as far as this process has tried. Readers and writers see them in place of the applied records
+  /// (`effectiveRecord`).
   var overdueParkedUpTo: Stamp?
-  /// The beaten sides of conflicts.
+  /// Losers of conflicts.
   var losers: [Location] = []
-  /// Which values those are: one that is delivered again is not kept again (F66). By what they are, not by their names: of two lives
-  /// of one machine each may have given a name to another value.
+  /// Digests of the losers, so that a redelivered one is not kept again (F66). By content, not by dot: two
+  /// lives of one machine may have given the same dot to different values.
   var loserDigests: Set<StateDigest> = []
-  /// Keys whose greatest record has a deadline, and some that had one: their part of the digest depends on the time. Nil
-  /// until somebody asks.
+  /// Keys whose greatest record has a deadline, and some that had one: their part of the digest depends on
+  /// the time. Nil until first needed.
   var expiring: Set<[UInt8]>?
-  /// Committed bytes that are no records, as far as the journal was read.
+  /// Damaged ranges of committed bytes, as far as the journal was replayed.
   var gaps: [JournalDamage] = []
-  /// The same: there may be as many as a segment has records.
+  /// The elements of `gaps` as a set: there may be as many as a segment has records.
   var gapSet: Set<JournalDamage> = []
-  /// Keys whose record stood in such a place, as far as that can be told.
+  /// Keys whose record was in a damaged range, where the bytes still tell.
   var damagedKeys: [[UInt8]: Location] = [:]
-  /// Damage that the bytes alone do not attribute to a key.
+  /// Damage whose bytes do not reveal the key.
   var unattributed: [JournalDamage] = []
-  /// The keys that an index has named for some of it.
+  /// Fingerprints of lost keys, for the part of `unattributed` that an older index could name.
   var lostKeysByDamage: [JournalDamage: LostKeyFingerprints] = [:]
-  /// What was last made of these.
+  /// Cached result computed from the damage.
   var possiblyLostKeysCache: PossiblyLostKeysCache?
   /// The last position in the journal.
   var position: UInt64 = 0
-  /// What large batches have left to do for the single record that comes next.
+  /// State of a run of large batches; the next single record has to finish it.
   var batchBuffer: BatchBuffer?
-  /// Keys of the store's own that are held: few, and looked through at every handshake.
+  /// Reserved keys that are held: few, and searched at every handshake.
   var reserved: Set<[UInt8]> = []
   var pins: [HeldPin] = []
   /// Tests lower it.
   var heldLimit = Limits.heldBytes
-  /// About how many bytes of sealed segments do not count any more, and at how many it is looked at closely.
+  /// Approximate number of dead bytes in closed segments, and the value at which they are recounted.
   var deadBytes = 0
   var deadBytesReviewThreshold = 0
-  /// How many compactions of the directory this view has taken in.
+  /// Number of compactions of the directory that this view has applied.
   var compactions: UInt64
   var sortedIndex: SortedKeyIndex? {
     didSet { if sortedIndex == nil { orderInvalidations += 1 } }
   }
-  /// How often the order was given up: one that is being made meanwhile must not take its place.
+  /// How often the sorted index was invalidated: an order being built concurrently must not be installed
+  /// after that.
   private(set) var orderInvalidations = 0
-  /// How many notes there were when they were last put together anew.
+  /// Number of special records when their list was last rewritten.
   var specialRecordsAtRewrite = 0
-  /// May the notes name records that waited for their time, and were applied since?
+  /// Whether the list of special records may name parked records that were applied since.
   var specialRecordsAreStale = false
-  /// Up to where the journal went when a compaction of others was last taken in: whatever that left out was beaten before.
+  /// End of the journal when compactions of other processes were last applied: every record they dropped was
+  /// beaten before it.
   var compactionsAppliedAt = Location(segment: 0, offset: 0)
-  /// Was the journal read before a writer had recovered it? What was read may be cut off then, and other segments have the names.
+  /// Whether the journal was read before a writer had recovered it: what was read may yet be truncated and
+  /// segments renamed.
   var needsRecovery = false
-  /// The last compaction that index and notes have taken in wholly.
+  /// The last compaction that is completely installed in index and special records.
   var installedCompaction: UInt32 = 0
-  /// Is there a file of a segment that it has replaced, and that could not be removed?
+  /// Whether the file of a replaced segment could not be removed.
   var hasUnremovedSegments = false
-  /// What the index calls the last record that it has; 0 if that is not known.
+  /// Record ref of the last indexed record; 0 if unknown.
   var lastRef: UInt64 = 0
-  /// Was it made without reading the journal?
+  /// Whether this view was restored from the checkpoint, without replay.
   var isRestored = false
-  /// Is it the view of a store that is open? One that is being built shows itself to nobody.
+  /// Whether this is the view of an open store. A view under construction must not be published.
   var isPublished = false
-  /// Is it bringing the index up to date itself?
+  /// Whether this view is writing the index.
   var isWritingIndex = false
-  /// Appends ordinary writes to the segment at the tail, as long as it `holds`.
+  /// Appends simple records to the active segment, as long as `FastPathWriter.isValid` holds.
   var writer: FastPathWriter?
-  /// May an ordinary put go its short way? Tests compare it with the general one.
+  /// Whether puts may take the fast path. Tests turn it off to compare it with the general path.
   var usesFastPath: Bool
 
   init(_ surroundings: EngineContext, journal: Journal, index: JournalIndex, compactions: UInt64) {
@@ -95,7 +100,7 @@ struct Engine {
     usesFastPath = !environment.usesPwrite
   }
 
-  /// What an engine works in.
+  /// The environment in which an engine works.
   struct EngineContext {
     let environment: Environment
     let control: ControlPage
@@ -112,10 +117,10 @@ struct Engine {
 
   // MARK: Reading
   //
-  // What a get or a put calls is `mutating` though it changes nothing: a method that is not gets a copy of the whole
-  // engine, some 500 bytes, wherever the caller has it `inout`.
+  // The functions that a get or a put calls are `mutating` although they change nothing: a non-mutating
+  // method gets a copy of the whole engine, some 500 bytes, wherever the caller has it `inout`.
 
-  /// The greatest applied record of a key in place, verified, its author known; nil if nothing is held.
+  /// The greatest applied record of a key in place, verified, with known actor; nil if there is none.
   @inline(__always)
   mutating func view(of key: Span<UInt8>) throws(StoreError) -> RecordView? {
     try view(of: key, search(key))
@@ -132,7 +137,7 @@ struct Engine {
     return view.actor == nil ? try verifiedView(at: location) : view
   }
 
-  /// The greatest applied record of a key, verified; nil if nothing is held.
+  /// The greatest applied record of a key, verified; nil if there is none.
   mutating func held(_ key: [UInt8]) throws(StoreError) -> Record? {
     guard let view = try view(of: key.span) else { return nil }
     guard let record = view.decoded() else { throw missingActorError(at: view.location) }
@@ -140,17 +145,18 @@ struct Engine {
     return record
   }
 
-  /// The greatest applied record of a key that can be read, though one that is damaged may have been greater; nil if there is none. What
-  /// comes from peers is measured by that: the lost one comes again by itself, and what can be read must not be lost beside it.
+  /// The greatest applied record of a key that is readable, even if a damaged one may have been greater; nil
+  /// if there is none. Records from peers are compared with it: the lost record will come again by itself,
+  /// but a readable one must not be lost too.
   mutating func readable(_ key: [UInt8]) -> Record? {
     guard let location = search(key.span).found?.location else { return nil }
     return try? record(at: location)
   }
 
-  /// What a write of a key has to know of the record that it replaces. A damaged one can be overwritten.
+  /// What a write must know of the record it replaces. A damaged record may be overwritten.
   mutating func replaced(_ key: Span<UInt8>) -> ReplacedRecord? { replaced(key, search: search(key)) }
 
-  /// The same for a key that was looked up.
+  /// What a write must know of the record it replaces, for a key already looked up.
   @inline(__always)
   mutating func replaced(_ key: Span<UInt8>, search: Search) -> ReplacedRecord? {
     if overdueParkedUpTo != nil, let shown = effectiveRecord(Array(copying: key)) { return shown.replaced }
@@ -158,19 +164,19 @@ struct Engine {
     return (try? view(of: key, search))?.replaced
   }
 
-  /// The record at a place, verified and decoded.
+  /// The record at a location, verified and decoded.
   func record(at location: Location) throws(StoreError) -> Record {
     try decoded(try journal.record(at: location))
   }
 
-  /// The record of a view that `journal.record` gave.
+  /// Decodes a view obtained from `journal.record`.
   func decoded(_ view: RecordView) throws(StoreError) -> Record {
     guard let record = view.decoded() else { throw missingActorError(at: view.location) }
     try view.segment.checkUnchanged(at: view.offset)
     return record
   }
 
-  /// The record at a place, or why it cannot be had.
+  /// The verified record at a location, or the reason why it cannot be read.
   @inline(never)
   private mutating func verifiedView(at location: Location) throws(StoreError) -> RecordView {
     do throws(StoreError) {
@@ -189,12 +195,12 @@ struct Engine {
       path: journal.path(of: location.segment))
   }
 
-  /// The greatest held record of a key, parked or not: what the digest takes.
+  /// The greatest record of a key, parked or not, as the digest counts it.
   func greatest(_ key: [UInt8], except excluded: Location? = nil) -> Record? {
     greatestWithPosition(key, except: excluded)?.record
   }
 
-  /// The same, and its position.
+  /// The greatest record of a key, parked or not, with its position.
   func greatestWithPosition(
     _ key: [UInt8], except excluded: Location? = nil
   ) -> (record: Record, position: UInt64)? {
@@ -206,7 +212,7 @@ struct Engine {
     return placed.max { $0.record.version < $1.record.version }
   }
 
-  /// The key of the record at a place that was absorbed.
+  /// The key of a replayed record at a location.
   func key(at location: Location) -> [UInt8] {
     guard let segment = journal.segment(location.segment) else { return [] }
     let view = RecordView(segment: segment, offset: location.offset)
@@ -214,21 +220,21 @@ struct Engine {
     return view.key(shape)
   }
 
-  /// How many keys the index has, to set memory aside for; 0 if that cannot be told.
+  /// Number of keys in the index, for reserving capacity; 0 if unknown.
   var keyCount: UInt64 { (try? index.hashIndex.count).map { UInt64($0) } ?? 0 }
 
-  /// Is the record at a place, whose key has this hash, the one that counts for its key, or parked?
+  /// Whether the record at a location, whose key has this hash, is the current one of its key, or parked.
   func isCurrent(at location: Location, _ hash: UInt64) -> Bool {
     guard let segment = journal.segment(location.segment) else { return false }
     if let slot = segment.slot {
-      // Mostly the index names this very record: nobody need compare keys then.
+      // Usually the index refers to this very record: no keys need to be compared.
       let place = SegmentTable.ref(slot: slot, offset: location.offset)
       if let found = try? index.hashIndex.find(hash, { $0 == place }), found == place { return true }
     }
     return (try? journal.record(at: location)).map { isCurrent($0) } ?? false
   }
 
-  /// Is the record the one that counts for its key, or parked?
+  /// Whether a record is the current one of its key, or parked.
   func isCurrent(_ view: RecordView) -> Bool {
     guard let shape = view.shape else { return false }
     if let place = view.bytes.withSpan(shape.key, { find($0) }), isIndexed(view, at: place) { return true }
@@ -237,12 +243,12 @@ struct Engine {
     return false
   }
 
-  /// While a compaction is taken in, what is named may be the copy of this record.
+  /// While a compaction is being installed, the index may refer to the copy of this record.
   private func isIndexed(_ view: RecordView, at place: Location) -> Bool {
     place == view.location || isCopy(of: view, at: place)
   }
 
-  /// A place at or before which the record of `position` lies.
+  /// A location at or before the record with `position`.
   func start(of position: UInt64) -> Location {
     var (low, high) = (0, journal.segments.count)
     while low < high {
@@ -258,8 +264,9 @@ struct Engine {
     return Location(segment: segment.number, offset: segment.start(of: position, limit: limit))
   }
 
-  /// Visits whole records from `location` on, up to what was absorbed. Damaged bytes are passed over; with `isComplete`
-  /// only those that were known when the journal was read, any other is `.damaged`; without it `lost` hears of it.
+  /// Visits intact records from `location` up to the replayed end, skipping damaged bytes. With `isComplete`,
+  /// damage not already known when the journal was replayed throws `.damaged`; without it, `lost` receives
+  /// it.
   func visit(
     from location: Location, isComplete: Bool = false, lost: (Segment, Range<Int>) -> Void = { _, _ in },
     _ body: (RecordView) throws(StoreError) -> Bool
@@ -297,10 +304,10 @@ struct Engine {
 
   // MARK: Writing
 
-  /// Does this copy's vector cover the write?
+  /// Whether this copy's vector covers the write.
   func covers(_ dot: Dot) -> Bool { state.covers(dot) }
 
-  /// Composes an append that is made at `wall`, in milliseconds since 1970, of `limit` bytes at most.
+  /// A transaction builder for an append at `wall`, in milliseconds since 1970, of at most `limit` bytes.
   func transactionBuilder(wall: UInt64, limit: Int) -> TransactionBuilder {
     TransactionBuilder(
       state: state, wall: wall, position: position, limit: limit, hashSeed: index.hashIndex.seed)
@@ -308,8 +315,8 @@ struct Engine {
 
   // MARK: Keys
 
-  /// Is the record at a place whose hash fits of this key? One that was damaged since counts as it: who reads it is told
-  /// so, rather than that there is nothing (F37).
+  /// Whether the record at a location with matching hash has this key. A record damaged since counts as a
+  /// match: reading it then fails, instead of reporting the key as absent (F37).
   @inline(__always)
   static func matches(_ key: Span<UInt8>, in segment: Segment, at offset: Int) -> Bool {
     let view = RecordView(segment: segment, offset: offset)

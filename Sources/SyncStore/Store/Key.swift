@@ -19,7 +19,7 @@ public struct Key: Hashable, Comparable, Sendable {
   /// The key of this text's UTF-8 bytes. `.invalidKey` if it is empty, too long or reserved.
   public init(_ text: String) throws(StoreError) { try self.init(bytes: Array(text.utf8)) }
 
-  /// For bytes that are known to be a user's key.
+  /// For bytes already known to be a valid user's key.
   init(unchecked bytes: [UInt8]) { self.bytes = bytes }
 
   /// The order of the bytes.
@@ -34,7 +34,7 @@ extension Key: CustomStringConvertible {
 }
 
 extension Key: ExpressibleByStringLiteral {
-  /// The key of this literal; a literal that cannot be a key is a mistake of the program and ends it.
+  /// The key of this literal. An invalid literal is a programming error and traps.
   public init(stringLiteral text: String) {
     let bytes = Array(text.utf8)
     precondition(
@@ -44,7 +44,7 @@ extension Key: ExpressibleByStringLiteral {
   }
 }
 
-/// A value as it was read.
+/// A value as read from the store.
 public struct Value: Hashable, Sendable {
   /// The bytes.
   public let bytes: [UInt8]
@@ -54,7 +54,7 @@ public struct Value: Hashable, Sendable {
   public let deadline: UInt64?
 }
 
-/// What is known of a key without reading its value.
+/// Metadata of a key, available without reading its value.
 public struct Entry: Hashable, Sendable {
   /// The key.
   public let key: Key
@@ -62,12 +62,12 @@ public struct Entry: Hashable, Sendable {
   public let type: ValueType
   /// Bytes of its value.
   public let size: UInt64
-  /// When it was written.
+  /// When the value was written.
   public let stamp: Stamp
-  /// Which write it is.
+  /// The write that it comes from.
   public let dot: Dot
   /// When it expires, in milliseconds since 1970.
   public let deadline: UInt64?
-  /// Where its value is, if it lies in the blob tier.
+  /// Reference to the value in the blob tier; nil if the value is inline.
   public let blob: BlobReference?
 }

@@ -1,16 +1,16 @@
-/// Passes over all keys that let others go on: a writer waits for one turn of it at most.
+/// Passes over all keys in short steps: a writer waits for one step at most.
 extension Store {
-  /// Records that are looked at in one turn, and bytes of them.
+  /// Maximum number of records, and of their bytes, per step.
   static let recordsPerStep = 256
   static let bytesPerStep = 1 << 20
 
-  /// Looks at the record of each key, a few under the lock at a time. What is written meanwhile may be seen as it was before or after;
-  /// a key that nobody writes is seen exactly once.
+  /// Reads the record of each key, a few at a time under the engine lock. A key written meanwhile may be seen
+  /// before or after the write; a key that is not written is seen exactly once.
   ///
   /// - Parameters:
-  ///   - restart: all that was taken so far does not count, because the index was built anew: the pass begins again.
-  ///   - look: what is wanted of a record, under the lock.
-  ///   - take: is given that outside of it.
+  ///   - restart: discards everything collected so far: the index was rebuilt and the pass begins again.
+  ///   - read: reads what is needed of a record, under the lock.
+  ///   - collect: receives the result, outside the lock.
   func visitKeysInSteps<Element>(
     restart: () -> Void, read: (inout Engine, Location) throws(StoreError) -> Element,
     collect: (Element) throws(StoreError) -> Void
@@ -26,14 +26,14 @@ extension Store {
 
   private static let maxPassAttempts = 8
 
-  /// False if the index was built anew meanwhile.
+  /// False if the index was rebuilt meanwhile.
   private func visitKeysOnce<Element>(
     look: (inout Engine, Location) throws(StoreError) -> Element,
     take: (Element) throws(StoreError) -> Void
   ) throws(StoreError) -> Bool {
     let pin = SnapshotPin()
-    // Within a transaction of this thread, and for a reader in shared mode, no writer is kept from changing the index: its keys
-    // are found in one turn then.
+    // Inside a transaction of this thread, and for a reader in shared mode, writers cannot be excluded
+    // between steps: find all keys in one step.
     let isWhole = isInTransaction || !isWritable
     let pass = try reading { engine throws(StoreError) -> (keys: HashIndex, units: Int) in
       engine.retainSegments(for: pin)
@@ -56,14 +56,14 @@ extension Store {
     return true
   }
 
-  /// Comes after each turn of a pass: the threads that wait for the engine have it next. Without this a pass that takes
-  /// the lock again at once starves them: puts waited for up to 520 ms beside `status` of 1,000,000 keys.
+  /// Ends a step: threads waiting for the engine lock get it next. Without this a pass that retakes the lock
+  /// at once starves them: puts waited for up to 520 ms during `status` of 1,000,000 keys.
   func yieldEngineLock() {
     engine.yieldToWaiters()
     environment.onScanYield?()
   }
 
-  /// Looks at the records at these places in turns.
+  /// Reads the records at these locations in steps.
   func visit<Element>(
     _ places: [Location], pin: SnapshotPin, look: (inout Engine, Location) throws(StoreError) -> Element,
     take: (Element) throws(StoreError) -> Void
@@ -92,13 +92,13 @@ extension Store {
 }
 
 extension Engine {
-  /// How many units a pass has (`HashIndex.scanUnitCount`). If the index cannot be read it is marked as failed, and `Store.reading` retries
-  /// with a rebuilt one.
+  /// Number of units in a pass (`HashIndex.scanUnitCount`). If the index cannot be read it is marked as
+  /// failed, and `Store.reading` retries with a rebuilt one.
   fileprivate func scanUnitCount() throws(StoreError) -> Int {
     try markingIndexFailure { () throws(StoreError) in try index.hashIndex.scanUnitCount() }
   }
 
-  /// Marks the index as failed where `body`, which reads it, fails.
+  /// Marks the index as failed if reading it in `body` fails.
   private func markingIndexFailure<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError)
     -> Result
   {
@@ -108,7 +108,8 @@ extension Engine {
     }
   }
 
-  /// The places of the keys of one unit of a pass (`HashIndex.forEachRef(unit:of:_:)`), with the same rule for the index.
+  /// Locations of the keys in one unit of a pass (`HashIndex.forEachRef(unit:of:_:)`). Marks the index as
+  /// failed if it cannot be read.
   fileprivate func locations(unit: Int, of units: Int) throws(StoreError) -> [Location] {
     try markingIndexFailure { () throws(StoreError) in try locationsOfUnit(unit, of: units) }
   }

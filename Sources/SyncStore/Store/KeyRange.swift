@@ -1,28 +1,28 @@
-/// Keys that lie together in the order of their bytes: those with a prefix, or between two bounds.
+/// A contiguous range of keys in byte order: by prefix, or between two bounds.
 ///
 /// ```swift
-/// KeyRange(prefix: "order/")            // all that begin so
+/// KeyRange(prefix: "order/")            // all keys with this prefix
 /// KeyRange("a"..<"m")                   // from "a" up to, not including, "m"
-/// KeyRange("a"...)                      // from "a" on, likewise ..."m" and ..<"m"
+/// KeyRange("a"...)                      // from "a" on; likewise ..."m" and ..<"m"
 /// ```
 public struct KeyRange: Hashable, Sendable {
-  /// The first byte string in it.
+  /// Lower bound, included.
   let lower: [UInt8]
-  /// The first byte string behind it; nil if there is none.
+  /// Upper bound, excluded; nil if there is none.
   let upper: [UInt8]?
 
   /// All keys.
   public static let all = KeyRange(lower: [], upper: nil)
 
   init(lower: [UInt8], upper: [UInt8]?) {
-    // Keys that begin with a zero byte are the store's own.
+    // Keys that begin with a zero byte are reserved.
     self.lower = lower.first ?? 0 > 0 ? lower : [1]
     self.upper = upper
   }
 
   /// The keys that begin with these bytes; all keys if there are none.
   public init(prefix: [UInt8]) {
-    // Behind all that begin so: the prefix with its last byte that can be raised, raised.
+    // Exclusive upper bound: the prefix without trailing 0xFF bytes, its last byte incremented.
     var successor = prefix
     while successor.last == 0xFF { successor.removeLast() }
     if let last = successor.last { successor[successor.count - 1] = last + 1 }
@@ -40,7 +40,7 @@ public struct KeyRange: Hashable, Sendable {
     self.init(lower: keys.lowerBound.bytes, upper: keys.upperBound.bytes + [0])
   }
 
-  /// From a key on.
+  /// From a key on, without upper bound.
   public init(_ keys: PartialRangeFrom<Key>) { self.init(lower: keys.lowerBound.bytes, upper: nil) }
 
   /// Up to, not including, a key.
@@ -49,7 +49,7 @@ public struct KeyRange: Hashable, Sendable {
   /// Up to a key, which is included.
   public init(_ keys: PartialRangeThrough<Key>) { self.init(lower: [], upper: keys.upperBound.bytes + [0]) }
 
-  /// The keys that are in both.
+  /// The keys in both ranges.
   public func intersection(_ other: KeyRange) -> KeyRange {
     let lower = self.lower.lexicographicallyPrecedes(other.lower) ? other.lower : self.lower
     guard let upper, let otherUpper = other.upper else {
@@ -58,19 +58,19 @@ public struct KeyRange: Hashable, Sendable {
     return KeyRange(lower: lower, upper: upper.lexicographicallyPrecedes(otherUpper) ? upper : otherUpper)
   }
 
-  /// The keys behind this one, in the direction of a scan.
+  /// The part of the range after a key, in the direction of a scan.
   public func after(_ key: Key, reversed: Bool = false) -> KeyRange {
     intersection(
       reversed ? KeyRange(lower: [], upper: key.bytes) : KeyRange(lower: key.bytes + [0], upper: nil))
   }
 
-  /// Is the key in it?
+  /// Whether the range contains the key.
   public func contains(_ key: Key) -> Bool { contains(key.bytes) }
 
   func contains(_ key: [UInt8]) -> Bool {
     !key.lexicographicallyPrecedes(lower) && (upper.map { key.lexicographicallyPrecedes($0) } ?? true)
   }
 
-  /// Can no key be in it?
+  /// Whether the range can contain no key.
   public var isEmpty: Bool { upper.map { !lower.lexicographicallyPrecedes($0) } ?? false }
 }

@@ -1,14 +1,13 @@
-/// Keys whose latest records were lost, as far as they are known: what a full state of a peer should bring
-/// again.
+/// Keys whose latest records were lost, as far as known: a peer's full state should bring them again.
 package struct KeysToRecover: Sendable {
-  /// Those known by their bytes.
+  /// Keys known by their bytes.
   fileprivate var keys: Set<[UInt8]> = []
-  /// Those known by their hashes alone.
+  /// Keys known by their hashes only.
   fileprivate var hashed = LostKeyFingerprints()
-  /// The stamps of the older records that are there in their place, by the key.
+  /// Stamps of the older records now held in their place, by key.
   fileprivate var older: [[UInt8]: Stamp] = [:]
 
-  /// The number of lost keys. A key that was lost in two generations of the index counts twice.
+  /// The number of lost keys. A key lost in two generations of the index counts twice.
   package var count: Int { keys.count + hashed.count }
 
   fileprivate mutating func remove(_ key: [UInt8]) {
@@ -18,8 +17,8 @@ package struct KeysToRecover: Sendable {
 }
 
 extension Store {
-  /// The keys lost in damage that no full state has resolved yet. It passes over all keys in turns if there
-  /// are any.
+  /// The keys lost in damage that no full state has resolved yet. Passes over all keys in steps if there are
+  /// any.
   package func keysToRecover() throws(StoreError) -> KeysToRecover {
     let (all, doubts) = try reading { engine throws(StoreError) in
       let resolved = engine.state.resolvedDamage
@@ -45,19 +44,19 @@ extension Store {
     return losses
   }
 
-  /// For how many of these keys no other record has come since: no copy that was met has their latest values,
-  /// or they were deleted there and purged. It passes over all keys in turns.
+  /// The number of these keys for which no other record has come since: no copy met so far has their latest
+  /// values, or they were deleted there and purged. Passes over all keys in steps.
   package func countUnrecovered(of losses: KeysToRecover) throws(StoreError) -> Int {
     guard losses.count > 0 else { return 0 }
     var left = losses
     try visitRecords(restart: { left = losses }) { key, stamp, _ in
-      // A full state has older records recorded once more, with the same stamp.
+      // A full state reissues older records with the same stamp.
       if losses.older[key] != stamp { left.remove(key) }
     }
     return left.count
   }
 
-  /// Logs how many lost keys the full state did not bring: the damage counts as resolved from here on.
+  /// Logs how many lost keys the full state did not bring: afterwards the damage counts as resolved.
   func logUnrecovered(of losses: KeysToRecover) {
     guard let count = try? countUnrecovered(of: losses), count > 0 else { return }
     StoreLog.log(
@@ -66,7 +65,7 @@ extension Store {
     )
   }
 
-  /// Visits the records of all keys in turns.
+  /// Visits the records of all keys in steps.
   private func visitRecords(
     restart: () -> Void, _ body: (_ key: [UInt8], _ stamp: Stamp, _ place: Location) -> Void
   ) throws(StoreError) {
@@ -81,8 +80,8 @@ extension Store {
 }
 
 extension FullStateVerdict {
-  /// The verdict on a record that is known to be older than one that was lost here: as a new write it would beat the lost
-  /// value on every copy that has it.
+  /// The verdict on a record known to be older than one lost here. It must not be reissued: as a new write it
+  /// would beat the lost value on every copy that has it.
   func forOutdated(_ record: Record, at time: UInt64) -> FullStateVerdict {
     guard self == .reissue else { return self }
     return record.isGone(at: time) ? .drop : .setAside

@@ -1,12 +1,13 @@
-/// Removes what killed processes have left in a store's directory, other than in its journal.
+/// Removes files, outside the journal, that killed processes have left in a store's directory.
 ///
-/// Only for a process that has the directory alone: a file that somebody still writes would go with the rest.
+/// Only for a process that has the directory to itself: a file still being written would be removed too.
 enum Leftovers {
-  /// Where earlier versions of the command-line tool kept a value, unencrypted, while they took it in.
+  /// Directory where earlier versions of the command-line tool staged values, unencrypted, before storing
+  /// them.
   static let staging = "staging"
 
-  /// Removes staged values, and in an encrypted store unfinished files of the blob tier, which may be of a time before it was
-  /// encrypted. In a plain store the sweep of the blob tier (`BlobStore.sweepOrphans`) removes those.
+  /// Removes staged values. In an encrypted store also unfinished files of the blob tier, which may date from
+  /// before the encryption; in an unencrypted store the sweep (`BlobStore.sweepOrphans`) removes those.
   static func remove(_ path: String, storage: any Storage, isEncrypted: Bool) throws(StoreError) {
     try removeStaged(path, storage: storage)
     guard isEncrypted else { return }
@@ -14,7 +15,7 @@ enum Leftovers {
     _ = try files.removeTemporaries()
   }
 
-  /// Removes values that a killed command had staged.
+  /// Removes values staged by a killed command.
   static func removeStaged(_ path: String, storage: any Storage) throws(StoreError) {
     try storage.removeTree(path + "/" + staging)
   }

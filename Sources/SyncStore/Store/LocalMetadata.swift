@@ -1,7 +1,7 @@
-/// What this copy notes for itself alone, by key: the values, and where their records lie.
+/// Metadata of this copy alone, which does not replicate: values and record locations by key.
 ///
-/// Most are of large values that are not here, and of those there may be millions. They lie in parts, so that neither growing nor a change
-/// beside somebody who keeps an earlier state (a compaction, a look at all) copies more than one part at once.
+/// Most entries mark large values that are absent here, possibly millions. The table is partitioned, so that
+/// growing it, or changing it while a compaction or a pass holds an earlier state, copies one part at a time.
 struct LocalMetadata: Sendable {
   private struct Item: Sendable {
     var value: [UInt8]
@@ -13,11 +13,12 @@ struct LocalMetadata: Sendable {
     var item: Item
   }
 
-  /// As long as there are few, all of them, to be looked through: to have a table made is a tenth of a process's first opening.
+  /// All entries while there are few, searched linearly: allocating a table costs a tenth of a process's
+  /// first opening.
   private var few: [KeyedItem] = []
   private static let linearSearchLimit = 16
-  /// Empty as long as there are few. The first has all but those of large values, which are not many; the others have those by the last
-  /// bytes of their hashes.
+  /// Empty while there are few entries. Part 0 has the few that are not of large values; the others are
+  /// divided by the last byte of their hash.
   private var parts: [[[UInt8]: Item]] = []
 
   private static func part(of key: [UInt8]) -> Int {
@@ -29,13 +30,13 @@ struct LocalMetadata: Sendable {
     parts.isEmpty ? few.first { $0.key == key }?.item : parts[Self.part(of: key)][key]
   }
 
-  /// The value of a key; nil if nothing is noted under it.
+  /// The value of a key; nil if it has none.
   subscript(key: [UInt8]) -> [UInt8]? { item(of: key)?.value }
 
-  /// Where the record of a key lies; nil if nothing is noted under it.
+  /// Location of a key's record; nil if it has none.
   func location(of key: [UInt8]) -> Location? { item(of: key)?.location }
 
-  /// Where the record lies that this one replaces.
+  /// Sets a value and returns the location of the record that it replaces.
   mutating func set(_ key: [UInt8], _ value: [UInt8], at place: Location) -> Location? {
     let note = Item(value: value, location: place)
     if parts.isEmpty {
@@ -54,13 +55,13 @@ struct LocalMetadata: Sendable {
     return parts[Self.part(of: key)].updateValue(note, forKey: key)?.location
   }
 
-  /// Where the record lies that this ends.
+  /// Removes a key and returns the location of its record.
   mutating func remove(_ key: [UInt8]) -> Location? {
     guard parts.isEmpty else { return parts[Self.part(of: key)].removeValue(forKey: key)?.location }
     return few.firstIndex { $0.key == key }.map { few.remove(at: $0).item.location }
   }
 
-  /// The record of a key lies elsewhere now.
+  /// Changes the location of a key's record.
   mutating func move(_ key: [UInt8], to place: Location) {
     guard parts.isEmpty else {
       parts[Self.part(of: key)][key]?.location = place
@@ -69,7 +70,7 @@ struct LocalMetadata: Sendable {
     if let index = few.firstIndex(where: { $0.key == key }) { few[index].item.location = place }
   }
 
-  /// Keys that begin with `prefix`, and their values, in any order.
+  /// Keys with `prefix` and their values, in any order.
   func all(beginning prefix: [UInt8] = []) -> [(key: [UInt8], value: [UInt8])] {
     let mayBeOfBlobs = prefix.starts(with: AbsentBlob.prefix) || AbsentBlob.prefix.starts(with: prefix)
     let noted = parts.prefix(mayBeOfBlobs ? parts.count : 1).flatMap { part in
@@ -78,7 +79,7 @@ struct LocalMetadata: Sendable {
     return noted + few.compactMap { $0.key.starts(with: prefix) ? ($0.key, $0.item.value) : nil }
   }
 
-  /// Where the records lie, in any order.
+  /// Locations of the records, in any order.
   var locations: some Sequence<Location> {
     parts.lazy.flatMap { $0.values }.map(\.location) + few.map(\.item.location)
   }

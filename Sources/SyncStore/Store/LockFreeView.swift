@@ -1,5 +1,5 @@
-/// What a thread needs to read keys without a lock: the index, and where the segments are mapped. It never changes; when
-/// the segments do, another one is published.
+/// What a thread needs to read keys without a lock: the index and the segment mappings. Immutable; a new one
+/// is published when the segments change.
 final class LockFreeView: Sendable {
   private let keys: HashIndex
   private let checkpoint: IndexCheckpoint
@@ -10,11 +10,11 @@ final class LockFreeView: Sendable {
     segments = SlotSegments(table)
   }
 
-  /// Is any segment sealed? Then `find` has to open them.
+  /// Whether any segment is encrypted: reads then need `find(_:opened:)`.
   @inline(__always)
   var isEncrypted: Bool { segments.isEncrypted }
 
-  /// Has the processor fetch what the index will be asked for a key, and what the key is called there.
+  /// Prefetches the index slot of a key. Returns its hash, and which index that hash belongs to.
   @inline(__always)
   func prefetch(_ key: Span<UInt8>) -> (hash: UInt64, keys: ObjectIdentifier) {
     let hash = keys.hash(key)
@@ -22,25 +22,27 @@ final class LockFreeView: Sendable {
     return (hash, ObjectIdentifier(keys))
   }
 
-  /// What is known of a key.
+  /// Result of a lookup.
   enum Found {
     case nothing
     case record(SimpleRecord)
-    /// That is not plain to see: it is to be found out under the lock.
+    /// Undecidable without the lock.
     case unknown
   }
 
-  /// The record that counts for a key, verified.
+  /// The current record of a key, verified.
   @inline(__always)
   func find(_ key: Span<UInt8>) -> Found { find(key) { segments.record(atRef: $0) } }
 
-  /// The same where records may be sealed: what is found is there as long as the caller keeps `opened`.
+  /// The current record of a key where segments may be encrypted: a decrypted record is valid while the
+  /// caller keeps `opened`.
   @inline(never)
   func find(_ key: Span<UInt8>, opened: inout Mapping?) -> Found {
     find(key) { segments.record(atRef: $0, opened: &opened) }
   }
 
-  /// What a key refers to whose value is a large one; nil if it has another value, or that is not plain to see.
+  /// The blob reference of a key with a large value; nil if its value is inline, or if that is undecidable
+  /// without the lock.
   @inline(never)
   func findBlob(_ key: Span<UInt8>) -> (blob: BlobReference, type: ValueType, deadline: UInt64?)? {
     var opened: Mapping?
@@ -69,7 +71,7 @@ final class LockFreeView: Sendable {
             found = .record(candidate)
             return true
           }
-          // One that was damaged since may be of this key.
+          // A record damaged since may have this key.
           if candidate.isWhole { return false }
           found = .unknown
           return true
@@ -78,7 +80,7 @@ final class LockFreeView: Sendable {
         return .unknown
       }
       if case .unknown = found { return .unknown }
-      // A transaction is seen whole or not at all.
+      // An odd seqlock means that a transaction is being indexed; it must be seen whole or not at all.
       guard before & 1 == 0 else { return .unknown }
       guard before == checkpoint.seqlock else { continue }
       if case .record(let candidate) = found, !candidate.isWhole { return .unknown }

@@ -1,13 +1,13 @@
 private import Synchronization
 
-/// Records whose blobs a loss of power took.
+/// Recovery of records whose blobs were lost with the power.
 ///
-/// A small blob is not synced when it is put, but before the journal is (`Store.syncBlobs`). So what was acknowledged as
-/// durable has its blob; of what was not, a record may have reached the disk and its blob not. It is lost then, with all
-/// behind it, as a torn tail is (rules R3, R7).
+/// A small blob is not synced when it is put, but before the journal is (`Store.syncBlobs`). Every write
+/// acknowledged as durable therefore has its blob. Of other writes the record may have reached the disk
+/// without its blob: it is truncated with everything after it, like a torn tail (rules R3, R7).
 extension Journal {
-  /// Cuts before the first record, behind what is known durable, whose blob is not whole: `open` gives the blob tier. Only
-  /// after a loss of power.
+  /// Truncates before the first record above the durable offset whose blob is incomplete; `open` opens the
+  /// blob tier. Only after a loss of power.
   func truncateAtLostBlob(
     _ plan: inout RecoveryPlan, _ open: () throws(StoreError) -> BlobStore
   ) throws(StoreError) {
@@ -42,7 +42,8 @@ extension Journal {
     }
   }
 
-  /// Does an earlier record refer to the blob, or say that it is wanted? Then it is not this loss that took it.
+  /// Whether an earlier record refers to the blob or marks it as absent: then it was not lost by this power
+  /// failure.
   private func hasEarlierReference(to hash: BlobHash, before last: Int, _ limit: Int) -> Bool {
     for index in 0...last {
       let end = index == last ? limit : closedLength(at: index) ?? segments[index].mapping.count
@@ -57,7 +58,7 @@ extension Journal {
 }
 
 extension RecordView {
-  /// The blob that a local key of the store says is wanted.
+  /// The blob that a local record marks as absent.
   fileprivate func wanted(_ shape: Shape) -> BlobHash? {
     guard kind == .local else { return nil }
     let key = key(shape)
@@ -67,7 +68,7 @@ extension RecordView {
 }
 
 extension RecoveryPlan {
-  /// Cuts at a place above the watermark: what lies behind is not whole.
+  /// Truncates at an offset above the watermark, as at a torn write.
   fileprivate mutating func truncateTorn(at index: Int, _ offset: Int) {
     watermark = index == durableIndex ? durableOffset : SegmentHeader.length
     (tailIndex, tailOffset, truncates) = (index, offset, true)
@@ -75,12 +76,13 @@ extension RecoveryPlan {
 }
 
 extension Store {
-  /// Makes blobs durable before the records that refer to them can be (rule R7): those of this process, of others, and what a process of
-  /// an earlier life has left.
+  /// Makes blobs durable before the records that refer to them can become durable (rule R7): those of this
+  /// process, of others, and those that an earlier process has left.
   ///
-  /// - Throws: `.diskFull` if what was left has first to be copied, and there is no room; `.busy` if another process is to do that, or does
-  ///   it: nothing was written that could be lost, and the next sync tries again. `.inputOutput` where no descriptor is left: the same.
-  ///   `.poisoned` if anything else fails: nothing more is written.
+  /// - Throws: `.diskFull` if blobs of an earlier process must first be copied and there is no room; `.busy`
+  ///   if another process must copy them or is doing so; `.inputOutput` without a free descriptor. In these
+  ///   cases nothing of this process was lost, and the next sync retries. `.poisoned` on any other failure:
+  ///   nothing more is written.
   func syncBlobs() throws(StoreError) {
     let put = control.blobsPut
     let isFirst = !hasSyncedBlobs.load(ordering: .acquiring)
@@ -95,9 +97,9 @@ extension Store {
         try blobs.sync()
       }
     } catch {
-      // It was closed before this could begin: nothing has failed, and nothing is called durable.
+      // Closed before the sync began: nothing has failed, and nothing is reported as durable.
       if error.code == .closed || error.code == .forked { throw error }
-      // Nothing of what this process has written has failed.
+      // None of this process's own writes has failed.
       guard error.code == .busy || error.isOutOfDescriptors || mayWait && error.code == .diskFull else {
         throw poisoned(by: error)
       }
@@ -109,7 +111,7 @@ extension Store {
     hasSyncedBlobs.store(true, ordering: .releasing)
   }
 
-  /// The blob tier as a recovery sees it, which changes nothing.
+  /// The blob tier opened read-only for recovery.
   static func blobsForRecovery(
     at path: String, environment: Environment, seal: JournalKeys
   ) throws(StoreError) -> BlobStore {
@@ -121,7 +123,7 @@ extension Store {
 }
 
 extension BlobStore {
-  /// Is the object here, with all its bytes?
+  /// Whether the blob is here with all its bytes.
   func isWhole(_ reference: BlobReference) throws(StoreError) -> Bool {
     for (name, isSealed) in names(of: reference.hash) {
       guard let (pack, slot) = try packs.lookUp(name, refreshing: false) else { continue }

@@ -1,15 +1,15 @@
-/// The keys whose latest records were lost in one damaged place, as far as an index can name them: it stores
-/// no keys, but 31 bits of each key's hash.
+/// The keys whose latest records were lost in one damaged range, as far as an index can name them. An index
+/// stores no keys, but 31 bits of each key's hash.
 ///
-/// A key that was not lost has the same 31 bits as one of n lost keys with a probability of n / 2^30.6. It is
-/// then refused as `.damaged` although its record is whole; the opposite error cannot occur.
+/// An intact key has the same 31 bits as one of n lost keys with a probability of n / 2^30.6. It is then
+/// refused as `.damaged` although its record is whole; the opposite error cannot occur.
 struct LostKeyFingerprints: Hashable, Sendable {
-  /// What an index stores of each lost key (`HashParts.fingerprint`), by the seed of that index's hash: each
-  /// index has its own, and damage can grow between two of them.
+  /// The fingerprint that an index stores of each lost key (`HashParts.fingerprint`), by the hash seed of the
+  /// index. Each index has its own seed, and damage can grow between two of them.
   private(set) var fingerprints: [UInt64: Set<UInt32>] = [:]
 
-  /// Above this number of keys in one place the place counts as not attributed. The local record of the
-  /// damage then stays below 256 KiB.
+  /// Above this number of keys a damaged range counts as not attributed. This keeps the local record of the
+  /// damage below 256 KiB.
   static let limit = 1 << 15
 
   init() {}
@@ -25,7 +25,7 @@ struct LostKeyFingerprints: Hashable, Sendable {
     fingerprints.merge(other.fingerprints) { $0.union($1) }
   }
 
-  /// Takes out what stands for a key.
+  /// Removes the fingerprints of a key.
   mutating func remove(_ key: [UInt8]) {
     for seed in fingerprints.keys { fingerprints[seed]?.remove(Self.fingerprint(of: key, seed: seed)) }
   }
@@ -37,8 +37,8 @@ struct LostKeyFingerprints: Hashable, Sendable {
 
   // MARK: In the local record of the damage (`schemas/journal.md`)
 
-  /// Reads what `write(to:)` wrote, up to the end of `reader`. Returns nil if nothing follows, as in records
-  /// of older programs, or if it does not parse.
+  /// Reads what `write(to:)` wrote, up to the end of `reader`. Nil if nothing follows, as in records of older
+  /// programs, or if it does not parse.
   init?(from reader: inout ByteReader) {
     guard let seeds = try? reader.read(UInt8.self) else { return nil }
     for _ in 0..<seeds {
@@ -53,8 +53,8 @@ struct LostKeyFingerprints: Hashable, Sendable {
     guard reader.remaining == 0 else { return nil }
   }
 
-  /// How many seeds there are (1 byte); for each its number (8), how many fingerprints (4), and those (4
-  /// each), ascending.
+  /// Writes the number of seeds (1 byte), then for each the seed (8), the number of fingerprints (4), and the
+  /// fingerprints in ascending order (4 each).
   func write(to writer: inout ByteWriter) {
     writer.write(UInt8(fingerprints.count))
     for (seed, fingerprints) in fingerprints.sorted(by: { $0.key < $1.key }) {

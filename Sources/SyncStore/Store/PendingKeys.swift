@@ -1,8 +1,9 @@
-/// Which keys an append has touched: hash of a key → index of what the append made of it. Who looks one up says whether
-/// what stands at an index is of the key.
+/// Keys written by an uncommitted append: hash of a key → index of its entry. Callers of a lookup compare the
+/// keys.
 ///
-/// Open addressing with linear probing. Invariants: at most half of the slots are taken; their number is a power of two,
-/// or 0 while nothing was touched; 0 marks a free slot, indices from 0 on are kept with 1 added, those below as they are.
+/// Open addressing with linear probing. Invariants: at most half of the slots are taken; their number is a
+/// power of two, or 0 while there are no keys; 0 marks a free slot, indices from 0 on are stored plus 1,
+/// negative ones unchanged.
 struct PendingKeys: Sendable {
   private var slots: [Int32] = []
   private var hashes: [UInt64] = []
@@ -10,12 +11,12 @@ struct PendingKeys: Sendable {
 
   var isEmpty: Bool { count == 0 }
 
-  /// The index of the key with this hash for which `matches` holds; nil if it was not touched.
+  /// The index of the key with this hash for which `matches` holds; nil if the append has not written it.
   func find(_ hash: UInt64, _ matches: (Int) -> Bool) -> Int? {
     count == 0 ? nil : index(in: slot(of: hash, matches))
   }
 
-  /// Makes room for one more.
+  /// Makes room for one more key.
   mutating func reserve() {
     guard count * 2 >= slots.count else { return }
     let (oldPlaces, oldHashes) = (slots, hashes)
@@ -27,7 +28,7 @@ struct PendingKeys: Sendable {
     }
   }
 
-  /// The slot where the key is, or, after `reserve`, is to be.
+  /// The slot of the key; after `reserve`, the free slot for it if it is new.
   func slot(of hash: UInt64, _ matches: (Int) -> Bool) -> Int {
     let mask = slots.count - 1
     var slot = Int(truncatingIfNeeded: hash) & mask
@@ -35,13 +36,13 @@ struct PendingKeys: Sendable {
     return slot
   }
 
-  /// From now on the key, whose slot it is, stands at `index`.
+  /// Sets the index of the key that has this slot.
   mutating func set(_ slot: Int, hash: UInt64, to index: Int) {
     if slots[slot] == 0 { count += 1 }
     (slots[slot], hashes[slot]) = (Int32(index < 0 ? index : index + 1), hash)
   }
 
-  /// What stands in a slot.
+  /// The index in a slot; nil if it is free.
   func index(in slot: Int) -> Int? {
     let place = Int(slots[slot])
     return place == 0 ? nil : place < 0 ? place : place - 1

@@ -1,21 +1,20 @@
-/// Places of a journal whose records were lost: each may have been a newer one of a key (F37).
+/// Damaged ranges of the journal, each of which may have held a newer record of a key (F37).
 ///
-/// Made once for all damage that there is, so that a look at a key costs the same however many places are damaged.
+/// Computed once for all damage, so that the check of a key costs the same however many ranges are damaged.
 struct PossiblyLostKeys: Sendable {
-  /// The last damaged place whose keys are unknown: it casts doubt on each key whose record comes before it.
+  /// The last damaged range with unknown keys: it casts doubt on every key whose record precedes it.
   private let last: Location?
-  /// The latest damaged place of each key known by its bytes.
+  /// The latest damaged range of each key known by its bytes.
   let keys: [[UInt8]: Location]
-  /// The latest damaged place of each key known by its hash alone: by the seed of the hash, then by the
-  /// fingerprint.
+  /// The latest damaged range of each key known only by its hash: by seed, then by fingerprint.
   private let hashed: [UInt64: [UInt32: Location]]
-  /// The last damaged place in which a key was lost that is not known by its bytes.
+  /// The last damaged range in which a key was lost that is not known by its bytes.
   private let lastUnnamed: Location?
-  /// Where each segment stands in the journal: numbers do not tell, once segments were compacted.
+  /// Order of the segments in the journal: their numbers do not tell it once segments were compacted.
   private let order: [UInt32: Int]
   private let paths: [UInt32: String]
 
-  /// Nil if nothing is in doubt.
+  /// Nil if no key is in doubt.
   init?(
     unattributed: [Location], keys: [[UInt8]: Location],
     hashed lost: [(place: Location, keys: LostKeyFingerprints)] = [],
@@ -39,7 +38,8 @@ struct PossiblyLostKeys: Sendable {
     paths = Dictionary(numbers.map { ($0, journal.path(of: $0)) }, uniquingKeysWith: { $1 })
   }
 
-  /// Fails if a lost record may have been a newer one of this key than the one `found`: better no answer than a wrong one.
+  /// Fails if a lost record may have been newer than the one `found` of this key: no answer is better than a
+  /// wrong one.
   func check(_ key: [UInt8], found: Location?) throws(StoreError) {
     // See `unattributedDamage`.
     let last = found != nil && ReservedKey.isReserved(key) ? nil : last
@@ -49,7 +49,7 @@ struct PossiblyLostKeys: Sendable {
     if let gap = loss(of: key, after: found) { throw error(at: gap, "this key's latest value") }
   }
 
-  /// Where a newer record of this very key was lost than the one `found`; nil if none is known.
+  /// The damaged range that held a newer record of this key than the one `found`; nil if none is known.
   func loss(of key: [UInt8], after found: Location?) -> Location? {
     let byHash = hashed.map { seed, places in places[LostKeyFingerprints.fingerprint(of: key, seed: seed)] }
     for gap in [keys[key]] + byHash {
@@ -58,12 +58,12 @@ struct PossiblyLostKeys: Sendable {
     return nil
   }
 
-  /// Why a newer record of any key, member records included, may have been lost; nil if it is known which
-  /// keys were hit.
+  /// The error if a newer record of any key, member records included, may have been lost; nil if all affected
+  /// keys are known.
   ///
-  /// A member record that is there is read nevertheless: without it this copy could reach no peer, and only a
-  /// peer can send what was lost. What a device that was revoked by the lost record could gain by it is
-  /// refused where this copy does not itself choose the device: it accepts no connections meanwhile
+  /// Member records that are present are read nevertheless: without them this copy could reach no peer, and
+  /// only a peer can send what was lost. A device revoked by the lost record gains nothing by that: meanwhile
+  /// this copy accepts no connections, and so talks only to devices that it chooses itself
   /// (`PeerAuthorizer`).
   var unattributedDamage: StoreError? { last.map { error(at: $0, "the latest value of any key") } }
 
@@ -75,7 +75,7 @@ struct PossiblyLostKeys: Sendable {
     for key in keys.keys where isMeant(key) { try check(key, found: try order.location(of: key)) }
   }
 
-  /// What may be missing, or be an older value, of what a look at all keys for which `isMeant` holds has shown.
+  /// What a pass over all keys for which `isMeant` holds may have missed, or shown in an older version.
   func possibleLosses(
     in order: SortedKeyIndex, _ isMeant: ([UInt8]) -> Bool
   ) throws(StoreError) -> [PossibleLoss] {
@@ -106,9 +106,10 @@ struct PossiblyLostKeys: Sendable {
   }
 }
 
-/// What was made of all damage, and of what: it is made anew when any of that has changed.
+/// The cached `PossiblyLostKeys` and what they were computed from; recomputed when that changes.
 struct PossiblyLostKeysCache {
-  /// What `PossiblyLostKeys` are made of, as far as it changes: damage is only ever added, and taken away where segments are replaced.
+  /// The counts that change with the inputs of `PossiblyLostKeys`: damage is only added, or removed with
+  /// replaced segments.
   struct Origin: Equatable {
     var gaps: Int
     var unattributed: Int
@@ -132,7 +133,7 @@ extension Engine {
       resolved: state.resolvedDamage.count, segments: journal.segments.count, replaced: journal.replacedCount)
   }
 
-  /// What damage leaves in doubt; nil if nothing.
+  /// The keys put in doubt by damage; nil if there are none.
   var possiblyLostKeys: PossiblyLostKeys? {
     mutating get {
       guard !gaps.isEmpty else { return nil }
@@ -157,29 +158,30 @@ extension Engine {
     }
   }
 
-  /// Is the record that can be read of this key known to be older than one that was lost?
+  /// Whether the readable record of this key is known to be older than a lost one.
   mutating func isOutdated(_ key: [UInt8]) -> Bool {
     guard let possiblyLostKeys, let found = search(key.span).found?.location else { return false }
     return possiblyLostKeys.loss(of: key, after: found) != nil
   }
 
-  /// Fails if a damaged record may have been a newer one of this key: better no answer than a wrong one (F37).
+  /// Fails if a damaged record may have been a newer one of this key: no answer is better than a wrong one
+  /// (F37).
   mutating func checkNotShadowedByDamage(_ key: Span<UInt8>, found: Location?) throws(StoreError) {
     try possiblyLostKeys?.check(Array(copying: key), found: found)
   }
 }
 
 extension Engine {
-  /// Damage of which it is not known that all that was lost came again from a peer.
+  /// Damage whose lost records are not known to have come again from a peer.
   var unresolvedDamage: [JournalDamage] { gaps.filter { !state.resolvedDamage.contains($0.location) } }
 
-  /// The places of resolved damage in a segment, by where they begin.
+  /// Ranges of resolved damage in a segment, by their start.
   func resolvedDamage(in number: UInt32) -> [Int: Range<Int>] {
     let resolved = gaps.filter { $0.segment == number && state.resolvedDamage.contains($0.location) }
     return Dictionary(resolved.map { ($0.bytes.lowerBound, $0.bytes) }, uniquingKeysWith: { $1 })
   }
 
-  /// Forgets damage in segments that a compaction has replaced: all of it is resolved, and no copy has any.
+  /// Forgets damage in segments that compaction has replaced: it is resolved, and copied segments have none.
   mutating func forgetDamage(where isGone: (Location) -> Bool) {
     guard !gaps.isEmpty else { return }
     gaps.removeAll { isGone($0.location) }

@@ -1,23 +1,22 @@
-/// An index that was built before the damage in question: it names the lost records, which the journal no
-/// longer shows.
+/// An index built before the damage in question: it still names the lost records, which the journal no longer
+/// shows.
 ///
-/// It is used only if it is sound, that is, complete up to `end`, with no change under way and no page
-/// refused.
+/// Used only if it is sound: complete up to `end`, with no write in progress and no page fault.
 struct PreDamageIndex {
   private let index: JournalIndex
-  /// The header numbers of the segments, by slot.
+  /// Segment numbers, by slot.
   private let numbers: [UInt32]
-  /// Records up to here are in the index.
+  /// The index covers records up to here.
   private let end: Location
   private let seqlock: UInt64
-  /// Records that wait for their time, by key: they are in no index. Nil if only the ledger knows of them.
+  /// Parked records by key, which are in no index. Nil if only the checkpoint lists them.
   private let parked: [[UInt8]: [Location]]?
-  /// Damage that was known when the index was built, or that its owner has met since: the index need not name
-  /// what it hit.
+  /// Damage known when the index was built, or found since by its owner: the index need not name the records
+  /// it hit.
   private let known: [JournalDamage]
 
-  /// Nil if the index is not sound. `parked` and `known` are those of the engine whose index it is; at
-  /// opening there is no engine, and the journal's own records tell what is known.
+  /// Nil if the index is not sound. `parked` and `known` come from the engine that owns the index; at opening
+  /// there is no engine, and the journal's own records tell what is known.
   init?(_ index: JournalIndex, parked: [[UInt8]: [Location]]? = nil, known: [JournalDamage] = []) {
     (self.index, self.parked, self.known) = (index, parked, known)
     guard index.failure == nil, !index.namesUnmappedSegment, !index.hasFaulted, !index.hashIndex.isRetired,
@@ -28,8 +27,8 @@ struct PreDamageIndex {
     (end, seqlock, self.numbers) = (Location(packed: applied), index.checkpoint.seqlock, numbers)
   }
 
-  /// The keys lost in each of these places, for the places where the index can tell; nil if index and journal
-  /// disagree. `engine` has read the journal as it is now.
+  /// The keys lost in each of these ranges, for those the index can attribute; nil if index and journal
+  /// disagree. `engine` has replayed the journal as it is now.
   func keys(
     lostIn damages: [JournalDamage], of engine: borrowing Engine
   ) throws(StoreError) -> [JournalDamage: LostKeyFingerprints]? {
@@ -56,13 +55,13 @@ struct PreDamageIndex {
     return lost.filter { $0.value.count <= LostKeyFingerprints.limit }
   }
 
-  /// Was all of the damage hit after the index had taken in what stood there?
+  /// Whether the index already covered the whole range when it was damaged.
   private func covers(_ damage: JournalDamage, in journal: borrowing Journal) -> Bool {
     let last = Location(segment: damage.segment, offset: damage.bytes.upperBound - 1)
     return numbers.contains(damage.segment) && precedes(last, in: journal)
   }
 
-  /// The damaged places that the index can attribute, each with the keys already recorded for a part of it.
+  /// The damaged ranges that the index can attribute, each with the keys already recorded for a part of it.
   private func attributableDamage(_ places: DamageLocator, state: ReplicaState) -> [JournalDamage:
     LostKeyFingerprints]
   {
@@ -76,7 +75,7 @@ struct PreDamageIndex {
     }
     for place in state.handledDamage.keys where !state.resolvedDamage.contains(place) {
       guard let damage = places.damage(at: place) else { continue }
-      // In how many indexes it grew is bounded by the 8 bits of their count.
+      // The number of seeds is stored in 8 bits.
       if let before = state.lostKeysByDamage[place], before.fingerprints.count < 255 {
         lost[damage]?.formUnion(before)
       } else {
@@ -86,7 +85,8 @@ struct PreDamageIndex {
     return lost
   }
 
-  /// Is the record that the index names whole? If not, more was lost than the journal shows, as where a file was cut.
+  /// Whether the indexed record is whole. If not, more was lost than the journal shows, for example by
+  /// truncation of a file.
   private func isIntact(_ found: Location, fingerprint: UInt32, in journal: borrowing Journal) -> Bool {
     guard let segment = journal.segment(found.segment),
       let view = segment.record(at: found.offset, limit: segment.mapping.count), let shape = view.shape
@@ -94,8 +94,8 @@ struct PreDamageIndex {
     return LostKeyFingerprints.fingerprint(of: view.key(shape), seed: index.hashIndex.seed) == fingerprint
   }
 
-  /// Does it know each key that the journal still shows? One that it does not know was purged by a record
-  /// that was lost.
+  /// Whether the index knows every key that the journal still shows. An unknown key was purged by a record
+  /// that is lost.
   private func coversAllKeys(of engine: borrowing Engine, but lost: DamageLocator) throws(StoreError) -> Bool
   {
     for found in try engine.locations(isExclusive: true)
@@ -117,12 +117,12 @@ struct PreDamageIndex {
     guard let found = location(ofRef: place), let segment = journal.segment(found.segment) else {
       return false
     }
-    // A file that was cut ends before it.
+    // A truncated file may end before the record.
     guard found.offset + RecordLayout.fixedLength <= segment.mapping.count else { return true }
     return Engine.matches(key, in: segment, at: found.offset)
   }
 
-  /// Adds the records that were waiting for their time.
+  /// Adds the lost records that were parked.
   private func addParked(to lost: inout [JournalDamage: LostKeyFingerprints], _ places: DamageLocator)
     throws(StoreError)
   {
@@ -138,7 +138,7 @@ struct PreDamageIndex {
     let flags = try index.checkpoint.flags
     if flags.contains(.notesParked), !flags.contains(.parked) { return }
     for place in try index.checkpoint.specialRecords().refs {
-      // It may have been such a record, of any key.
+      // It may have been a parked record, of any key.
       if let found = location(ofRef: place), let damage = places.damage(at: found) { lost[damage] = nil }
     }
   }
@@ -157,7 +157,7 @@ struct PreDamageIndex {
     return place < last
   }
 
-  /// Finds the damage that hit a place.
+  /// Finds the damaged range that contains a location.
   private struct DamageLocator {
     let all: [JournalDamage]
     private let damages: [UInt32: [JournalDamage]]
@@ -183,11 +183,10 @@ struct PreDamageIndex {
 }
 
 extension Engine {
-  /// The index of this view, for the keys of damage that it does not know yet.
+  /// The index of this view, for attributing damage that it has not met yet.
   var preDamageIndex: PreDamageIndex? { PreDamageIndex(index, parked: parked, known: gaps) }
 
-  /// Finds the keys that were lost in damage met at the last reading of the journal, in an index from before
-  /// it.
+  /// Attributes damage found by the last replay to keys, with an index from before the damage.
   mutating func attributeDamage(by former: PreDamageIndex) {
     let open = unattributed.filter { lostKeys(in: $0) == nil }
     guard !open.isEmpty, let found = try? former.keys(lostIn: open, of: self) else { return }
@@ -195,7 +194,7 @@ extension Engine {
     possiblyLostKeysCache = nil
   }
 
-  /// The keys lost in a place; nil if they are not known.
+  /// The keys lost in a damaged range; nil if unknown.
   func lostKeys(in damage: JournalDamage) -> LostKeyFingerprints? {
     if let found = lostKeysByDamage[damage] { return found }
     guard state.handledDamage[damage.location].map(Int.init) == damage.bytes.upperBound else { return nil }
@@ -204,7 +203,7 @@ extension Engine {
 }
 
 extension ReplicaState {
-  /// Did this copy act upon all of this damage?
+  /// Whether this copy has already handled all of this damage.
   func isHandled(_ damage: JournalDamage) -> Bool {
     handledDamage[damage.location].map { damage.bytes.upperBound <= Int($0) } ?? false
   }

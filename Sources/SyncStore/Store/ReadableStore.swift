@@ -1,31 +1,31 @@
-/// What can be read by key and in order: a `Store` as it is at each call, or a `Snapshot` of it, which does not move.
+/// Reading by key and in key order: a `Store`, at its present state, or an immutable `Snapshot` of it.
 public protocol ReadableStore: Sendable {
   /// The value of a key; nil if it has none.
   func get(_ key: Key) throws(StoreError) -> Value?
-  /// Has the key a value?
+  /// Whether the key has a value.
   func contains(_ key: Key) throws(StoreError) -> Bool
-  /// What is known of a key without reading its value; nil if it has none.
+  /// Metadata of a key, without reading its value; nil if it has none.
   func entry(_ key: Key) throws(StoreError) -> Entry?
-  /// What `scan` does; see there.
+  /// Implementation of `scan`; see there.
   func visit(
     _ range: KeyRange, after: Key?, reversed: Bool, limit: Int,
     _ body: (_ key: RawSpan, _ value: RawSpan, _ details: EntryDetails) throws -> ScanStep
   ) throws -> Key?
-  /// What `scanEntries` does; see there.
+  /// Implementation of `scanEntries`; see there.
   func visitEntries(
     _ range: KeyRange, after: Key?, reversed: Bool, limit: Int, _ body: (Entry) throws -> ScanStep
   ) throws -> Key?
 }
 
-/// What a scan does after an entry.
+/// Whether a scan continues after an entry.
 public enum ScanStep: Sendable {
-  /// It goes on.
+  /// Continue.
   case next
-  /// It ends here.
+  /// Stop here.
   case stop
 }
 
-/// What a scan tells of an entry beside key and value.
+/// Metadata that a scan gives with key and value.
 public struct EntryDetails: Sendable {
   /// The type of the value.
   public let type: ValueType
@@ -33,29 +33,31 @@ public struct EntryDetails: Sendable {
   public let deadline: UInt64?
   /// When it was written.
   public let stamp: Stamp
-  /// Which write it is: what `Expected.version` takes.
+  /// The write that the value comes from: the argument of `Expected.version`.
   public let dot: Dot
 }
 
-/// Scans. All of them see one moment of the store, whole transactions only, and hold up no writer, however long they
-/// take; `body` may use the store, also to write. The first one on an opened store sorts all keys: some 0.2 s for a
-/// million.
+/// Scans. Each sees one moment of the store, whole transactions only, and blocks no writer, however long it
+/// takes; `body` may use the store, also to write. The first scan on an opened store sorts all keys: about
+/// 0.2 s for a million.
 ///
-/// Each record is verified on the way. A scan fails with `.damaged` where it comes upon one that is not what was written,
-/// and at once where a lost one may have been a newer one of any key in the range: never a wrong value, and none missing.
-/// A value in the blob tier is read when its turn comes, and is `.blobUnavailable` if it has not arrived yet.
+/// Each record is verified when it is visited. A scan fails with `.damaged` at a corrupted record, and at
+/// once if a lost record may have been a newer one of any key in the range: it never gives a wrong value or
+/// omits one. A value in the blob tier is read when its key is visited, and is `.blobUnavailable` if it has
+/// not arrived yet.
 ///
-/// - `range`: which keys; by default all.
-/// - `after`: only keys behind this one in the direction of the scan: it goes on where another one stopped.
+/// - `range`: the keys to visit; by default all.
+/// - `after`: only keys after this one, in the direction of the scan; continues an earlier scan.
 /// - `reversed`: from the last key to the first.
-/// - `limit`: at most so many entries.
-/// - returns the last key visited if the limit was reached or `body` stopped there, for `after`; nil if there are no more.
+/// - `limit`: the maximum number of entries.
+/// - returns the last key visited if the limit was reached or `body` stopped, to be passed as `after`; nil if
+///   there are no more keys.
 extension ReadableStore {
-  /// Visits keys and values in the order of the keys' bytes, in place: the spans are valid within `body` only.
+  /// Visits keys and values in key order, in place: the spans are valid within `body` only.
   ///
-  /// - Throws: `.damaged` where it comes upon a record that is not what was written, and at once where a lost
-  ///   one may have been a newer one of a key in the range; `.blobUnavailable` for a large value that is not
-  ///   here; `.closed`, `.forked`; what `body` throws.
+  /// - Throws: `.damaged` at a corrupted record, and at once if a lost record may have been a newer one of a
+  ///   key in the range; `.blobUnavailable` for a large value that is not here; `.closed`, `.forked`; errors
+  ///   of `body`.
   @inlinable @discardableResult
   public func scan(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max,
@@ -67,11 +69,11 @@ extension ReadableStore {
     }
   }
 
-  /// Visits keys and values in the order of the keys' bytes, in place, until `body` stops.
+  /// Visits keys and values in key order, in place, until `body` stops.
   ///
-  /// - Throws: `.damaged` where it comes upon a record that is not what was written, and at once where a lost
-  ///   one may have been a newer one of a key in the range; `.blobUnavailable` for a large value that is not
-  ///   here; `.closed`, `.forked`; what `body` throws.
+  /// - Throws: `.damaged` at a corrupted record, and at once if a lost record may have been a newer one of a
+  ///   key in the range; `.blobUnavailable` for a large value that is not here; `.closed`, `.forked`; errors
+  ///   of `body`.
   @inlinable @discardableResult @_disfavoredOverload
   public func scan(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max,
@@ -82,11 +84,11 @@ extension ReadableStore {
     }
   }
 
-  /// Visits keys and values in the order of the keys' bytes, in place, with type, deadline and version of each.
+  /// Visits keys and values in key order, in place, with type, deadline and version of each.
   ///
-  /// - Throws: `.damaged` where it comes upon a record that is not what was written, and at once where a lost
-  ///   one may have been a newer one of a key in the range; `.blobUnavailable` for a large value that is not
-  ///   here; `.closed`, `.forked`; what `body` throws.
+  /// - Throws: `.damaged` at a corrupted record, and at once if a lost record may have been a newer one of a
+  ///   key in the range; `.blobUnavailable` for a large value that is not here; `.closed`, `.forked`; errors
+  ///   of `body`.
   @inlinable @discardableResult
   public func scan(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max,
@@ -98,12 +100,12 @@ extension ReadableStore {
     }
   }
 
-  /// Visits keys and values in the order of the keys' bytes, in place, with type, deadline and version of each, until
-  /// `body` stops.
+  /// Visits keys and values in key order, in place, with type, deadline and version of each, until `body`
+  /// stops.
   ///
-  /// - Throws: `.damaged` where it comes upon a record that is not what was written, and at once where a lost
-  ///   one may have been a newer one of a key in the range; `.blobUnavailable` for a large value that is not
-  ///   here; `.closed`, `.forked`; what `body` throws.
+  /// - Throws: `.damaged` at a corrupted record, and at once if a lost record may have been a newer one of a
+  ///   key in the range; `.blobUnavailable` for a large value that is not here; `.closed`, `.forked`; errors
+  ///   of `body`.
   @inlinable @discardableResult @_disfavoredOverload
   public func scan(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max,
@@ -112,11 +114,10 @@ extension ReadableStore {
     try visit(range, after: after, reversed: reversed, limit: limit, body)
   }
 
-  /// Visits keys with their values' sizes and types, in the order of the keys' bytes, without reading values: also of
-  /// blobs that are not here, and beside records that were lost.
+  /// Visits keys in order, with size and type of each value, without reading values. Includes keys of blobs
+  /// that are not here, and does not fail where records were lost.
   ///
-  /// - Throws: `.damaged` where the order of the keys cannot be known; `.closed`, `.forked`; what `body`
-  ///   throws.
+  /// - Throws: `.damaged` if the key order cannot be determined; `.closed`, `.forked`; errors of `body`.
   @inlinable @discardableResult
   public func scanEntries(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max,
@@ -128,7 +129,7 @@ extension ReadableStore {
     }
   }
 
-  /// The same until `body` stops.
+  /// Visits keys in order, with size and type of each value, until `body` stops.
   ///
   /// - Throws: as above.
   @inlinable @discardableResult @_disfavoredOverload
@@ -139,9 +140,9 @@ extension ReadableStore {
     try visitEntries(range, after: after, reversed: reversed, limit: limit, body)
   }
 
-  /// Keys with their values' sizes and types, in the order of bytes.
+  /// Lists keys in order, with size and type of each value.
   ///
-  /// - Throws: `.damaged` where the order of the keys cannot be known; `.closed`, `.forked`.
+  /// - Throws: `.damaged` if the key order cannot be determined; `.closed`, `.forked`.
   public func list(
     _ range: KeyRange, after: Key? = nil, reversed: Bool = false, limit: Int = .max
   ) throws(StoreError) -> [Entry] {
@@ -155,14 +156,14 @@ extension ReadableStore {
     return entries
   }
 
-  /// Keys with their values' sizes and types, in the order of bytes.
+  /// Lists keys in order, with size and type of each value.
   ///
   /// - Parameters:
-  ///   - prefix: only keys that begin so.
-  ///   - after: only keys behind this one: a listing goes on where the last one ended.
+  ///   - prefix: only keys with this prefix.
+  ///   - after: only keys after this one; continues an earlier listing.
   ///   - reversed: from the last key to the first.
-  ///   - limit: at most so many.
-  /// - Throws: `.damaged` where the order of the keys cannot be known; `.closed`, `.forked`.
+  ///   - limit: the maximum number of entries.
+  /// - Throws: `.damaged` if the key order cannot be determined; `.closed`, `.forked`.
   public func list(
     prefix: [UInt8] = [], after: Key? = nil, reversed: Bool = false, limit: Int = .max
   ) throws(StoreError) -> [Entry] {
@@ -171,7 +172,7 @@ extension ReadableStore {
 }
 
 extension Store: ReadableStore {
-  /// What `scan` does; see there.
+  /// Implementation of `scan`; see there.
   ///
   /// - Throws: as `scan`.
   public func visit(
@@ -183,7 +184,7 @@ extension Store: ReadableStore {
     return try snapshotState().visit(scan, in: self, body)
   }
 
-  /// What `scanEntries` does; see there.
+  /// Implementation of `scanEntries`; see there.
   ///
   /// - Throws: as `scanEntries`.
   public func visitEntries(

@@ -1,14 +1,15 @@
-/// All keys and values of a store as they were at one moment: whatever is written or compacted afterwards, here or by
-/// another process, it does not move. Made by `Store.snapshot()`.
+/// An immutable view of all keys and values of a store at one moment. Later writes and compactions, here or
+/// by another process, do not change it. Made by `Store.snapshot()`.
 ///
-/// Thread-safe, and no writer waits for it. It shows whole transactions only, and judges deadlines at its moment; what was
-/// stamped too far ahead by another member and not applied yet is not part of it. Values in the blob tier are read through
-/// the store when they are asked for.
+/// Thread-safe, and blocks no writer. It contains whole transactions only and judges deadlines at its moment.
+/// Records stamped too far ahead by another member and not applied yet are not part of it. Values in the blob
+/// tier are read through the store when they are requested.
 ///
-/// It keeps the files of the journal mapped that compaction replaces meanwhile: their space comes back when the last
-/// reference to it goes, or with `close()`. Once the store is closed its calls fail with `.closed`.
+/// **A snapshot keeps journal files mapped that compaction replaces meanwhile**: their space is freed when
+/// the last reference to the snapshot goes, or with `close()`. Once the store is closed, calls fail with
+/// `.closed`.
 public final class Snapshot: ReadableStore {
-  /// The store that it is of.
+  /// The store that it was made from.
   public let store: Store
   /// When it was made, in milliseconds since 1970.
   public let time: UInt64
@@ -21,12 +22,13 @@ public final class Snapshot: ReadableStore {
     self.view = LockedField(view)
   }
 
-  /// Lets go of what it holds. Calls after it fail with `.closed`; a second one does nothing.
+  /// Releases the snapshot. Later calls fail with `.closed`; closing twice does nothing.
   public func close() { view.withLock { $0 = nil } }
 
-  /// The value that the key had; nil if it had none.
+  /// The value of a key at the snapshot; nil if it had none.
   ///
-  /// - Throws: `.damaged` if its record or blob is; `.blobUnavailable` if its bytes have not arrived from a peer yet.
+  /// - Throws: `.damaged` if its record or blob is damaged; `.blobUnavailable` if its bytes have not arrived
+  ///   from a peer yet.
   public func get(_ key: Key) throws(StoreError) -> Value? {
     try find(key) { record, fields in
       var bytes = [UInt8](copying: record.extracting(droppingFirst: fields.value))
@@ -35,9 +37,9 @@ public final class Snapshot: ReadableStore {
     }
   }
 
-  /// Works on the value that the key had in place, without a copy if it lies in the journal; nil if it had none.
+  /// Calls `body` with the value of a key in place, without a copy if it is inline; nil if the key had none.
   ///
-  /// - Throws: as `get`, and what `body` throws.
+  /// - Throws: as `get`, and errors of `body`.
   @inlinable
   public func withValue<Result>(_ key: Key, _ body: (RawSpan) throws -> Result) throws -> Result? {
     var result: Result?
@@ -53,16 +55,14 @@ public final class Snapshot: ReadableStore {
     }
   }
 
-  /// Had the key a value?
+  /// Whether the key had a value.
   ///
-  /// - Throws: `.damaged` if it cannot be known what the key held; `.closed` once the snapshot or the store
-  ///   is.
+  /// - Throws: `.damaged` if that cannot be determined; `.closed` once the snapshot or the store is closed.
   public func contains(_ key: Key) throws(StoreError) -> Bool { try find(key) { _, _ in } != nil }
 
-  /// What was known of a key, without reading its value; nil if it had none.
+  /// Metadata of a key, without reading its value; nil if it had none.
   ///
-  /// - Throws: `.damaged` if it cannot be known what the key held; `.closed` once the snapshot or the store
-  ///   is.
+  /// - Throws: `.damaged` if that cannot be determined; `.closed` once the snapshot or the store is closed.
   public func entry(_ key: Key) throws(StoreError) -> Entry? { try find(key, SnapshotState.entry) }
 
   private func find<Result>(
@@ -72,9 +72,9 @@ public final class Snapshot: ReadableStore {
     return try StoreError.only { try view.withRecord(of: key.bytes, at: time, body) }
   }
 
-  /// How many keys had a value. Counted at the first call, by a look at each.
+  /// The number of keys that had a value. The first call visits every key; the result is cached.
   ///
-  /// - Throws: `.damaged` as `scanEntries`; `.closed` once the snapshot or the store is.
+  /// - Throws: `.damaged` as `scanEntries`; `.closed` once the snapshot or the store is closed.
   public var count: Int {
     get throws(StoreError) {
       _ = try usable()
@@ -88,7 +88,7 @@ public final class Snapshot: ReadableStore {
     }
   }
 
-  /// What `scan` does; see there.
+  /// Implementation of `scan`; see there.
   ///
   /// - Throws: as `scan`.
   public func visit(
@@ -99,7 +99,7 @@ public final class Snapshot: ReadableStore {
     return try usable().visit(scan, in: store, body)
   }
 
-  /// What `scanEntries` does; see there.
+  /// Implementation of `scanEntries`; see there.
   ///
   /// - Throws: as `scanEntries`.
   public func visitEntries(
@@ -109,7 +109,7 @@ public final class Snapshot: ReadableStore {
     return try usable().visitEntries(scan, in: store, body)
   }
 
-  /// `scanEntries` for who shows what there is: what is damaged does not end it. Returns what is left open by that, too.
+  /// `scanEntries` for listings that continue past damage. Also returns the losses that the damage may hide.
   package func scanReadable(
     _ range: KeyRange, after: Key? = nil, limit: Int = .max, _ body: (Entry) throws -> Void
   ) throws -> (last: Key?, doubts: [PossibleLoss]) {
@@ -117,7 +117,7 @@ public final class Snapshot: ReadableStore {
     return try usable().visitReadable(scan, in: store, body)
   }
 
-  /// What was noted of the indexes of a collection; see `IndexMetadata`.
+  /// State of the indexes of a collection; see `IndexMetadata`.
   func indexNote(_ key: [UInt8]) throws(StoreError) -> [UInt8]? { try usable().indexNotes[key] }
 
   private func usable() throws(StoreError) -> SnapshotState {
@@ -130,10 +130,10 @@ public final class Snapshot: ReadableStore {
 }
 
 extension Store {
-  /// All keys and values as they are now, to be read at leisure: what is written afterwards does not show in it. Sees what
-  /// other processes have written up to now; within a transaction, what was there before it began.
+  /// A snapshot of all keys and values now, which later writes do not change. It includes what other
+  /// processes have committed so far; within a transaction, the state before it began.
   ///
-  /// Costs next to nothing, but for the first one, or the first scan, on an opened store, which sorts all keys.
+  /// Costs almost nothing, except that the first snapshot or scan on an opened store sorts all keys.
   ///
   /// - Throws: `.damaged`, `.inputOutput` if the journal cannot be read; `.closed`, `.forked`.
   public func snapshot() throws(StoreError) -> Snapshot {

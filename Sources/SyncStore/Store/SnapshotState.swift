@@ -1,11 +1,12 @@
-/// All keys and values at a moment, apart from what happens to the store: what scans and snapshots read.
+/// All keys and values at one moment, independent of the store: the data of scans and snapshots.
 struct SnapshotState: Sendable {
   let order: SortedKeyIndex
   let possiblyLostKeys: PossiblyLostKeys?
-  /// Which indexes of collections were complete.
+  /// Which collection indexes were complete.
   let indexNotes: [[UInt8]: [UInt8]]
 
-  /// Works on the verified record of a key, in place, if it had a value at `time`; nil if it had none.
+  /// Calls `body` with the verified record of a key in place, if it had a value at `time`; nil if it had
+  /// none.
   func withRecord<Result>(
     of key: [UInt8], at time: UInt64, _ body: (RawSpan, SegmentSnapshot.Fields) throws -> Result
   ) throws -> Result? {
@@ -19,7 +20,7 @@ struct SnapshotState: Sendable {
     return found
   }
 
-  /// The value of a record that was found, if it lies in the blob tier.
+  /// The value of a record found in the blob tier; nil if it is inline.
   static func blob(
     _ record: RawSpan, fields: SegmentSnapshot.Fields
   ) throws(StoreError) -> BlobReference {
@@ -40,17 +41,18 @@ struct SnapshotState: Sendable {
 
   // MARK: Scans
 
-  /// A scan as it was asked for.
+  /// Parameters of a scan.
   struct Scan {
     var range: KeyRange
     var after: Key?
     var reversed: Bool
     var limit: Int
-    /// Milliseconds since 1970 at which deadlines are judged.
+    /// Time at which deadlines are judged, in milliseconds since 1970.
     var time: UInt64
   }
 
-  /// Visits keys with their values in place. Returns the last one visited if there may be more, nil at the end.
+  /// Visits keys with their values in place. Returns the last key visited if there may be more, nil at the
+  /// end.
   func visit(
     _ scan: Scan, in store: Store, _ body: (RawSpan, RawSpan, EntryDetails) throws -> ScanStep
   ) throws -> Key? {
@@ -73,12 +75,12 @@ struct SnapshotState: Sendable {
     try store.read(try blob(record, fields: fields)).withRawSpan(body)
   }
 
-  /// Visits keys with what is known of them. What a lost record may have been is passed over: it shows what there is.
+  /// Visits the metadata of keys. Possibly lost keys are ignored: it shows what is there.
   func visitEntries(_ scan: Scan, in store: Store, _ body: (Entry) throws -> ScanStep) throws -> Key? {
     try visit(scan, isCertain: false, in: store) { try body(try Self.entry($0, fields: $1)) }
   }
 
-  /// Visits all that can be read, and returns what cannot: what was damaged while in use, too.
+  /// Visits everything readable and returns what is not, including records damaged after opening.
   func visitReadable(
     _ scan: Scan, in store: Store, _ body: (Entry) throws -> Void
   ) throws -> (last: Key?, doubts: [PossibleLoss]) {
@@ -143,14 +145,15 @@ struct SnapshotState: Sendable {
   }
 }
 
-/// How the store makes one.
+/// Making snapshots.
 extension Store {
-  /// All keys and values as they are now: whole transactions, those of other processes included. Nobody waits while
-  /// keys are sorted but who wants them sorted.
+  /// The present state of all keys and values: whole transactions, those of other processes included. If keys
+  /// must be sorted, only callers of this function wait for that.
   func snapshotState() throws(StoreError) -> SnapshotState {
     if let view = try cachedSnapshotState() { return view }
     return try ordering.withLock { orders throws(StoreError) in
-      // When others write much meanwhile, or compact, the order is out of date at once: then it is made while they wait.
+      // With many concurrent writes or compactions the order is outdated at once: after two attempts, sort
+      // while writers wait.
       for _ in 0..<2 {
         if let view = try cachedSnapshotState() { return view }
         let origin = try reading { engine throws(StoreError) in try engine.sortInput() }
@@ -166,7 +169,7 @@ extension Store {
     }
   }
 
-  /// The same if keys need not be sorted for it.
+  /// The present state if no full sort is needed; otherwise nil.
   private func cachedSnapshotState() throws(StoreError) -> SnapshotState? {
     try reading { engine throws(StoreError) in
       try engine.cachedSortedKeyIndex().map {

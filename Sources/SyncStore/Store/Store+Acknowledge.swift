@@ -1,8 +1,10 @@
-/// What members say for others to purge: how far each has come (rule R8).
+/// Acknowledgements: each member reports how far it has come, so that the others may purge (rule R8).
 extension Store {
-  /// Says, as a member, what this copy covers, if that lets others purge: if it has taken in a delete or a record with a
-  /// deadline since it last did, or the last time is long ago. Not more often than the number of members allows, for each of
-  /// them gets it. Costs little when it is not due. True if it was said.
+  /// Publishes what this copy covers, if that may let others purge: it has applied a delete or a record with
+  /// a deadline since its last report, or that is long ago. True if it was published.
+  ///
+  /// Every member receives each report, so the number of members limits how often it is sent. Cheap when it
+  /// is not due.
   @discardableResult
   package func acknowledgeIfDue(as device: DeviceID) throws(StoreError) -> Bool {
     let now = environment.now()
@@ -23,7 +25,7 @@ extension Store {
     }
   }
 
-  /// Is there a delete, or a record with a deadline, behind the position? What was looked through is not looked through again.
+  /// Whether there is a delete, or a record with a deadline, after the position. Remembers what was scanned.
   private func hasDeletes(behind position: UInt64) throws(StoreError) -> Bool {
     let end = try reading { engine throws(StoreError) in engine.position }
     guard end > position else { return false }
@@ -35,7 +37,8 @@ extension Store {
     return false
   }
 
-  /// Says, as a member, what this copy covers, for others to purge what all cover. False if that cannot be said at the moment.
+  /// Publishes what this copy covers, as a member, so that what all cover can be purged. False if this copy
+  /// cannot vouch for it now.
   @discardableResult
   package func acknowledge(as device: DeviceID) throws(StoreError) -> Bool {
     let (isSaid, tail) = try append { composer throws(StoreError) in
@@ -46,7 +49,8 @@ extension Store {
       }
       let key = ReservedKey.frontier(device)
       let held = try heldForWriting(key, in: composer)
-      // What of a round has come, and is not covered before its end, is asked about again.
+      // During a round its records are not covered yet: do not record the position, so that they are checked
+      // again.
       if state.cursors.values.allSatisfy(\.closed) {
         let position = engine.withLock { $0.position }
         try composer.setLocal(StateKey.acknowledged, ReplicaState.encode(position: position))

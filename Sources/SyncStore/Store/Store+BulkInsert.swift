@@ -1,8 +1,11 @@
-/// The short way of batches: records of the ordinary form, each the first of its key here, as a first copy brings them. What the rules
-/// make of them (`TransactionBuilder.receive`) is known beforehand: each one wins, against nothing. So they go from where they came into the
-/// journal without becoming objects in between; a batch with one that is not so goes the general way as a whole.
+/// Bulk insert: batches of simple records, each the first of its key here, as in a first copy.
+///
+/// The outcome of `TransactionBuilder.receive` is known beforehand: each record wins, against nothing. So the
+/// bytes received go into the journal without becoming objects; a batch with any other record takes the
+/// general path as a whole.
 extension Store {
-  /// Appends the records of a batch, and what `conclude` adds. Nil if it has to go the general way; nothing was done then.
+  /// Appends the records of a batch and those added by `conclude`. Nil, with nothing done, if the batch needs
+  /// the general path.
   func bulkInsert(
     _ batch: CompactBatch, _ conclude: (inout TransactionBuilder) throws(StoreError) -> Void
   ) throws(StoreError) -> (echo: (behind: UInt64, upTo: UInt64), tail: UInt64)? {
@@ -26,13 +29,13 @@ extension Store {
   }
 }
 
-/// A batch of which each record is taken in as it is, on its way through the journal into the index.
+/// A batch checked for bulk insert, and where it was stored.
 struct PreparedBulkInsert {
   let batch: CompactBatch
-  /// Those of the keys, in the index that was asked.
+  /// Hashes of the keys, in the index that was checked.
   fileprivate let hashes: [UInt64]
   fileprivate let keys: HashIndex
-  /// Where the first record was stored in the segment at the tail, and where each ends: the next one begins there.
+  /// Offset of the first record in the active segment, and end of each; the next record begins there.
   private(set) var start = 0
   private(set) var ends: [Int] = []
 
@@ -40,20 +43,22 @@ struct PreparedBulkInsert {
     (self.batch, self.hashes, self.keys) = (batch, hashes, keys)
   }
 
-  /// Bytes that they take up there.
+  /// Length of all records in the segment.
   var bytes: Int { (ends.last ?? start) - start }
 
-  /// It was stored.
+  /// Records where the batch was stored.
   mutating func stored(from start: Int, to ends: [Int]) { (self.start, self.ends) = (start, ends) }
 }
 
 extension Engine {
-  /// How many look-ups are under way at once: their cache misses overlap.
+  /// Index lookups in flight, so that their cache misses overlap.
   private static let lookahead = 16
 
-  /// The batch, if each of its records is one that is taken in as it is, whatever the others are: news to this copy, of a user's key of
-  /// which nothing is held or waits, with a stamp that is neither ahead of the clock (above `limit`) nor as old as what was purged. Only
-  /// for the holder of the writers' mutex, whose index has all that was committed.
+  /// Prepares a bulk insert; nil if any record of the batch needs the general path. Each must be new to this
+  /// copy, of a user's key that is neither held nor parked, with a stamp that is not ahead of the clock
+  /// (above `limit`) and above the purge horizon.
+  ///
+  /// Only for the holder of the writers' mutex, with everything committed indexed.
   mutating func prepareBulkInsert(of batch: CompactBatch, limit: Stamp) -> PreparedBulkInsert? {
     guard state.scope == nil, gaps.isEmpty, parked.isEmpty, !indexIsInvalid, !batch.entries.isEmpty else {
       return nil
@@ -71,16 +76,16 @@ extension Engine {
       guard entry.sequence > covered[entry.author], entry.stamp > state.horizon, entry.stamp <= limit,
         !batch.isReserved(entry), met.insert(hashes[place]), let mayBeHeld = try? keys.has(hashes[place])
       else { return nil }
-      // Among thousands there is one whose hash meets another's where the index looks.
+      // One in thousands collides with the hash of another key: compare the keys.
       if mayBeHeld, search(bytes.extracting(entry.key)).found != nil { return nil }
     }
     return indexIsInvalid ? nil : PreparedBulkInsert(batch, hashes: hashes, keys: keys)
   }
 
-  /// Takes in the records of a batch that were stored in this segment: what is known of them need not be read there again. Returns up to
-  /// where that was done.
+  /// Indexes the records of a batch stored in this segment without reading them again. Returns the end of
+  /// what was indexed.
   mutating func indexBulkInsert(_ intake: PreparedBulkInsert, in segment: Segment) -> Int {
-    // Another index has other hashes.
+    // Another index uses other hashes.
     guard intake.keys === index.hashIndex, index.failure == nil, parked.isEmpty, let slot = segment.slot,
       let end = intake.ends.last
     else { return intake.start }
@@ -104,32 +109,32 @@ extension Engine {
         offset = intake.ends[place]
       }
     } catch {
-      // There will be another index, of all that stands in the journal.
+      // The index will be rebuilt from the journal.
       index.failure = error
     }
     if let digest { index.checkpoint.changeDigest { $0.add(digest) } }
     segment.liveBytes += end - intake.start
     lastRef = SegmentTable.ref(slot: slot, offset: intake.ends.dropLast().last ?? intake.start)
     position += UInt64(batch.entries.count)
-    // Whatever became of the index: what is written here next is stamped above them.
+    // Even if indexing failed, the next write here must be stamped above these records.
     state.author.clock.observe(batch.entries.reduce(.zero) { max($0, $1.stamp) })
     return end
   }
 }
 
-/// Which hashes were met: as many as were announced at most.
+/// A set of hashes, of at most the announced number.
 private struct HashSet {
   private var slots: [UInt64]
 
   init(count: Int) {
-    // At most half of them are taken.
+    // At most half of the slots are taken.
     slots = Array(repeating: 0, count: 1 << (Int.bitWidth - (2 * count).leadingZeroBitCount))
   }
 
-  /// False if it was met before, or another one that is taken for it.
+  /// False if the hash, or one that cannot be told from it, is already in the set.
   @inline(__always)
   mutating func insert(_ hash: UInt64) -> Bool {
-    // Zero marks what is free.
+    // Zero marks a free slot.
     let hash = hash | 1
     var slot = Int(truncatingIfNeeded: hash >> 8) & (slots.count - 1)
     while slots[slot] != 0 {

@@ -1,22 +1,23 @@
 internal import Synchronization
 
-/// How a compaction works: a run of sealed segments is copied without what does not count any more, the copy is made
-/// durable and takes its name, every view moves over to it, and the old files go (rule R5).
+/// Compaction: a run of closed segments is copied without its dead records; the copy is made durable and
+/// renamed into place, every view switches to it, and the old files are removed (rule R5).
 ///
-/// At every moment either the old segments count or the copy does: the names alone tell which (F7).
+/// At every moment either the old segments count or the copy does: the file names alone decide (F7).
 extension Store {
-  /// Records that are looked at, or moved, while others wait.
+  /// Records installed per step, while writers wait.
   private static let recordsPerInstallStep = 64
 
-  /// Gives back all space that superseded records take up, and deletes that every member has seen, but for the segment at the
-  /// tail. Others go on reading and writing meanwhile. Returns the bytes gained.
+  /// Reclaims the space of superseded records, and of deletes that every member has seen, except in the
+  /// active segment. Reading and writing continue meanwhile. Returns the bytes gained.
   ///
-  /// - Throws: `.diskFull` if there is room for no copy: nothing is lost then. Where some do not fit, the others have given space back.
-  ///   `.busy` within a transaction of this thread.
+  /// - Throws: `.diskFull` if there is room for no copy: nothing is lost then. If only some copies do not
+  ///   fit, the others have reclaimed their space. `.busy` within a transaction of this thread.
   @discardableResult
   public func compact() throws(StoreError) -> UInt64 {
     try checkWritable()
-    // One that is under way waits for the writers' mutex, here or in another process.
+    // A compaction under way, here or in another process, waits for the writers' mutex: waiting for it inside
+    // a transaction would deadlock.
     try checkNotWriting("compact the store")
     return try compacting.withLock { compactions throws(StoreError) in
       var gained: UInt64 = 0
@@ -31,14 +32,14 @@ extension Store {
           guard error.code == .diskFull, gained > 0 else { throw error }
           isDone = false
         }
-        // What was gained is room for more purges, and for larger copies.
+        // The space gained allows more purges and larger copies.
         if isDone || gained == before { return gained }
       }
     }
   }
 
-  /// Purges before a compaction. False if the disk has no room for all of it: each purge is a record, and compaction makes room for
-  /// more of them.
+  /// Purges before a compaction. False if the disk lacks room for all purges: each is a record, and
+  /// compaction makes room for more.
   private func purgeIfSpaceAllows() throws(StoreError) -> Bool {
     do throws(StoreError) {
       try purgeBeforeCompaction(always: true)
@@ -49,7 +50,7 @@ extension Store {
     }
   }
 
-  /// On a full disk: purges and compacts what there is. True if that has given space back.
+  /// On a full disk: purges and compacts what it can. True if that has reclaimed space.
   func makeRoom() throws(StoreError) -> Bool {
     guard environment.compactionMode != .onRequest else { return false }
     return try compacting.withLock { compactions throws(StoreError) in
@@ -62,7 +63,7 @@ extension Store {
     }
   }
 
-  /// Has a compaction done in the background if it is time.
+  /// Schedules a compaction if it is due.
   func considerCompaction(_ engine: inout Engine) {
     let (dead, live) = engine.reviewDeadBytes()
     guard CompactionPlan.isDue(dead: dead, live: live) else { return }
@@ -71,7 +72,7 @@ extension Store {
         || CompactionPlan.isUrgent(dead: dead, live: live, largestSegment: configuration.segmentBytes))
   }
 
-  /// Has a compaction done in the background. Writers wait for it if it `isUrgent`.
+  /// Schedules a background compaction. If it `isUrgent`, writers are throttled until it is done.
   func scheduleCompaction(isUrgent: Bool) {
     guard environment.compactionMode != .onRequest else { return }
     writeThrottle.set(isUrgent)
@@ -83,7 +84,8 @@ extension Store {
     Background.runMaintenance { [weak self] in self?.compactWhileDue() }
   }
 
-  /// Writers come here before they take their mutex, so that the disk does not fill faster than it is tidied.
+  /// Write throttle: called before a writer takes the mutex, so that the disk does not fill faster than
+  /// compaction reclaims it.
   func throttleWriter() {
     guard writeThrottle.isUrgent else { return }
     if environment.compactionMode == .background {
@@ -95,7 +97,7 @@ extension Store {
 
   private func compactWhileDue() {
     compacting.withLock { compactions in
-      // What fails here is tried again with the next segment; a full disk stops the writer itself.
+      // Failures are retried with the next segment; a full disk stops the writer itself.
       _ = try? purgeBeforeCompaction(always: false)
       while (try? compactOnce(isThorough: false)) != nil { compactions += 1 }
       lifecycle.withLock { $0.compactionScheduled = false }
@@ -103,7 +105,8 @@ extension Store {
     }
   }
 
-  /// Compacts one run of segments. Returns the bytes gained; nil if nothing is worth it, or another process is at it.
+  /// Compacts one run of segments. Returns the bytes gained; nil if no run is worth it, or another process is
+  /// compacting.
   private func compactOnce(isThorough: Bool) throws(StoreError) -> UInt64? {
     guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: false) else { return nil }
     defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
@@ -113,7 +116,8 @@ extension Store {
     return gain
   }
 
-  /// On a full disk what the reserve has room for makes room for the rest; what is dead as a whole takes two pages.
+  /// On a full disk first compacts runs whose copy fits into the space reserve, which makes room for the
+  /// rest. The copy of a run without live records takes two pages.
   private func compactWithinFreeSpace(isThorough: Bool) throws(StoreError) -> UInt64? {
     do throws(StoreError) {
       return try compactOnce(isThorough: isThorough, largestCopy: .max)
@@ -129,33 +133,32 @@ extension Store {
     }
   }
 
-  /// By how much a copy may be larger than the records it takes: actors are defined once more. In bytes.
+  /// Bytes by which a copy may exceed the records in it: actors are defined again.
   private static let slackOfCopy = 16 << 10
-  /// Records of at most so many bytes are copied where there is no reserve at all.
+  /// Live bytes up to which a run is copied where there is no reserve at all.
   private static let smallestCopy = 4096
 
-  /// Allocates what the compaction took of the reserve, before anybody else takes what it has given back.
+  /// Reallocates the part of the reserve that the compaction used, before others take the space it has freed.
   func restoreReserveAfterCompaction() {
     do throws(StoreError) { try reserve.restore() } catch {
       guard error.code == .diskFull else { return }
-      // The blocks of files that were removed are free once the last mapping of them is gone: threads may be in the middle of a
-      // read of one.
+      // The blocks of removed files are freed with their last mapping, which a reading thread may still use.
       var attempts = 100
       while !readers.reclaim(), attempts > 0 {
         SystemCall.sleep(microseconds: 1000)
         attempts -= 1
       }
       Background.waitForReleases()
-      // btrfs gives back the space of removed files with its next transaction, up to 30 s later.
+      // btrfs frees the space of removed files with its next transaction, up to 30 s later.
       if environment.usesPwrite { try? environment.storage.syncFileSystem(path) }
       try? reserve.restore()
     }
   }
 
-  /// Compacts one run that has at most so many bytes that count.
+  /// Compacts one run with at most `largestCopy` live bytes.
   private func compactOnce(isThorough: Bool, largestCopy: Int) throws(StoreError) -> UInt64? {
-    // Whatever one who died had still to take in is in the index before it is asked what counts, and every segment has its
-    // number there.
+    // Taking the mutex completes what a crashed writer left: only then does the index tell what is live, and
+    // every segment has a slot.
     try lockWriters()
     control.unlock()
     let run = try reading { engine throws(StoreError) -> CompactionRun? in
@@ -174,8 +177,8 @@ extension Store {
     return try compact(run) ?? 0
   }
 
-  /// Puts a copy in the place of these segments. Returns the bytes gained; nil if they are damaged. The caller holds the
-  /// compaction lock.
+  /// Replaces these segments by a copy. Returns the bytes gained; nil if they are damaged. The caller holds
+  /// the compaction lock.
   func compact(_ run: CompactionRun) throws(StoreError) -> UInt64? {
     defer { reserve.copyHold.set(false) }
     var progress = CompactionProgress(writeThrottle, gaining: run.deadBytes)
@@ -188,7 +191,7 @@ extension Store {
     return UInt64(max(0, run.fileBytes - segment.mapping.count))
   }
 
-  /// Moves the index over to a copy, a part at a time, so that no writer waits for long.
+  /// Switches the index to the copy in steps, so that no writer waits for long.
   private func installSegment(_ adoption: SegmentInstall, _ progress: inout CompactionProgress)
     throws(StoreError)
   {
@@ -207,7 +210,7 @@ extension Store {
           let segment = adoption.segment
           if engine.journal.segment(segment.number) == nil { engine.journal.addUninstalled(segment) }
           engine.assignSlots(mayAdd: true)
-          // From now on others find the copy, of which the index is about to speak, and the number that it has there.
+          // From now on other processes find the copy, which the index is about to name, and its slot.
           control.compactions += 1
           engine.compactions = control.compactions
           isFirst = false
@@ -219,7 +222,8 @@ extension Store {
     }
   }
 
-  /// Removes what was replaced: nothing names it any more. What cannot be removed is left to the next compaction, or opening.
+  /// Removes replaced segments, which nothing names any more. Failures are left to the next compaction or
+  /// opening.
   private func remove(_ names: [SegmentName]) throws(StoreError) {
     control.installedCompactions = control.compactions
     var failure: StoreError?
@@ -237,9 +241,9 @@ extension Store {
     if let failure { throw failure }
   }
 
-  /// Does what one who was killed, or met an error, between the naming of the copy and the end of its moving over has left to
-  /// do. The copy counts from the moment at which it has its name: another one made of what it stands for and of later
-  /// segments would tear the chain of names. The caller holds the compaction lock.
+  /// Completes compactions interrupted by a crash or an error after the copy was renamed into place. The copy
+  /// counts from its renaming on: another copy made of the segments it replaced and of later ones would break
+  /// the chain of names. The caller holds the compaction lock.
   func finishInstalls() throws(StoreError) {
     let names = try SegmentName.all(in: journalDirectory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1).names
@@ -250,7 +254,7 @@ extension Store {
     guard !unfinished.isEmpty || leavesReplaced || control.installedCompactions < control.compactions else {
       return
     }
-    // Nobody may have seen to it that the names last.
+    // The directory sync after the rename may be missing.
     try syncNames()
     for (copy, replaced) in unfinished {
       let segment = try reading { engine throws(StoreError) -> Segment? in
@@ -264,12 +268,13 @@ extension Store {
     }
     let tail = Location(packed: control.tail).segment
     let left = names.filter { !counted.contains($0) && $0.covered.upperBound < tail }
-    // What cannot be removed stands in nobody's way.
+    // Files that cannot be removed do no harm.
     try? remove(left)
   }
 
-  /// Has the journal itself say that all of it is durable. A copy of the directory is cut at the place up to which it does
-  /// (rule R9): there must be nothing behind that of which a compaction has dropped what came before.
+  /// Appends a checkpoint that declares the whole journal durable. A restored copy of the directory is
+  /// truncated at the last such statement (rule R9): no record after it may depend on one that a compaction
+  /// has dropped.
   private func appendDurableCheckpoint() throws(StoreError) {
     let (_, tail) = try append(pacing: false, claim: .compaction) { composer throws(StoreError) in
       try composer.checkpoint()
@@ -277,7 +282,7 @@ extension Store {
     try sync(upTo: tail)
   }
 
-  /// Writes the copy and gives it its name; nil if the run cannot be copied, because it is damaged.
+  /// Writes the copy and renames it into place; nil if the run is damaged and cannot be copied.
   private func copy(
     _ run: CompactionRun, _ progress: inout CompactionProgress
   ) throws(StoreError) -> (Segment, SegmentInstall.Known)? {
@@ -297,9 +302,9 @@ extension Store {
       progress.reach(CompactionProgress.copied * walk.progress)
       try checkUsable()
     }
-    // Zeros in place of a page that could not be had must not get a checksum that holds.
+    // A faulted page reads as zeros; those must not get a valid checksum.
     guard !run.isFaulty else { return nil }
-    // What comes now cannot be told in parts.
+    // No progress can be measured within the remaining steps.
     progress.reach(CompactionProgress.durable)
     header.closedLength = UInt32(copier.end)
     header.size = UInt32((copier.end + 4095) & ~4095)
@@ -308,18 +313,19 @@ extension Store {
     return segment.map { ($0, known) }
   }
 
-  /// Writes a copy to a file, makes it durable and gives it its name.
+  /// Writes a copy to a file, makes it durable and renames it into place.
   private func writeCompactedSegment(
     _ copier: CompactedSegmentBuilder, header: SegmentHeader, at temporary: String
   ) throws(StoreError) -> Segment? {
     try checkDirectoryHoldsStore()
     let storage = environment.storage
     _ = try storage.remove(temporary)
-    // First: what is appended below may take the last space there is, and is worth it only if the copy has its own.
+    // Allocate first: the appends below may take the last free space, and are useful only if the copy has its
+    // own.
     let (file, part) = try file(for: Int(header.size), at: temporary)
     do throws(StoreError) {
       try persistOwnVector()
-      // What replaces the records that were left out is durable before they go (rule R7).
+      // Records that supersede the dropped ones must be durable before these are gone (rule R7).
       try sync(upTo: control.tail)
       try appendDurableCheckpoint()
     } catch {
@@ -341,8 +347,8 @@ extension Store {
     }
   }
 
-  /// Makes the names of the segments durable. What a copy has replaced must not go before; where this fails nothing goes on
-  /// (rule R4), but where it could not be begun for want of a descriptor.
+  /// Makes the names of the segments durable; replaced segments must not be removed before. A failure poisons
+  /// the store (rule R4), except for want of a descriptor.
   func syncNames() throws(StoreError) {
     do throws(StoreError) { try environment.storage.syncDirectory(journalDirectory) } catch {
       if !error.isOutOfDescriptors { control.setPoisoned() }
@@ -350,12 +356,12 @@ extension Store {
     }
   }
 
-  /// A file of `size` bytes or more: that of the reserve, if it is large enough. With one of its own the disk would hold, for a moment,
-  /// a segment more than the bound allows (rule R5).
+  /// A file of at least `size` bytes: that of the reserve, if it is large enough. A separate file would for a
+  /// moment exceed the space bound by a segment (rule R5).
   private func file(
     for size: Int, at path: String
   ) throws(StoreError) -> (any StorageFile, SpaceReserve.Purpose?) {
-    // First: no writer restores it from now on.
+    // Set the hold first, so that no writer restores the reserve from now on.
     let reserve = reserve
     reserve.copyHold.set(true)
     if let file = try reserve.acquire(.copy, as: path, atLeast: size) { return (file, .copy) }
@@ -370,7 +376,8 @@ extension Store {
     }
   }
 
-  /// Notes the last own sequence: the record that bears it may be one that a peer's has beaten, and go.
+  /// Stores the vector with the last own sequence: the record that bears this sequence may have been beaten
+  /// by a peer's, and compaction drops it.
   private func persistOwnVector() throws(StoreError) {
     try append(pacing: false, claim: .compaction) { composer throws(StoreError) in
       let vector = ReplicaState.encode(composer.state.vector)

@@ -1,6 +1,7 @@
-/// How a delete works: as a put does (`Store+Write`), of a record without a value, where there is one to be ended.
+/// Deletes: appended like a put (`Store+Write`), as a record without value, if there is one to delete.
 extension Store {
-  /// Deletes a key. False if it had no value. True also where it may have had one that cannot be read: `get` says why.
+  /// Deletes a key. False if it had no value. True also if it may have had one that is unreadable; `get` then
+  /// tells why.
   ///
   /// - Throws: as `put`.
   @discardableResult
@@ -12,8 +13,8 @@ extension Store {
     return deleted
   }
 
-  /// Does deletes. On a full disk with the reserve used up a compaction gives space back, and they are tried again as long as that
-  /// helps: what frees space must not need the user to free some first.
+  /// Runs deletes. If the disk and the reserve are full, compacts and retries as long as that frees space: a
+  /// delete must not require the user to free space first.
   func retryingAfterCompaction<Result>(_ deletes: () throws(StoreError) -> Result) throws(StoreError)
     -> Result
   {
@@ -34,7 +35,7 @@ extension Store {
     }
   }
 
-  /// What a delete finds of a key, as far as this append has not replaced it.
+  /// What a delete finds of a key, including earlier writes of this append.
   func deleteTarget(_ key: [UInt8], in composer: borrowing TransactionBuilder) throws(StoreError)
     -> DeleteTarget
   {
@@ -48,9 +49,9 @@ extension Store {
 
 /// What a delete finds of a key.
 enum DeleteTarget {
-  /// No value: nothing is to be written.
+  /// No value: nothing to write.
   case nothing
-  /// A value, or what may be one, which the delete is to end, and what is known of the record that it replaces.
+  /// A value, or possibly one, and the record that the delete replaces, if known.
   case value(ReplacedRecord?)
 }
 
@@ -64,7 +65,8 @@ extension Engine {
       guard let held, held.isLive(at: wall) else { return .nothing }
       return .value(held)
     } catch {
-      // Whatever it is, the delete is to end it, should it be read again or come back from a peer.
+      // Write the tombstone all the same: the unreadable value may become readable again, or come back from a
+      // peer.
       return .value(nil)
     }
   }

@@ -1,27 +1,29 @@
-/// Whether an open store still lies where it was opened.
+/// Whether an open store is still in the directory where it was opened.
 ///
-/// All its files are named relative to its directory, which is held open (`Storage.anchored`): renaming the directory, or putting
-/// another one in its place, changes nothing. Emptying it, or exchanging what is in it, does: new files would lie among those of
-/// another store, or nowhere. That is looked for where files are made, not at each write.
+/// All file names are relative to the directory, which is held open (`Storage.anchored`): renaming it, or
+/// putting another one in its place, changes nothing. Emptying it or exchanging its contents does: new files
+/// would mix with another store's, or be lost. This is checked when files are created, not at each write.
 extension Store {
-  /// Does `path` still lead to the directory that this instance has open?
+  /// Whether `path` still leads to the directory that this instance has open.
   var isAtItsPath: Bool { get throws(StoreError) { try environment.storage.resolvesToAnchor(path) } }
 
-  /// Sees to it that the directory still holds this store's control file, which is made once and never replaced.
+  /// Checks that the directory still holds this store's control file, which is created once and never
+  /// replaced.
   ///
-  /// - Throws: `.poisoned` if it does not: nobody writes any more.
+  /// - Throws: `.poisoned` if it does not: no process writes any more.
   func checkDirectoryHoldsStore() throws(StoreError) {
     try checkIsHere(path + "/" + StoreLayout.control, file: controlFile)
   }
 
-  /// Sees to it that the segment at the tail still has its name, before another one follows it.
+  /// Checks that the active segment still has its name, before another segment follows it.
   ///
-  /// - Throws: `.poisoned` if it has not: nobody writes any more.
+  /// - Throws: `.poisoned` if it has not: no process writes any more.
   func checkHasName(_ segment: Segment) throws(StoreError) {
     try checkIsHere(journalDirectory + "/" + SegmentName(segment.number).text, file: segment.file)
   }
 
-  /// Does the directory still hold this store's control file? Poisons nothing: for work ahead of a writer, who is to be told why it fails.
+  /// Whether the directory still holds this store's control file. Does not poison: for preparatory work, so
+  /// that the next writer reports the reason.
   var holdsStore: Bool {
     get throws(StoreError) { try isHere(path + "/" + StoreLayout.control, file: controlFile) }
   }

@@ -1,7 +1,7 @@
-/// Where writes came from, and beaten ones brought back.
+/// The origin of writes, and restoring conflict losers.
 extension Store {
-  /// From whom a received write came: the actor of the copy that sent it. Nil if it was made here, or if the journal does not
-  /// tell any more: what has come is followed by the sender's cursor until that is compacted away.
+  /// The actor of the copy that sent a received write. Nil if it was made here, or if the journal no longer
+  /// tells: the sender's cursor follows a received batch until compaction drops it.
   ///
   /// - Throws: `.damaged` if the journal cannot be read there; `.closed`, `.forked`.
   public func origin(of entry: LogEntry) throws(StoreError) -> ActorID? {
@@ -27,21 +27,23 @@ extension Store {
     }
   }
 
-  /// How many keys have a write behind `position` that the copy of `actor` has neither made nor, by what the journal still tells,
-  /// sent here: an upper bound of what it lacks, once it has acknowledged all up to there.
+  /// The number of keys with a write after `position` that the copy of `actor` has neither made nor, as far
+  /// as the journal still tells, sent here: an upper bound of what it lacks, once it has acknowledged
+  /// everything up to there.
   ///
-  /// - Parameter limit: no more than so many are counted.
+  /// - Parameter limit: counting stops here.
   package func countUnknown(to actor: ActorID?, behind position: UInt64, limit: Int) throws(StoreError) -> Int
   {
     try unknown(to: actor, behind: position, limit: limit).count
   }
 
-  /// The same, and when the oldest of those writes was made, in milliseconds since 1970; nil if there is none.
+  /// The number of keys with a write unknown to the copy of `actor`, and the time of the oldest such write,
+  /// in milliseconds since 1970; nil if there is none.
   package func unknown(
     to actor: ActorID?, behind position: UInt64, limit: Int
   ) throws(StoreError) -> (count: Int, oldest: UInt64?) {
     try reading { engine throws(StoreError) in
-      // Who sent a batch stands at its end.
+      // The sender of a batch is recorded at its end.
       var (count, inBatch, isTheirs) = (0, 0, false)
       var (oldest, oldestInBatch) = (UInt64.max, UInt64.max)
       try engine.visit(from: engine.start(of: position + 1)) { view throws(StoreError) in
@@ -65,10 +67,11 @@ extension Store {
     }
   }
 
-  /// Writes a beaten value again as a new write, which then counts on every copy.
+  /// Writes a conflict loser again as a new write, which then wins on every copy.
   ///
-  /// - Parameter beaten: one of those that `conflicts` or `explain` gave.
-  /// - Throws: `.outOfBounds` if it is not the value of a user's key; `.blobUnavailable` if it is a large value that is not here any more.
+  /// - Parameter beaten: an entry from `conflicts` or `explain`.
+  /// - Throws: `.outOfBounds` if it is not the value of a user's key; `.blobUnavailable` if it is a large
+  ///   value that is no longer here.
   public func restore(_ beaten: LogEntry) throws(StoreError) {
     guard let key = beaten.key else {
       throw StoreError(.outOfBounds, "this record is the store's own: it cannot be restored", path: path)

@@ -1,13 +1,13 @@
-/// What a copy looks for in its own past when it finds that another life bears its name.
+/// After a fork: preserving own values whose dot another life of the actor also used.
 extension Store {
   private static let recordsPerLookBackStep = 4096
 
-  /// Keeps as conflicts the values of the present actor that others have replaced, as far as the journal has them still. A write that names
-  /// the dot of one as what it replaced may mean the other life's content of that dot: nobody can tell any more. Where a key was written
-  /// again by this copy, its last value counts.
+  /// Keeps, as conflict losers, the values of the present actor that others have overwritten, as far as the
+  /// journal still has them. A write that names such a dot as its base may mean the other life's content of
+  /// that dot; this cannot be told any more. Of several own writes of a key the last one counts.
   ///
-  /// Costs a pass over the journal, in parts, so that nobody waits for long. Called before the copy becomes a new actor: who dies in
-  /// between does it again.
+  /// Costs a pass over the journal, in steps, so that writers do not wait for long. Must run before the copy
+  /// becomes a new actor: after a crash in between, it is repeated.
   func preserveOverwrittenForkValues() throws(StoreError) {
     let last = try lastOwnWrites()
     let now = environment.now()
@@ -31,7 +31,7 @@ extension Store {
     var location: Location
   }
 
-  /// The last write of the present actor to each key, if the key holds another one by now.
+  /// The last write of the present actor to each key that now holds another record.
   private func lastOwnWrites() throws(StoreError) -> [[UInt8]: WriteLocation] {
     var last: [[UInt8]: WriteLocation] = [:]
     var position: UInt64 = 1

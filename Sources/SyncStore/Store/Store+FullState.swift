@@ -1,20 +1,21 @@
-/// What a copy was told that another one holds, while that one's full state comes in (rule R8).
+/// What the sender of a full state holds, collected while it arrives (rule R8).
 package final class FullState: Sendable {
   private struct Known {
     var present = DotSet()
-    /// Keys of which the sender holds a record, and it or the one held here is in doubt: is what this copy holds then the same?
+    /// Keys where the sender's record or the one held here is in doubt: whether this copy now holds the
+    /// sender's record.
     var doubtful: [[UInt8]: Bool] = [:]
   }
 
   private let known = LockedField(Known())
 
-  /// Nothing was told yet.
+  /// Nothing received yet.
   package init() {}
 
-  /// About how many bytes it takes up in memory to know which writes the sender holds.
+  /// Approximate memory, in bytes, for the dots that the sender holds.
   package var bytes: Int { known.withLock { $0.present.bytes } }
 
-  /// Takes notice of what a batch says.
+  /// Records the dots named by a batch.
   func record(_ batch: IncomingBatch) {
     known.withLock { known in
       for item in batch.records.list { known.present.insert(item.record.dot) }
@@ -22,37 +23,41 @@ package final class FullState: Sendable {
     }
   }
 
-  /// The sender holds `record`, and `held` is held here of its key; the dot of one of them may have been given twice.
-  /// `isTaken` unless the sender's is stamped too far ahead to be held yet, or this copy covers its dot, be it by another content.
+  /// Records that the sender holds `record` where this copy holds `held`; the dot of one of them may have
+  /// been used twice. `isTaken` unless the sender's record is parked, or this copy covers its dot, possibly
+  /// with another content.
   func record(doubtful record: Record, beside held: Record?, isTaken: Bool) {
     var (record, held) = (record, held)
     record.continues = false
     held?.continues = false
-    // What wins is held from now on, and then it is the sender's. One of two that bear the same name stays where it is.
+    // The winner is held from now on; if that is the sender's, both hold the same. Of two records with the
+    // same dot the held one stays.
     let wins = isTaken && held.map { $0.dot != record.dot && $0.version < record.version } ?? true
     let isSame = wins || record == held
     known.withLock { $0.doubtful[record.key] = isSame }
   }
 
-  /// Does the sender hold a write of this name?
+  /// Whether the sender holds a write with this dot.
   func isPresent(_ dot: Dot) -> Bool { known.withLock { $0.present.contains(dot) } }
 
-  /// Of a key whose record is in doubt: does the sender hold that one, or another? Nil if none.
+  /// For a key whose record is in doubt: whether the sender holds the same record or another. Nil if it holds
+  /// none.
   func isSame(_ key: [UInt8]) -> Bool? { known.withLock { $0.doubtful[key] } }
 }
 
-/// What becomes of a record that is held here, once another copy's full state has come: a decision without I/O.
+/// The fate of a record held here after another copy's full state has arrived; decided without I/O.
 enum FullStateVerdict: Equatable {
   case keep
-  /// The sender covers it and does not hold it: it is dead.
+  /// Dead: the sender covers it and does not hold it.
   case drop
-  /// It is issued again as a new write: what had beaten it may have been purged, or its name is in doubt.
+  /// Issue again as a new write: what had beaten it may have been purged, or its dot is in doubt.
   case reissue
-  /// It cannot be told whether it was deleted: it goes, but is kept among the beaten.
+  /// Unknown whether it was deleted: remove it, but keep it as a conflict loser.
   case setAside
 
-  /// For a record that this copy, in `state`, holds and that counts for its key. `isPresent`: the sender holds that very write;
-  /// `isContested`: it holds another of the key, which does not beat it. Up to `horizon` a delete that is purged may have beaten it.
+  /// Verdict on the current record of a key, held by this copy in `state`. `isPresent`: the sender holds this
+  /// very write. `isContested`: the sender holds another record of the key, which does not beat it. Up to
+  /// `horizon`, a purged delete may have beaten it.
   init(
     _ record: Record, state: ReplicaState, close: RoundClose, horizon: Stamp, isPresent: Bool,
     isContested: Bool, at time: UInt64
@@ -67,17 +72,17 @@ enum FullStateVerdict: Equatable {
         self = record.isGone(at: time) ? .drop : .setAside
       }
     } else if isCovered {
-      // What the sender covers may be the other content of the name.
+      // The sender may cover the dot with the other content.
       self = state.isAmbiguous(record.dot) && !record.isGone(at: time) ? .setAside : .drop
     } else if state.isRecovering, state.isMine(record.dot) {
       self = .reissue
     } else {
-      // Whether it has expired is a question of clocks, and this one's may be wrong.
+      // Do not judge by expiration: this clock may be wrong.
       self = record.stamp <= horizon && !record.isTombstone ? .reissue : .keep
     }
   }
 
-  /// The same for one whose time has not come.
+  /// Verdict on a parked record.
   init(parked record: Record, _ close: RoundClose, horizon: Stamp, isPresent: Bool) {
     let isCovered = close.vector.covers(record.dot)
     if isCovered {
@@ -88,15 +93,16 @@ enum FullStateVerdict: Equatable {
   }
 }
 
-/// Who says what becomes of the records that are held here.
+/// The rule by which records held here are judged.
 private enum VerdictRule {
-  /// Another copy's full state, once it has come. What stands behind the position given was not measured as it came by the deletes that
-  /// were purged here, up to that horizon.
+  /// Another copy's complete full state. Records after the given position were not compared on arrival with
+  /// the deletes purged here, up to that horizon.
   case fullState(FullState, RoundClose, behind: UInt64, horizon: Stamp)
-  /// This copy, about to give a round to one that covers this: what is in doubt and not covered there is issued again.
+  /// This copy is about to send a round to a receiver that covers this vector: unconfirmed writes not covered
+  /// there are issued again.
   case unknown(VersionVector)
 
-  /// Can anything but `keep` come out?
+  /// Whether any verdict but `keep` is possible.
   func concerns(_ dot: Dot, state: ReplicaState) -> Bool {
     switch self {
     case .fullState(let full, _, _, _): return !full.isPresent(dot) || state.isUnconfirmed(dot)
@@ -107,8 +113,8 @@ private enum VerdictRule {
   func verdict(
     on record: Record, at position: UInt64, _ state: ReplicaState, at time: UInt64
   ) -> FullStateVerdict {
-    // What has come of keys that are not held yet is another round's: it is given up, and brought anew. An own write under such a key would
-    // be given up with it, and this copy would go on covering it.
+    // Records outside the scope belong to a scope expansion, which restarts and brings them anew. Dropping an
+    // own write among them would leave this copy covering what it no longer holds.
     guard state.scope.holds(record.key), concerns(record.dot, state: state) else { return .keep }
     switch self {
     case .fullState(let full, let close, let behind, let horizon):
@@ -122,7 +128,7 @@ private enum VerdictRule {
     }
   }
 
-  /// The same for one whose time has not come.
+  /// Verdict on a parked record.
   func verdict(onParked record: Record, at position: UInt64) -> FullStateVerdict {
     guard case .fullState(let full, let close, let behind, let horizon) = self else { return .keep }
     return FullStateVerdict(
@@ -132,9 +138,12 @@ private enum VerdictRule {
 }
 
 extension Store {
-  /// What is in doubt does not leave, and hides what it has replaced: whoever had a round without it would cover that, and never be given
-  /// it; in a full state it would be dead. So what the receiver of a round does not cover is issued again before, as the receiver's full
-  /// state would have it. What it does cover hides nothing from it. What lies up to `begin` was looked at when it had another round.
+  /// Issues unconfirmed writes again that the receiver of a round does not cover, as the receiver's full
+  /// state would do.
+  ///
+  /// Unconfirmed writes are not sent, but hide what they have replaced: a receiver of a round without the
+  /// replaced write would cover it and never get it; in a full state it would count as dead. Writes that the
+  /// receiver covers hide nothing from it. Those up to `begin` were handled before an earlier round.
   func reissueUnknown(to covered: VersionVector, behind begin: UInt64) throws(StoreError) {
     let pin = SnapshotPin()
     let places = try reading { engine throws(StoreError) in
@@ -145,32 +154,34 @@ extension Store {
     try judgeAll(places, judge: .unknown(covered), pin: pin)
   }
 
-  /// How many keys are held here, of users and of the store itself, deletes among them.
+  /// The number of keys held here, reserved keys and tombstones included.
   package func heldKeyCount() throws(StoreError) -> UInt64 {
     try reading { engine throws(StoreError) in engine.keyCount }
   }
 
-  /// Is anything that this copy wrote in doubt (rule R9)?
+  /// Whether writes of this copy are unconfirmed (rule R9).
   var isInDoubt: Bool {
     get throws(StoreError) {
       try reading { engine throws(StoreError) in !engine.state.unconfirmedRanges.isEmpty }
     }
   }
 
-  /// Records that are looked at, or given up, while others wait.
+  /// Records judged or dropped per step, while writers wait.
   private static let recordsPerJudgement = 256
 
-  /// Does with the records held here what the full state of another copy says of them, and closes it; durable on return. In parts, so that
-  /// nobody waits for long: floor and horizon come first, so that this copy gives no full state itself, nor purges, until its vector is
-  /// merged at the end. What comes from others until then, into this process or another one of the store, is not taken for dead by
-  /// anybody but here: so it is judged, too, and the last of it in the step that merges the vector. Nor was it measured by the deletes that
+  /// Judges the records held here by the full state of another copy, and closes it; durable on return.
+  ///
+  /// Works in steps, so that no writer waits for long. Floor and horizon are raised first, so that this copy
+  /// gives no full state itself, and does not purge, until its vector is merged at the end. Records arriving
+  /// meanwhile, in this process or another one, are declared dead nowhere else: they are judged here too, the
+  /// last of them in the step that merges the vector. They were not compared on arrival with the deletes that
   /// this copy itself has purged (`TransactionBuilder.receive`): that is done here as well.
   func finish(_ full: FullState, close: RoundClose) throws(StoreError) {
     let (raised, _) = try append(limit: .max) {
       composer throws(StoreError) -> (behind: UInt64, horizon: Stamp) in
       try requireReceiver(of: close, composer.state)
       let covered = close.covered(by: composer.state)
-      // Before the floor: who cannot take over the vector would not cover that.
+      // Check before the floor is raised: a copy unable to merge the vector would not cover the floor.
       try requirePlaces(in: [covered].reduce(into: composer.state.vector) { $0.merge($1) }, composer.state)
       try composer.raiseFloor(to: close.floor, horizon: close.horizon)
       try composer.recordReconcileFrom()
@@ -188,9 +199,9 @@ extension Store {
     }
     try judgeAll(places, judge: judge, pin: pin)
     for place in waiting { try applyVerdict(parked: place, judge: judge, pin: pin) }
-    // There may be millions.
+    // Free them: there may be millions.
     (places, waiting) = ([], [])
-    /// What has come since; nil if it is little enough for those who write to wait for it.
+    /// Arrivals since the last judgement; nil if they are few enough to be judged while writers wait.
     func much() throws(StoreError) -> Arrivals? {
       try reading { engine throws(StoreError) in
         guard engine.position > judged.position + UInt64(Self.recordsPerJudgement) else { return nil }
@@ -222,17 +233,17 @@ extension Store {
     }
   }
 
-  /// How often what has come meanwhile is judged while others go on.
+  /// Bounds the passes over arrivals that run concurrently with writers.
   private static let maxPasses = 8
 
   /// How far the journal was judged.
   private struct JudgedPosition {
     var position: UInt64
-    /// What waited for its time then: it may have come since, at its old place.
+    /// Records parked at that point: they may have been applied since, at the same location.
     var waiting: Set<Location>
   }
 
-  /// A record that is not simply kept.
+  /// A record with a verdict other than `keep`.
   private struct Affected {
     var key: [UInt8]
     var version: Version
@@ -240,13 +251,13 @@ extension Store {
     var bytes: Int
   }
 
-  /// What has come behind what was judged, as far as it is not simply kept.
+  /// Records after the judged position whose verdict is not `keep`.
   private struct Arrivals {
     var affected: [Affected]
     var waiting: [Location]
     var judged: JudgedPosition
 
-    /// Does it fit into the step that closes the full state? One transaction must not be too large to be sent.
+    /// Whether they fit into the closing step: one transaction must not become too large to be sent.
     var fitsClosingStep: Bool {
       waiting.isEmpty && affected.count <= Store.recordsPerJudgement
         && (affected.count <= 1 || affected.reduce(0) { $0 + $1.bytes } <= Limits.transactionBytes / 2)
@@ -262,7 +273,8 @@ extension Store {
     var places: [Location] = []
     if position > judged.position {
       let start = engine.start(of: judged.position + 1)
-      // What the present actor has written since is stamped above all that was purged, and what was issued again must not be so anew.
+      // Writes of the present actor since then are stamped above everything purged, and reissued ones must
+      // not be reissued again.
       places = (try engine.liveLocations(from: start, isComplete: false) ?? []).filter {
         (try? engine.journal.record(at: $0))?.dot?.actor != engine.state.actor
       }
@@ -287,13 +299,14 @@ extension Store {
     for place in rest.waiting { try applyVerdict(parked: place, judge: judge, pin: pin) }
   }
 
-  /// The sender has said nothing of keys that another session has brought meanwhile: all of those would seem dead.
+  /// Fails if scope or state changed meanwhile: the sender has not mentioned keys that another session has
+  /// brought since, and all of these would count as dead.
   private func requireReceiver(of close: RoundClose, _ state: ReplicaState) throws(StoreError) {
     try requireScope(close.scope, state: state)
     try requireExpectedState(close.expectedState, of: close.sender, state)
   }
 
-  /// Judges all of the records, and carries out what comes out.
+  /// Judges these records and applies the verdicts.
   private func judgeAll(_ places: [Location], judge: VerdictRule, pin: SnapshotPin) throws(StoreError) {
     var affected: [Affected] = []
     for start in stride(from: 0, to: places.count, by: Self.recordsPerJudgement) {
@@ -304,7 +317,7 @@ extension Store {
       }
       engine.yieldToWaiters()
     }
-    // What is issued again keeps the order in which it was written.
+    // Reissued writes keep their original order.
     affected.sort { $0.version < $1.version }
     for start in stride(from: 0, to: affected.count, by: Self.recordsPerJudgement) {
       yieldEngineLock()
@@ -312,14 +325,14 @@ extension Store {
     }
   }
 
-  /// Those of the records that are not simply kept.
+  /// The records whose verdict is not `keep`.
   private func affected(
     _ places: ArraySlice<Location>, judge: VerdictRule, engine: borrowing Engine
   ) -> [Affected] {
     let time = environment.now()
     var affected: [Affected] = []
     for place in places {
-      // One that is damaged cannot be told of: whoever reads it is told so.
+      // A damaged record cannot be judged; reading it fails anyway.
       guard let view = try? engine.journal.record(at: place), let dot = view.dot,
         judge.concerns(dot, state: engine.state), let record = view.decoded(),
         judge.verdict(on: record, at: view.position, engine.state, at: time) != .keep
@@ -331,7 +344,7 @@ extension Store {
     return affected
   }
 
-  /// Carries out the verdicts on some records, in one transaction, or in more where that would be too large to be sent.
+  /// Applies verdicts in one transaction, or in several if one would be too large to be sent.
   private func applyVerdicts(_ affected: ArraySlice<Affected>, judge: VerdictRule) throws(StoreError) {
     do throws(StoreError) { try applyInOneTransaction(affected, judge: judge) } catch {
       guard error.code == .outOfBounds, affected.count > 1 else { throw error }
@@ -401,7 +414,7 @@ extension Store {
 }
 
 extension Engine {
-  /// Does the record still wait for its time?
+  /// Whether the record is still parked.
   fileprivate func isParked(_ record: Record) -> Bool {
     (parked[record.key] ?? []).contains { (try? journal.record(at: $0).version) == record.version }
   }

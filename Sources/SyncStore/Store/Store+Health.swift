@@ -1,10 +1,10 @@
 extension Store {
-  /// What the copy thinks of its own state: whether it can be believed what it covers, and whether writes of its own are in doubt.
+  /// Health of this copy: whether its vector may be trusted, and whether it has unconfirmed writes.
   package var health: ReplicaHealth {
     get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.health } }
   }
 
-  /// Sets local keys in one append, durably; nil ends a key.
+  /// Sets local keys durably in one append; nil removes a key.
   package func setLocals(_ changes: [(key: [UInt8], value: [UInt8]?)]) throws(StoreError) {
     let (_, tail) = try append { composer throws(StoreError) in
       for change in changes {

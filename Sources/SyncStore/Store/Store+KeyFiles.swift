@@ -1,14 +1,15 @@
-/// Small files of secrets beside the journal, in `keys/`: sealed where the store is encrypted (`schemas/keys.md`).
+/// Small secret files in `keys/`, encrypted where the store is encrypted (`schemas/keys.md`).
 extension Store {
   private static let encryptedHeader = Array("syncstore-sealed 1\n".utf8)
   private static let keyFilesDirectory = JournalKeys.directory + "/"
-  /// What sealing adds, and a file of secrets never has more than.
+  /// Bytes that encryption adds, and the size limit of a secret file.
   private static let encryptionOverhead = encryptedHeader.count + AES256GCM.nonceBytes + AES256GCM.tagBytes
   private static let keyFileLimit = 1 << 20
 
-  /// The content of `keys/` + `name`; nil if there is none. One of more than `limit` bytes is `.foreignFile`.
+  /// The content of `keys/` + `name`; nil if there is none.
   ///
-  /// - Throws: `.damaged` if it was changed; `.unsafeDirectory` if others can read it.
+  /// - Throws: `.damaged` if it was tampered with; `.unsafeDirectory` if other users can read it;
+  ///   `.foreignFile` if it is longer than `limit` bytes.
   package func readKeyFile(_ name: String, limit: Int) throws(StoreError) -> [UInt8]? {
     let file = path + "/" + Self.keyFilesDirectory + name
     guard let status = try environment.storage.status(file) else { return nil }
@@ -42,14 +43,14 @@ extension Store {
     return plain
   }
 
-  /// Puts a file of secrets in place of the one there is, durably.
+  /// Replaces a secret file durably.
   package func writeKeyFile(_ name: String, _ bytes: [UInt8]) throws(StoreError) {
     let storage = environment.storage
     let directory = path + "/" + JournalKeys.directory
-    // One that is there may have been made by who was killed then.
+    // An existing directory may be left from a process killed before it was made durable.
     _ = try storage.createDirectory(directory)
     try storage.syncDirectory(path)
-    // While a store is decrypted, nothing is sealed any more under keys that are about to go.
+    // While a store is being decrypted, nothing may be encrypted under keys that are about to be removed.
     let ring = journalKeys.ring.flatMap { $0.current == 0 ? nil : $0 }
     try storage.replace(
       directory + "/" + name, with: ring.map { encrypted(name: name, bytes: bytes, ring: $0) } ?? bytes)
@@ -62,14 +63,16 @@ extension Store {
       Secret.zero(&key)
       Secret.zero(&nonces)
     }
-    // Randomness that repeats repeats a nonce only for the very same content.
+    // The nonce is derived from random bytes, name and content: if the randomness repeats, a nonce repeats
+    // only for identical content.
     let message = environment.random(32) + Array(name.utf8) + [0] + bytes
     let nonce = Array(HMACSHA256.code(for: message, key: nonces).prefix(AES256GCM.nonceBytes))
     return Self.encryptedHeader + nonce
       + AES256GCM.encrypt(bytes, key: key, nonce: nonce, authenticating: Array(name.utf8))
   }
 
-  /// Lets no other thread or process change the files of secrets during `body`: what is read there may be written again.
+  /// Excludes all other threads and processes from changing secret files during `body`, so that it can read,
+  /// modify and write.
   package func changeKeyFiles(_ body: () throws(StoreError) -> Void) throws(StoreError) {
     try changingKeyFiles.withLock { _ throws(StoreError) in
       guard try controlFile.lock(byte: StoreLayout.keyFilesByte, .exclusive, wait: true) else {
@@ -80,8 +83,10 @@ extension Store {
     }
   }
 
-  /// Writes the files of secrets that are not as the store is to be: sealed, or in the clear with `isPlain`. `body` comes before anybody
-  /// can write another one.
+  /// Rewrites the secret files that are not in the wanted form: encrypted, or in the clear with `isPlain`.
+  ///
+  /// `body` runs before the lock is released, so no other process can write a file in the old form in
+  /// between.
   package func rewriteKeyFiles(
     isPlain: Bool = false, then body: () throws(StoreError) -> Void = {}
   ) throws(StoreError) {

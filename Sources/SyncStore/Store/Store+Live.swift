@@ -1,13 +1,16 @@
 private import Synchronization
 
-/// What sessions that stay open ask of the store: to be told when the journal has grown, and rounds that cost one sync
-/// together with the write that they carry.
+/// Support for sessions that stay open: notification when the journal grows, and rounds that share one sync
+/// with the write they carry.
 extension Store {
-  /// Has `body` called, once or twice, from any thread, when the journal has something behind `position`; at once if it
-  /// has already. It must return at once. The call is also made when the journal may have grown, but has not.
+  /// Calls `body` once the journal has records after `position`; immediately if it already has.
   ///
-  /// False if it could not be looked, for want of descriptors or memory maybe: then `body` may not be called, and the caller asks again
-  /// after a while. A store that is closed grows no more: that is no failure.
+  /// `body` may be called once or twice, from any thread, and must return at once. It may also be called when
+  /// the journal has not grown.
+  ///
+  /// - Returns: false if the journal could not be checked, for want of descriptors or memory for example:
+  ///   then `body` may never be called, and the caller must try again later. A closed store no longer grows:
+  ///   that returns true.
   package func notifyWhenGrown(behind position: UInt64, _ body: @escaping @Sendable () -> Void) -> Bool {
     guard control.position <= position else {
       body()
@@ -15,7 +18,7 @@ extension Store {
     }
     liveSessions.setAwaited()
     let number = changeSignal.add(body)
-    // Under the engine's lock: what was written before it is seen here, what is written after it wakes.
+    // Under the engine's lock: earlier writes are visible here, later ones call `body`.
     let now: UInt64
     do throws(StoreError) { now = try reading { engine throws(StoreError) in engine.position } } catch {
       changeSignal.remove(number)
@@ -27,8 +30,8 @@ extension Store {
     return true
   }
 
-  /// The same for a caller that must not wait for anybody. False if somebody is at work in the store at this moment: then `body`
-  /// may have been called, or not.
+  /// `notifyWhenGrown` that never waits for a lock. False if the engine's lock is taken at this moment: then
+  /// `body` may or may not have been called.
   package func notifyWhenGrownIfFree(behind position: UInt64, _ body: @escaping @Sendable () -> Void) -> Bool
   {
     guard control.position <= position else {
@@ -37,8 +40,8 @@ extension Store {
     }
     liveSessions.setAwaited()
     let number = changeSignal.add(body)
-    // What was written before it is seen here, as above. What others have appended and this view has not read has no position yet
-    // that could be believed: a writer moves the tail first.
+    // As above, earlier writes are visible here. Records that others appended and this view has not replayed
+    // have no reliable position yet: a writer moves the tail first.
     let now = engine.withLockIfFree { engine in engine.isBehind ? nil : engine.position } ?? nil
     if now == position, !closed.load(ordering: .acquiring) { return true }
     changeSignal.remove(number)
@@ -52,16 +55,20 @@ extension Store {
 
   /// A round of a live session that need not be durable yet.
   package struct LiveUpdate: Sendable {
-    /// Nil if nothing is for the receiver, and it covers all that this copy does: then nothing was written.
+    /// Nil if there are no records for the receiver and it covers everything this copy covers; then nothing
+    /// was written.
     package var round: DeltaStream?
-    /// Where the journal ended.
+    /// The end of the journal.
     package var position: UInt64
-    /// The place up to which the journal must be durable before anything of the round leaves (rules R7, R9).
+    /// The location up to which the journal must be durable before any part of the round is sent (rules R7,
+    /// R9).
     package var tail: UInt64
   }
 
-  /// As `openRound`, for a receiver of which it is known that nothing up to `begin` is for it. It does not wait until the
-  /// round is durable: what is to leave can be made ready meanwhile (`whenDurable`).
+  /// `openRound` for a receiver that needs nothing up to `begin`.
+  ///
+  /// Does not wait until the round is durable: the data can be prepared for sending meanwhile
+  /// (`whenDurable`).
   ///
   /// - Throws: `.rolledBack` as `openRound`.
   package func openLiveUpdate(for receiver: RoundReceiver, behind begin: UInt64) throws(StoreError)
@@ -70,7 +77,7 @@ extension Store {
     if try isInDoubt { try reissueUnknown(to: receiver.covered, behind: begin) }
     let survey = try deltaScan(for: receiver, behind: begin, isLive: true)
     let (isAny, position) = try reading { engine throws(StoreError) in
-      // Thousands of sessions keep it.
+      // Thousands of sessions keep the vector: let them share its memory.
       engine.state.foldOwnWrites()
       let choice = DeltaFilter(for: receiver, behind: begin, isFull: false)
       let isFound =
@@ -79,7 +86,7 @@ extension Store {
         } else {
           try !Self.items(choice, behind: survey?.reached, in: engine, limit: 1).isEmpty
         }
-      // A write that was beaten before it left is not sent, but covered.
+      // A write that was beaten before it was sent is covered, but not sent.
       let isAny = isFound || !engine.state.isRecovering && !receiver.covered.covers(engine.state.vector)
       return (isAny, engine.position)
     }
@@ -88,54 +95,60 @@ extension Store {
     return LiveUpdate(round: round, position: round.close.position, tail: tail)
   }
 
-  /// A session that used `mark` has its peer's word that it is past it.
+  /// Called when the peer has confirmed to a session that used `mark` that it is past it.
   package func releaseLiveMark(_ mark: RoundMark) { liveSessions.release(mark) }
 
-  /// A session is over in which `peer` was given rounds under these marks: its cursor may bear one of them.
+  /// Called at the end of a session in which `peer` was given rounds under these marks: its cursor may bear
+  /// one of them.
   package func retainLiveMarks(_ marks: [RoundMark], with peer: ActorID) {
     liveSessions.retain(marks, with: peer)
   }
 
-  /// What earlier sessions have left with `peer`. Who takes it gives it back, or releases it.
+  /// Takes over the marks that earlier sessions retained for `peer`. The caller must retain them again or
+  /// release them.
   package func claimLiveMarks(retainedWith peer: ActorID) -> [RoundMark] {
     liveSessions.claimRetained(with: peer)
   }
 
-  /// Puts the mark of the round that will carry what was just written behind it, so that one sync makes both durable: a mark
-  /// is durable before any record of its round leaves (R9). Only the first write of a burst does so.
+  /// Appends the mark of the round that will carry the write just made, so that one sync makes both durable.
+  ///
+  /// A mark must be durable before any record of its round is sent (R9). Only the first write of a burst
+  /// appends one.
   @inline(never)
   func appendingMark(to target: UInt64) -> UInt64 {
     guard liveSessions.clearAwaited() else { return target }
-    // A mark says that its clock may be known elsewhere. One that is ahead leaves with no round before it was restamped.
+    // A mark implies that its clock may be known elsewhere. A clock that is ahead is not sent with any round
+    // before it was restamped.
     if let ahead = try? isClockAhead, ahead { return target }
     let appended = try? append(pacing: false) { composer throws(StoreError) in
       let (position, digest) = engine.withLock { ($0.position, $0.runningDigest) }
       _ = try mark(&composer, position: position, digest: digest, isLive: true)
     }
-    // Without it the session makes the mark itself.
+    // If this fails, the session makes the mark itself.
     return appended?.1 ?? target
   }
 }
 
-/// What the live sessions of this process have in common.
+/// State shared by the live sessions of this process.
 ///
-/// Invariants: a live mark is forgotten only when every session that has a round under it has its peer's word that it bears a later one; a
-/// session takes one into use only under the writers' mutex, and whoever makes the next one, under the same mutex, forgets all that are
-/// not in use.
+/// Invariants: a live mark is forgotten only when every session that has a round under it has its peer's
+/// confirmation of a later one; a session takes a mark into use only under the writers' mutex, and making the
+/// next mark, under the same mutex, forgets all marks not in use.
 final class LiveSessions: Sendable {
   private struct MarkTable {
-    /// The marks that were made here: how many sessions have a round under each, and not been told that the next one arrived.
+    /// For each mark made here: the number of sessions with a round under it whose peer has not confirmed a
+    /// later one.
     var uses: [RoundMark: Int] = [:]
-    /// Those in no use: nobody was given a round under them, or all are past it.
+    /// Marks not in use: no peer was given a round under them, or all peers are past them.
     var idle: Set<RoundMark> = []
-    /// What sessions that are over have left in use, by their peers.
+    /// Marks still in use that ended sessions retained, by peer.
     var retained: [ActorID: [RoundMark]] = [:]
   }
 
   private let awaited = Atomic(false)
   private let markTable = LockedField(MarkTable())
 
-  /// Does a session wait for the journal to grow?
+  /// Whether a session waits for the journal to grow.
   @inline(__always)
   var isAwaited: Bool { awaited.load(ordering: .relaxed) }
 
@@ -167,8 +180,10 @@ final class LiveSessions: Sendable {
     }
   }
 
-  /// Those in no use that are among the known ones, in order. What is not known any more is forgotten here, too: only then is it sure that
-  /// the append by which it went was made.
+  /// Marks not in use that are among the known ones, in order.
+  ///
+  /// Also forgets marks that are no longer known: only then is it certain that the append that removed them
+  /// was made.
   func idle(of known: RoundMarks) -> [RoundMark] {
     markTable.withLock { book in
       for mark in book.idle where known[mark] == nil {
@@ -190,14 +205,14 @@ final class LiveSessions: Sendable {
 }
 
 extension Store {
-  /// How many marks of rounds are kept.
+  /// Number of round marks kept.
   package func roundMarkCount() throws(StoreError) -> Int {
     try reading { engine throws(StoreError) in engine.state.marks.count }
   }
 }
 
 extension Record {
-  /// About how many bytes it takes on the wire before compression.
+  /// Approximate size on the wire before compression, in bytes.
   package var transferSize: Int {
     let fixed = 32 + key.count + open.count * 10
     switch content {

@@ -1,9 +1,10 @@
-/// Creating and opening: who may enter, what is found, what must be put right before the first write.
+/// Creating and opening: access checks, recovery, and what must be repaired before the first write.
 extension Store {
-  /// Creates a store in `path`, a directory that is made unless it is there and empty, or a symbolic link to such a one.
+  /// Creates a store in `path`: a directory that does not exist or is empty, or a symbolic link to one.
   ///
   /// - Parameters:
-  ///   - name: at most `Limits.nameBytes` bytes of text without blanks or slashes; by default the directory's name.
+  ///   - name: at most `Limits.nameBytes` bytes of text without blanks or slashes; by default the directory's
+  ///     name.
   ///   - id: the data set to become a copy of; by default a new one.
   /// - Throws: `.alreadyExists`, `.unsafeDirectory`, `.unsafeFileSystem`, `.diskFull`, `.outOfBounds` …
   public static func create(
@@ -14,12 +15,15 @@ extension Store {
       environment: .real(handlesSignals: configuration.handlesSignals))
   }
 
-  /// Opens the store in `path`. In one process the same directory gives the same instance (F96), by whatever path, also by a
-  /// symbolic link, which is followed once, now.
+  /// Opens the store in `path`.
   ///
-  /// An instance that is open keeps the configuration of its opening, `durability` and `defaultExpiry` among it: what is given here
-  /// counts only if this call opens the store, but for the mode, which must be the same, and the passphrase, which must be right.
-  /// `Store.configuration` tells what holds; each write can have a durability of its own.
+  /// Within one process, opening a directory again returns the same instance (F96), by whatever path, also
+  /// through a symbolic link, which is resolved once, at opening.
+  ///
+  /// An open instance keeps its configuration, including `durability` and `defaultLifetime`: the configuration
+  /// given here applies only if this call opens the store. Two parts are always checked: the mode must be the
+  /// same, and the passphrase must be right. `Store.configuration` is the one in force; each write can have a
+  /// durability of its own.
   ///
   /// - Throws: `.notAStore`, `.busy`, `.damaged`, `.newerFormat`, `.unsafeDirectory`, `.unsafeFileSystem` …
   public static func open(
@@ -30,7 +34,7 @@ extension Store {
       environment: .real(handlesSignals: configuration.handlesSignals))
   }
 
-  /// `create` with the surroundings given, for tests.
+  /// `create` with an explicit environment, for tests.
   package static func create(
     at path: String, name: String?, id: StoreID?, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store {
@@ -58,7 +62,7 @@ extension Store {
     return try open(at: path, configuration: configuration, environment: environment)
   }
 
-  /// Makes a directory a store, while nobody else does: who comes second waits, and finds one.
+  /// Makes the directory a store under the creation lock. A concurrent creator waits, then finds the store.
   private static func make(
     name: String, id: StoreID?, at path: String, configuration: Configuration,
     environment: Environment
@@ -68,7 +72,7 @@ extension Store {
     }
   }
 
-  /// Runs `body` while nobody else makes anything in a directory that is to be a store.
+  /// Runs `body` under the lock that excludes concurrent creation in the same directory.
   package static func withCreationLock(
     at path: String, storage: any Storage, _ body: () throws(StoreError) -> Void
   ) throws(StoreError) {
@@ -89,7 +93,7 @@ extension Store {
     try checkLeftovers(path, storage: storage)
     let journalDirectory = path + "/" + StoreLayout.journal
     _ = try storage.createDirectory(journalDirectory)
-    // A creation that was killed leaves segments that hold no write (F20).
+    // A killed creation leaves segments without any write (F20).
     for name in try storage.list(journalDirectory) { _ = try storage.remove(journalDirectory + "/" + name) }
     let id = id ?? StoreID(bytes: environment.random(16))
     guard let id else { preconditionFailure("16 bytes were asked for") }
@@ -100,7 +104,7 @@ extension Store {
     let actor = JournalEntry.local(key: StateKey.actor, value: environment.newActor().bytes)
     try journal.begin(after: 0, durable: 0, position: 0, transactions: [[actor]])
     try storage.syncDirectory(path)
-    // Last: from here on it is a store.
+    // Last: writing the identity file makes the directory a store.
     try StoreIdentity.write(id: id, name: name, to: path, environment: environment)
     try storage.syncParentDirectory(of: path)
   }
@@ -112,21 +116,21 @@ extension Store {
     }
   }
 
-  /// Nothing is made, not even a file to be locked, in a directory that has something else.
+  /// Refuses a directory with other content before anything is created in it, even the file that is locked.
   private static func checkNames(_ path: String, storage: any Storage) throws(StoreError) {
     let own: StringSet = [
       StoreLayout.journal, StoreLayout.control, StoreIdentity.fileName, StoreIdentity.fileName + ".new",
       "keys",
     ]
     if let other = try storage.list(path).first(where: { !own.contains($0) }) {
-      // What a store has more than these it has because another one has made it meanwhile.
+      // Additional store files mean that another process has created the store meanwhile.
       try checkIsFree(path, storage: storage)
       throw StoreError(
         .alreadyExists, "the directory is not empty (\(other)): choose another", path: path)
     }
   }
 
-  /// What a killed creation left may be used again; anything else may not.
+  /// Accepts the leftovers of a killed creation, and nothing else.
   private static func checkLeftovers(_ path: String, storage: any Storage) throws(StoreError) {
     try checkNames(path, storage: storage)
     let journal = path + "/" + StoreLayout.journal
@@ -140,7 +144,8 @@ extension Store {
     }
     for name in segments {
       let first = try storage.open(journal + "/" + name, .readOnly).read(SegmentHeader.length + 4096, at: 0)
-      // A killed creation wrote one local record at most, of well under 128 bytes, and what is needed to seal it.
+      // A killed creation wrote at most one local record, of well under 128 bytes, plus what its encryption
+      // needs.
       var most = SegmentHeader.length + 128
       if case .whole(let header, _) = SegmentHeader.read(first), header.generation > 0 {
         most += EncryptedRecordLayout.definitions
@@ -187,21 +192,22 @@ extension Store {
     return status
   }
 
-  /// The directory at `path`, checked and held open from here on, and the environment as it asks for it: all that is done with the
-  /// store stays in this directory, whatever becomes of its name.
+  /// Checks the directory at `path` and opens it; also returns the environment adapted to it.
+  ///
+  /// All further operations are relative to the open directory, whatever happens to its name.
   private static func anchoredDirectory(
     _ path: String, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> (Environment, FileStatus) {
     try checkDirectory(path, storage: environment.storage)
     var environment = environment
     environment.storage = try environment.storage.anchored(at: path)
-    // Once more: the directory that is held may be another one by now.
+    // Checked again: another directory may have been opened than the one checked above.
     let status = try checkDirectory(path, storage: environment.storage)
     return (try Self.environment(environment, for: path, configuration), status)
   }
 
-  /// The environment as the file system under the store asks for it. Refuses a network file system, unless that is
-  /// wanted (F98).
+  /// The environment adapted to the file system. Refuses a network file system unless the configuration
+  /// allows it (F98).
   private static func environment(
     _ environment: Environment, for path: String, _ configuration: Configuration
   ) throws(StoreError) -> Environment {
@@ -216,7 +222,7 @@ extension Store {
       path: path)
   }
 
-  /// `open` with the surroundings given, for tests.
+  /// `open` with an explicit environment, for tests.
   package static func open(
     at path: String, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store {
@@ -233,7 +239,8 @@ extension Store {
     }
   }
 
-  /// Opens the directory with this `status`; nil if another one is at `path` by now: then it is another one's turn.
+  /// Opens the directory with this `status`; nil if `path` now names another one, which must be serialized
+  /// under its own status.
   private static func openSerialized(
     at path: String, status: FileStatus, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store? {
@@ -241,7 +248,8 @@ extension Store {
       path, configuration: configuration, environment: environment)
     guard StoreRegistry.isSame(status, held) else { return nil }
     let found = try StoreIdentity.read(path, storage: environment.storage)
-    // First of all: with a wrong passphrase nothing is touched, and nobody gets an instance that has the right one.
+    // First: with a wrong passphrase nothing is modified, and an instance opened with the right one is not
+    // handed out.
     let seal = try found.map { identity throws(StoreError) in
       try JournalKeys(
         path, store: identity.id, passphrase: configuration.passphrase, environment: environment,
@@ -264,7 +272,7 @@ extension Store {
     StoreRegistry.shared.remember(store, status: status)
     try store.reportDamage()
     try store.persistBlobSettings(from: configuration)
-    // What fails here is tried again at the next opening, and by `finishRekeying`.
+    // A failure here is retried at the next opening, and by `finishRekeying`.
     try? store.finishRetiringKeys()
     if store.isWritable, store.isRekeying, environment.compactionMode == .background {
       Background.runMaintenance { [weak store] in _ = try? store?.finishRekeying(waiting: false) }

@@ -1,6 +1,7 @@
-/// A store that a program wants, whether it is there yet or not.
+/// Opening a store whether or not it exists yet.
 extension Store {
-  /// Opens the store in `path`, or makes it if there is none. Of processes that do so at the same time one makes it.
+  /// Opens the store in `path`, or creates it if there is none. Of several processes that do so concurrently,
+  /// one creates it.
   ///
   /// ```swift
   /// let store = try Store.openOrCreate(at: "settings", configuration: Configuration(mode: .shared))
@@ -8,8 +9,8 @@ extension Store {
   ///
   /// - Parameters:
   ///   - path: a directory whose parent exists.
-  ///   - name: of a store that is made; by default the directory's name.
-  ///   - configuration: how it is opened. For reading only, nothing is made.
+  ///   - name: the name for a new store; by default the directory's name.
+  ///   - configuration: how it is opened. In read-only mode nothing is created.
   /// - Throws: as `open`, and as `create`.
   public static func openOrCreate(
     at path: String, name: String? = nil, configuration: Configuration = Configuration()
@@ -19,7 +20,7 @@ extension Store {
       environment: .real(handlesSignals: configuration.handlesSignals))
   }
 
-  /// `openOrCreate` with the surroundings given, for tests.
+  /// `openOrCreate` with an explicit environment, for tests.
   package static func openOrCreate(
     at path: String, name: String? = nil, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store {
@@ -32,7 +33,7 @@ extension Store {
       return try create(
         at: path, name: name, id: nil, configuration: configuration, environment: environment)
     } catch {
-      // Another one was faster.
+      // Another process created it first.
       guard error.code == .alreadyExists, try exists(at: path, environment.storage) else { throw error }
       return try open(at: path, configuration: configuration, environment: environment)
     }

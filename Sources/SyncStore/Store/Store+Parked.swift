@@ -1,9 +1,9 @@
-/// Records that were stamped ahead of this machine's clock, once their time has come.
+/// Applying records stamped ahead of this machine's clock, once they are due.
 extension Store {
-  /// Applies parked records whose time has come, with what the rules make of them. The caller holds the mutex.
+  /// Applies the parked records that are due. The caller holds the mutex.
   ///
-  /// On a full disk they go on waiting until there is room for that: a delete or a compaction, which makes room, must not wait
-  /// for them. Readers see them meanwhile, so what is written comes after them.
+  /// On a full disk they stay parked until there is room: a delete or a compaction, which makes room, must
+  /// not wait for them. Readers already see them, so new writes must be stamped after them.
   @inline(never)
   func applyDueParked(_ engine: inout Engine) throws(StoreError) {
     let wall = environment.now()
@@ -14,21 +14,21 @@ extension Store {
       var composer = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
       var count = 0
       do throws(StoreError) {
-        // With this the append says that it has applied all of them: whoever takes it in does so, too.
+        // Declares that this append has applied all of them; replay then does the same.
         try composer.setLocal(StateKey.unparked, ReplicaState.encode(unparked: limit))
         for group in due {
           try unpark(group, in: &engine, &composer, isAlone: count == 0)
           count += 1
         }
       } catch {
-        // What follows from all of them is more than one transaction may have; of one key alone it never is.
+        // The consequences of all of them may exceed one transaction; those of a single key never do.
         guard error.code == .outOfBounds, count > 0 else { throw error }
         composer = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
         for (number, group) in due.prefix(count).enumerated() {
           try unpark(group, in: &engine, &composer, isAlone: number == 0)
         }
       }
-      // First what follows from them: should that fail, they are still parked.
+      // Commits the consequences first: if that fails, the records are still parked.
       do throws(StoreError) { try commit(composer, &engine) } catch {
         guard error.code == .diskFull, !control.poisoned else { throw error }
         if let last = engine.dueParked(upTo: limit).last, let stamp = try? engine.record(at: last).stamp {
@@ -41,7 +41,7 @@ extension Store {
       do throws(StoreError) {
         for location in due.prefix(count).joined() { try engine.unpark(location) }
       } catch {
-        // It may be in neither by now: in an index that is built anew all that had waited does so once more.
+        // The record may now be in neither: rebuilding the index parks all of them again.
         engine.index.failure = engine.index.failure ?? error
         return engine.rebuildIndex()
       }
@@ -60,13 +60,13 @@ extension Store {
 }
 
 extension Engine {
-  /// A value that had waited, whose time has come, and that could not be applied yet, where it beats what is applied.
+  /// A parked record that is due, not applied yet, and beats the applied record.
   struct EffectiveRecord {
     var record: Record
-    /// Names that what it beats has open: whoever replaces it has to bear them, too (`Resolution.names`).
+    /// Open dots of the records it beats: a write that replaces it must carry them, too (`Resolution.names`).
     fileprivate var open: [Dot]
 
-    /// What a write that replaces it has to know.
+    /// The part of it that a replacing write needs.
     var replaced: ReplacedRecord {
       var replaced = record.replaced
       replaced.open += open.filter { !replaced.open.contains($0) && $0 != record.dot }
@@ -74,7 +74,7 @@ extension Engine {
     }
   }
 
-  /// What a reader sees of a key in place of what is applied; nil if it sees that.
+  /// The record that readers see of a key instead of the applied one; nil if they see the applied one.
   @inline(never)
   mutating func effectiveRecord(_ key: [UInt8]) -> EffectiveRecord? {
     guard let limit = overdueParkedUpTo, let places = parked[key] else { return nil }

@@ -1,4 +1,4 @@
-// Blobs that must stay though no record refers to them.
+// Blobs kept although no record refers to them.
 extension Store {
   private static let pinPrefix = Array("pin/".utf8)
 
@@ -6,20 +6,20 @@ extension Store {
     pinPrefix + hash.bytes + Array(holder.utf8)
   }
 
-  /// Keeps a blob until `unpin` for the same holder, durably, also beyond the life of this process. Other holders may pin it,
-  /// too.
+  /// Pins a blob for `holder` until `unpin` with the same holder. Durable, so the pin survives this process.
+  /// Several holders may pin the same blob.
   ///
-  /// - Throws: `.blobUnavailable` if it is not here.
+  /// - Throws: `.blobUnavailable` if the blob is not present.
   package func pin(_ hash: BlobHash, for holder: String) throws(StoreError) {
     try setLocal(Self.pinKey(hash, holder), [1])
-    // Only now: what a sweep took away before the pin was durable is not pinned.
+    // Checked only now: a blob that a sweep removed before the pin was durable is not pinned.
     guard try blobs.has(hash) else {
       try unpin(hash, for: holder)
       throw BlobStore.unavailable(hash)
     }
   }
 
-  /// Ends what `pin` began. Nothing happens if it was not pinned.
+  /// Removes the holder's pin. No effect if there is none.
   package func unpin(_ hash: BlobHash, for holder: String) throws(StoreError) {
     try setLocal(Self.pinKey(hash, holder), nil)
   }
@@ -32,7 +32,7 @@ extension Store {
       })
   }
 
-  /// Blobs that are on their way here: their transfers must not be swept.
+  /// Blobs being transferred to this copy: a sweep must not remove their partial files.
   func awaitedBlobs() throws(StoreError) -> Set<BlobHash> {
     Set(
       try localMetadata.all(beginning: AbsentBlob.prefix).compactMap {

@@ -1,11 +1,14 @@
-/// Deletes that all have seen leave the journal (rule R8).
+/// Purging of tombstones that all members have seen (rule R8).
 extension Store {
-  /// Candidates that are purged in one append.
+  /// Candidates purged in one append.
   private static let purgesPerAppend = 256
 
-  /// Gives up tombstones, and records past their deadlines, that every active member has seen, but those at the last
-  /// `spared` positions. Their space is given back by the next compaction. Costs a pass through the journal. Returns how many
-  /// keys were given up.
+  /// Purges tombstones and expired records that every active member has seen, except those at the last
+  /// `spared` positions.
+  ///
+  /// Costs a pass through the journal. The next compaction frees their space.
+  ///
+  /// - Returns: the number of keys purged.
   @discardableResult
   package func purge(sparing spared: UInt64 = 0) throws(StoreError) -> Int {
     try checkWritable()
@@ -25,15 +28,17 @@ extension Store {
       try checkUsable()
     }
     purged += try purge(candidates)
-    // What was written for this does not call for the next time.
+    // The records written by this purge must not trigger the next one.
     let now = try reading { engine throws(StoreError) in engine.position }
     lifecycle.withLock { $0.purgedAt = now }
     return purged
   }
 
-  /// The same before a compaction, unless there are members that have never said what they cover: what is purged now
-  /// costs each of them a full state. With `always` false only if so much was written since the last time that a pass
-  /// through the journal is worth it.
+  /// Purges before a compaction, unless some member has never reported its vector: each purge would cost it a
+  /// full state.
+  ///
+  /// With `always` false, only if enough was written since the last purge to be worth a pass through the
+  /// journal.
   func purgeBeforeCompaction(
     always: Bool, sparing spared: UInt64 = Limits.changesKept
   ) throws(StoreError) {
@@ -47,20 +52,20 @@ extension Store {
     if isDue { try purge(sparing: spared) }
   }
 
-  /// With fewer writes since the last time nothing is looked at.
+  /// With fewer writes since the last purge no scan is made.
   private static let minWritesToScan = 1024
 
-  /// What the journal has that may be dead, behind a position.
+  /// A scanner for possibly dead records after a position.
   func deadRecords(behind position: UInt64) throws(StoreError) -> DeadRecordScanner {
     try reading { engine throws(StoreError) in
       DeadRecordScanner(engine.slice(behind: position)?.sources ?? [])
     }
   }
 
-  /// Gives up those that still count, by the rule as it is now.
+  /// Purges the candidates that are still current, by the purge rule as of now.
   private func purge(_ candidates: [PurgeCandidate]) throws(StoreError) -> Int {
     guard !candidates.isEmpty else { return 0 }
-    // Compaction purges: it must not wait for itself.
+    // Compaction itself purges: throttling would make it wait for itself.
     return try append(limit: .max, pacing: false) { composer throws(StoreError) in
       var dead: [TransactionBuilder.RecordToPurge] = []
       var last: UInt64 = 0
@@ -69,7 +74,7 @@ extension Store {
         for candidate in candidates {
           guard let record = try? engine.held(candidate.key), record.version == candidate.version,
             rule.allows(record),
-            // What it has beaten would come alive in its time.
+            // A parked record that it beats would become visible once due.
             engine.parked[candidate.key] == nil
           else { continue }
           dead.append(TransactionBuilder.RecordToPurge(key: record.key, version: record.version))
@@ -82,27 +87,29 @@ extension Store {
   }
 }
 
-/// A dead record that was met in the journal.
+/// A dead record found in the journal.
 struct PurgeCandidate {
   var key: [UInt8]
   var version: Version
   var position: UInt64
 }
 
-/// Goes through the journal for deletes and records with deadlines, without a lock: what stands there is never changed.
+/// Scans the journal for tombstones and records with deadlines. Takes no lock: the scanned bytes never
+/// change.
 struct DeadRecordScanner {
   private let sources: [JournalSlice.Source]
   private var index = 0
-  /// Where the next record is; nil at the beginning of a source.
+  /// Offset of the next record; nil at the beginning of a source.
   private var offset: Int?
 
-  /// Records that are read at once.
+  /// Records read in one step.
   private static let recordsPerStep = 4096
 
-  /// Those in these parts of segments.
+  /// A scanner of these parts of segments.
   init(_ sources: [JournalSlice.Source]) { self.sources = sources }
 
-  /// Those among the next records that are wanted: by version, open dots, whether it is a tombstone, deadline. Nil at the end.
+  /// The wanted records of the next step; nil at the end. `isWanted` gets version, open dots, whether it is a
+  /// tombstone, and deadline.
   mutating func next(
     _ isWanted: (Version, [Dot], Bool, UInt64?) -> Bool
   ) throws(StoreError) -> [PurgeCandidate]? {
@@ -114,7 +121,7 @@ struct DeadRecordScanner {
     for _ in 0..<Self.recordsPerStep {
       let start = reader.offset
       guard let record = reader.next() else {
-        // At the end, or at damage: what lies behind that stays.
+        // At the end of the source, or at damage: records after damage are not purged.
         (index, offset) = (index + 1, nil)
         return found
       }
@@ -131,7 +138,7 @@ struct DeadRecordScanner {
     return found
   }
 
-  /// Is it, by what stands in the clear, a tombstone, or has it a deadline?
+  /// Whether the unencrypted header shows a tombstone or a deadline.
   @inline(__always)
   private static func mayBeDead(_ record: MappedBytes) -> Bool {
     let flags = RecordLayout.Flags(rawValue: record.load(RecordLayout.flags))
@@ -141,7 +148,7 @@ struct DeadRecordScanner {
 }
 
 extension PurgeRule {
-  /// May this record go?
+  /// Whether this record may be purged.
   func allows(_ record: Record) -> Bool {
     !record.isReserved
       && allows(record.version, open: record.open, isTombstone: record.isTombstone, deadline: record.deadline)

@@ -1,9 +1,10 @@
-/// How a get works: the index names a place, the record there is verified. Without a lock wherever that is plain;
-/// otherwise, with what is damaged or parked, under the engine's lock, its view brought up to date first.
+/// Gets: the index gives the location, and the record there is verified. Lock-free in the simple cases; with
+/// damage or parked records under the engine's lock, after catching up.
 extension Store {
   /// The value of a key; nil if it has none.
   ///
-  /// - Throws: `.damaged` if its record or blob is; `.blobUnavailable` if its bytes have not arrived from a peer yet.
+  /// - Throws: `.damaged` if its record or blob is; `.blobUnavailable` if the bytes of its blob have not
+  ///   arrived from a peer yet.
   public func get(_ key: Key) throws(StoreError) -> Value? {
     let fast = readers.read { view -> LockFreeResult<Value>? in
       readLockFree(key, in: view) { Value(bytes: $0.valueBytes, type: $0.type, deadline: $0.deadline) }
@@ -20,8 +21,10 @@ extension Store {
     }
   }
 
-  /// Works on the value of a key in place, without a copy if it lies in the journal; nil if it has none. What `body` reads
-  /// stays as it is, whatever is written meanwhile.
+  /// Reads the value of a key in place, without a copy if it is stored inline in the journal; nil if it has
+  /// none.
+  ///
+  /// The bytes that `body` reads do not change, whatever is written meanwhile.
   ///
   /// - Throws: as `get`, and what `body` throws.
   @inlinable
@@ -31,13 +34,13 @@ extension Store {
     return result
   }
 
-  /// `withValue` without a result, so that it need not be compiled for each.
+  /// `withValue` without a generic result, so that it need not be specialized for each result type.
   @usableFromInline
   func read(_ key: Key, _ body: (RawSpan) throws -> Void) throws {
     try readTyped(key) { bytes, _ in try body(bytes) }
   }
 
-  /// Works on the value in place and on its type.
+  /// Calls `body` with the value in place and its type.
   @inline(__always)
   func readTyped(_ key: Key, _ body: (RawSpan, ValueType) throws -> Void) throws {
     let found = readers.read { view -> LockFreeResult<(any Error)?>? in
@@ -65,8 +68,8 @@ extension Store {
     }
   }
 
-  /// Copies the value of a key to where it is decoded from: what a type does to decode itself may wait, or use the store. Its
-  /// type; nil if it has none.
+  /// Copies the value of a key to the buffer it is decoded from, as a type's decoding may block or use the
+  /// store. Returns the type; nil if the key has no value.
   @inline(__always)
   func load(_ key: Key, into source: ValueSource) throws(StoreError) -> ValueType? {
     let fast = readers.read { view -> LockFreeResult<ValueType>? in
@@ -85,8 +88,8 @@ extension Store {
     }
   }
 
-  /// The value of a key as what needs no coding, without a copy of its bytes; nil if it has none. A type of the program is
-  /// made of it by code that is compiled with the program.
+  /// The value of a key if it is a scalar, without a copy of its bytes; nil if it has none. The program's own
+  /// code, compiled with the program, converts it to the wanted type.
   @usableFromInline
   func scalar(_ key: Key, of wanted: Any.Type) throws(StoreError) -> Scalar? {
     let fast = readers.read { view -> LockFreeResult<Scalar?>? in
@@ -95,7 +98,7 @@ extension Store {
     switch fast {
     case .value(let scalar?)?: return scalar
     case .nothing?: return nil
-    // What is not plain is told apart below.
+    // Everything else is told apart below.
     case .value(nil)?, nil: break
     }
     var scalar: Scalar?
@@ -116,9 +119,9 @@ extension Store {
     return scalar
   }
 
-  /// Has the key a value?
+  /// Whether the key has a value.
   ///
-  /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
+  /// - Throws: `.damaged` if the record of the key may have been lost; `.closed`, `.forked`.
   public func contains(_ key: Key) throws(StoreError) -> Bool {
     switch readers.read({ view -> LockFreeResult<Void>? in readLockFree(key, in: view) { _ in } }) {
     case .value?: true
@@ -127,7 +130,8 @@ extension Store {
     }
   }
 
-  /// What a key refers to that has a large value, found without a lock; nil if it has none, or that is not plain to see.
+  /// The blob of a key with a large value, found without a lock; nil if there is none, or it takes the lock
+  /// to tell.
   func lockFreeBlob(_ key: Key) -> (blob: BlobReference, type: ValueType, deadline: UInt64?)? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
     guard let found = readers.read({ view in view.findBlob(key.bytes.span) }),
@@ -136,20 +140,20 @@ extension Store {
     return found
   }
 
-  /// What was found without a lock.
+  /// The result of a lock-free look-up.
   private enum LockFreeResult<Result> {
     case nothing
     case value(Result)
   }
 
-  /// Works on the record of a key that has a value; nil if there is more to it.
+  /// Calls `body` with the record of a key that has a value; nil if the look-up needs the engine's lock.
   @inline(__always)
   private func readLockFree<Result>(
     _ key: Key, in view: LockFreeView, _ body: (SimpleRecord) -> Result
   ) -> LockFreeResult<Result>? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
     guard view.isEncrypted else { return liveResult(view.find(key.bytes.span), body) }
-    // The memory of the plain form, kept until `body` has returned.
+    // Memory of the decrypted record, kept until `body` has returned.
     var opened: Mapping?
     let found = view.find(key.bytes.span, opened: &opened)
     return withExtendedLifetime(opened) { liveResult(found, body) }
@@ -164,22 +168,23 @@ extension Store {
       if record.isTombstone { return .nothing }
       if let deadline = record.deadline, deadline <= environment.now() { return .nothing }
       let result = body(record)
-      // A page that went meanwhile has left zeros: that is for the other way to tell.
+      // A page that faulted meanwhile reads as zeros: the locked path reports it.
       return !Mapping.hasAnyFaulted || record.isWhole ? .value(result) : nil
     case .nothing: return .nothing
     case .unknown: return nil
     }
   }
 
-  /// What is known of a key without reading its value; nil if it has none.
+  /// Metadata of a key's value, without reading the value; nil if it has none.
   ///
-  /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
+  /// - Throws: `.damaged` if the record of the key may have been lost; `.closed`, `.forked`.
   public func entry(_ key: Key) throws(StoreError) -> Entry? {
     guard let record = try currentRecord(key.bytes), record.isLive(at: environment.now()) else { return nil }
     return Entry(record)
   }
 
-  /// Writes the value of a key to a file, which is replaced at once when all of it is there. False if it has none.
+  /// Writes the value of a key to a file. The file is replaced atomically once the copy is complete. False if
+  /// the key has no value.
   ///
   /// - Throws: `.foreignFile` if a device, a pipe or a directory has that name.
   public func export(_ key: Key, toFileAt file: String) throws(StoreError) -> Bool {
@@ -199,7 +204,7 @@ extension Store {
 
   private func write(_ bytes: [UInt8], toFileAt path: String) throws(StoreError) {
     let storage = environment.storage.unanchored
-    // A name of its own: another export to the same file, or a file of the user's, may be there.
+    // A unique name: another export to the same file may be under way, or a user's file may have the name.
     let temporary = BlobFiles.temporary(besides: path)
     let file = try storage.open(temporary, .create)
     do throws(StoreError) {
@@ -212,21 +217,21 @@ extension Store {
     }
   }
 
-  /// The digest of the live records, at this moment by the wall clock: equal on two copies in step.
+  /// The digest of the live records at the present wall-clock time: equal on two copies in step.
   ///
   /// - Throws: `.damaged` if a record that it is made of cannot be read; `.busy` in shared mode within a
   ///   transaction of this thread; `.closed`, `.forked`.
   public func digest() throws(StoreError) -> StateDigest { try digest(at: environment.now()) }
 
-  /// What this copy covers.
+  /// The writes that this copy covers.
   ///
   /// - Throws: `.closed`, `.forked`.
   public func versionVector() throws(StoreError) -> VersionVector {
     try reading { engine throws(StoreError) in engine.state.vector }
   }
 
-  /// Sizes and counts. Looks at every key: not a call for a loop. Others go on writing meanwhile, so that what is counted is not of one
-  /// moment.
+  /// Sizes and counts. **Reads every key: not for use in a loop.** Writers are not blocked, so the counts are
+  /// not of one moment.
   ///
   /// - Throws: `.damaged`, `.inputOutput` if the journal cannot be read; `.closed`, `.forked`. Single damaged
   ///   records are left out.
@@ -258,7 +263,7 @@ extension Store {
     }
   }
 
-  /// The greatest record of a key, also one whose time has just come and that no writer has applied yet.
+  /// The greatest record of a key, including a parked one that is due and not applied yet.
   func currentRecord(_ key: [UInt8]) throws(StoreError) -> Record? {
     let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
     return try reading { engine throws(StoreError) in
@@ -271,12 +276,12 @@ extension Store {
     }
   }
 
-  /// When the next record of a key comes due that was stamped too far ahead, in milliseconds since 1970; nil if none waits.
+  /// When the next parked record of a key is due, in milliseconds since 1970; nil if none is parked.
   func nextParkedDue(_ key: [UInt8], at now: UInt64) throws(StoreError) -> UInt64? {
     try reading { engine throws(StoreError) in
       var next: UInt64?
       for location in engine.parked[key] ?? [] {
-        // From the first millisecond on whose stamps are not below its own.
+        // Due from the first millisecond whose stamps are not below its own.
         let due = try engine.record(at: location).stamp.milliseconds + 1 - Limits.clockDriftMilliseconds
         if due > now { next = min(next ?? due, due) }
       }
@@ -316,7 +321,7 @@ extension Entry {
   }
 }
 
-/// What is counted of a key.
+/// The fields that `status` counts of a key.
 private struct CountedKey {
   var isLive: Bool
   var isTombstone: Bool
@@ -358,11 +363,11 @@ public struct StoreStatus: Hashable, Sendable {
   public var conflicts = 0
   /// Keys with records stamped too far ahead to be applied yet.
   public var parked = 0
-  /// Places of the journal that are damaged, but for those whose records came again from a peer.
+  /// Damaged places of the journal, except those whose records were received again from a peer.
   public var damagedPlaces = 0
-  /// Bytes of compacted segments that are kept for readers of this process: never more than the journal has, or
+  /// Bytes of compacted segments kept for readers of this process: never more than the journal has, or
   /// `Limits.heldBytes`, or four of its segments. A reader that would need more is ended.
   public var heldBytes: UInt64 = 0
-  /// Readers of this process that keep what they read: rounds under way, and snapshots.
+  /// Readers of this process that keep segments from being unmapped: rounds under way, and snapshots.
   public var readers = 0
 }

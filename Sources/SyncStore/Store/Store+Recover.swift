@@ -1,8 +1,11 @@
-/// What the first process that opens a store for writing puts right.
+/// Recovery by the first process that opens a store for writing.
 extension Store {
-  /// Carries out what recovery decided, and becomes a new actor where rule R9 asks for it. Does nothing if another
-  /// process has done it since this control page was begun. A store that `isCopied` does not lie where it was written; `finding` is what
-  /// was found by the one who made the page.
+  /// Carries out what recovery decided, and becomes a new actor where rule R9 requires it. Does nothing if
+  /// another process has done so since this control page was begun.
+  ///
+  /// - Parameters:
+  ///   - isCopied: the store is not where it was written.
+  ///   - finding: the replay result of the process that made the control page.
   func recover(
     _ identity: StoreIdentity, lastLife: ControlPage.PriorState?, isCopied: Bool,
     finding: StoreOpener.ReplayResult?
@@ -14,16 +17,16 @@ extension Store {
       return
     }
     if isCopied { try engine.withLock { engine throws(StoreError) in try engine.journal.checkCopy() } }
-    // Who died in the middle of this left nothing that is not done again from the start.
+    // Idempotent: after a death in the middle, the next recovery redoes everything from the start.
     var renewal: TransactionBuilder.ActorChangeReason? = isCopied ? .copied : nil
     var cutDamage: JournalDamage?
-    // Who copied it need not have made that last; what is in it counts as durable from here on.
+    // The copy may never have been synced; its content counts as durable from here on.
     if isCopied { try environment.storage.syncFileSystem(path) }
     if isCopied || lastLife == nil {
       try engine.withLock { engine throws(StoreError) in try engine.journal.removeUsed() }
     }
     if let finding, finding.needsNoTruncation, !isCopied, !control.poisoned {
-      // As below, without reading everything once more.
+      // As below, without reading the journal once more.
       if finding.endsEmpty || lastLife.map({ finding.tail.packed < $0.durable }) ?? false {
         renewal = .truncated
       }
@@ -49,7 +52,7 @@ extension Store {
       renewal = .damaged([cutDamage])
     }
     try makeNameDurable()
-    // Last: who dies before this is followed by one who does it all again.
+    // Last: if this process dies before, the next one repeats all of it.
     control.clearPoison()
     control.setRecovered(boot: environment.bootWord)
     if !isCopied { control.home = identity.homeWord }
@@ -60,7 +63,8 @@ extension Store {
     guard let renewal else { return }
     logActorChange(renewal)
     do throws(StoreError) { try sync(upTo: control.tail) } catch {
-      // The name lasts with the first write that does. One that came to this place is given it again by the next who opens it.
+      // The new actor becomes durable with the next write that does. A copied store becomes a new actor again
+      // at its next opening.
       guard error.code == .diskFull, !control.poisoned else { throw error }
       return
     }
@@ -71,8 +75,10 @@ extension Store {
     }
   }
 
-  /// Makes the names durable by which the store is found, unless that is known. Who made it, or gave it this place, may have died before
-  /// it did so, or be a program that does not, and what is written into it from now on is acknowledged.
+  /// Makes the directory entries of the store durable, unless they are known to be.
+  ///
+  /// The process that created or moved the store may have died before it did so, or may be a program that
+  /// never does, and writes from now on are acknowledged.
   private func makeNameDurable() throws(StoreError) {
     let storage = environment.storage
     let name = try storage.nameFingerprint(of: path)
@@ -107,23 +113,24 @@ extension Store {
     }
   }
 
-  /// Gives the index that was built its name; where that cannot be, it is made sure that no other one is believed.
+  /// Gives the index that was built its file name. On failure removes the index files, so that no stale one
+  /// is trusted.
   func installIndex(_ engine: inout Engine) throws(StoreError) {
     do throws(StoreError) {
       if !engine.index.isInFiles {
-        // Built beside those who read.
+        // Built in memory while others were reading.
         let files = try JournalIndex.create(
           engine.files, secret: environment.random(16), expected: engine.index.hashIndex.count)
         engine.rebuild(with: files, upTo: engine.applied)
       }
       if engine.index.isInFiles {
-        // What was read to build it is what counts: it names nothing that was replaced.
+        // Built from the current segments: it names no location in a replaced one.
         engine.installedCompaction = engine.journal.segments.map(\.header.compaction).max() ?? 0
         try engine.rewriteSpecialRecords()
         return try engine.index.install(engine.files)
       }
     } catch {
-      // Without a file for it, it stays in memory.
+      // Without a file the index stays in memory.
       if engine.index.isInFiles {
         engine.index.failure = error
         engine.rebuildIndex()
@@ -132,7 +139,7 @@ extension Store {
     try JournalIndex.removeFiles(engine.files)
   }
 
-  /// Reads the journal and cuts off what recovery decided not to keep.
+  /// Replays the journal and truncates what recovery decided not to keep.
   private func truncateJournal(
     lastLife: ControlPage.PriorState?, foreign: Bool, _ renewal: inout TransactionBuilder.ActorChangeReason?
   ) throws(StoreError) {
@@ -149,10 +156,11 @@ extension Store {
       }
       var rescued: [[JournalEntry]] = []
       if control.poisoned, !foreign {
-        // Pages whose sync failed may be called clean though they never reached the disk: what they hold is written
-        // once more, elsewhere (rule R4, F31).
+        // Pages whose sync failed may be marked clean although they never reached the disk: their content is
+        // written once more, elsewhere (rule R4, F31).
         let durable = Location(packed: control.durable)
-        // Not from the view that there is: a reader may have come first, and read what an interrupted rescue had left.
+        // Not from the existing view: a reader may have come first and replayed what an interrupted rescue
+        // had left.
         let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
         var all = Engine(engine.context, journal: journal, index: index, compactions: engine.compactions)
         all.replay(
@@ -166,8 +174,9 @@ extension Store {
         renewal = .truncated
       }
       let cut = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
-      // After a loss of power a lost tail may have been seen, if the disk had lied; a killed process ships nothing that
-      // was not durable. A segment with nothing in it may be where a recovery was interrupted that had cut.
+      // After a power loss the truncated tail may have been sent already, if the disk had lied about a sync;
+      // a killed process sends nothing that was not durable. An empty last segment may come from a recovery
+      // that was interrupted after truncating.
       let isEmpty = plan.tailIndex > 0 && plan.tailOffset == SegmentHeader.length
       if lastLife.map({ cut.packed < $0.durable }) ?? plan.truncates || isEmpty {
         renewal = foreign ? .copied : .truncated
@@ -177,12 +186,12 @@ extension Store {
       if last.truncatedEnd != nil { try last.file.sync() }
       let durable = Location(
         segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
-      // What is cut off was entered into the index that was built before.
+      // The index built before contains the truncated records.
       let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
       var fresh = Engine(engine.context, journal: journal, index: index, compactions: engine.compactions)
       fresh.replay(upTo: cut, indexing: true)
-      // Where the one segment that is cut holds them all, there is none to set aside that would bring the rest back after a death
-      // between two steps.
+      // If one truncated segment held all rescued transactions, no segment was set aside that would restore
+      // the rest after a death between two appends: they are appended together.
       let inSteps = journal.segments.last?.number != cut.segment
       let together =
         inSteps ? Self.count(of: rescued, within: environment.salvageBatchBytes) : rescued.count
@@ -205,14 +214,18 @@ extension Store {
     }
   }
 
-  /// Seals a last segment whose file was cut, at the end that the index knows: the index keeps the places of lost
-  /// records, so that only their keys are `.damaged`. The new segment begins with the records that make this copy a
-  /// new actor: the seal and the renewal become durable together. Returns the damage; nil if no record was lost.
+  /// Closes a last segment whose file was cut, at the end known to the index.
+  ///
+  /// The index keeps the locations of lost records, so that only their keys are `.damaged`. The new segment
+  /// begins with the records that make this copy a new actor: the end of the closed segment and the actor
+  /// change become durable together.
+  ///
+  /// - Returns: the damage; nil if no record was lost.
   private func closeTruncatedSegment() throws(StoreError) -> JournalDamage? {
     let wall = environment.now()
     return try engine.withLock { engine throws(StoreError) in
       guard let last = engine.journal.segments.last, last.truncatedEnd != nil else { return nil }
-      // Of what a killed writer had not published nothing counts.
+      // Records that a killed writer had not published do not count.
       let end = engine.applied.offset
       let whole = min(SegmentScan(last, limit: end, isLast: true).end, end)
       let damage = whole < end ? JournalDamage(segment: last.number, bytes: whole..<end) : nil
@@ -235,7 +248,7 @@ extension Store {
     }
   }
 
-  /// How many of the transactions, from the first, fit in so many bytes.
+  /// Number of leading transactions that fit in `limit` bytes.
   private static func count(of transactions: [[JournalEntry]], within limit: Int) -> Int {
     var bytes = 0
     for (count, entries) in transactions.enumerated() {
@@ -245,7 +258,7 @@ extension Store {
     return transactions.count
   }
 
-  /// Transactions behind a place, as entries that can be appended once more.
+  /// Transactions after a location, as entries that can be appended again.
   private static func transactions(
     behind place: Location, in engine: Engine
   ) throws(StoreError) -> [[JournalEntry]] {
@@ -262,7 +275,8 @@ extension Store {
     return transactions
   }
 
-  /// Reads all of the journal again, which was damaged while in use, and does what rule R9 asks for.
+  /// Replays the whole journal after damage was found in use, and becomes a new actor where rule R9 requires
+  /// it.
   func recoverFromDamage() throws(StoreError) {
     try lockWriters()
     let tail: UInt64
@@ -283,13 +297,13 @@ extension Store {
   /// Becomes a new actor. The caller holds the writers' mutex.
   func changeActor(_ renewal: TransactionBuilder.ActorChangeReason, _ engine: inout Engine) throws(StoreError)
   {
-    // There may be hundreds of thousands of damaged places.
+    // No limit: there may be hundreds of thousands of damaged places.
     var composer = engine.transactionBuilder(wall: environment.now(), limit: .max)
     let former = composer.state.actor
     let actor = environment.newActor()
     try composer.changeActor(renewal, as: actor, lost: engine.lostKeysByDamage)
     if case .truncated = renewal, let former {
-      // What was backed up was durable before, and a later end is not known here: the files are still this copy's own.
+      // Backups were durable, and no later end is known here: the backup files are still this copy's own.
       let own = engine.localMetadata.all(beginning: StateKey.backupPrefix).filter {
         $0.value.starts(with: former.bytes)
       }
@@ -297,11 +311,12 @@ extension Store {
         try composer.setLocal(token, actor.bytes + value.dropFirst(former.bytes.count))
       }
     }
-    // Without it the store could not be opened, and no compaction could make room.
+    // With the claim of a compaction: without this record the store could not be opened, and no compaction
+    // could make room.
     try commit(composer, claim: .compaction, &engine)
   }
 
-  /// Repairs; if that fails, nobody writes any more. The caller holds the writers' mutex.
+  /// `recoverDeadWriter`, which poisons the store if it fails. The caller holds the writers' mutex.
   func recoverDeadWriterOrPoison() throws(StoreError) {
     do throws(StoreError) {
       try engine.withLock { engine throws(StoreError) in try recoverDeadWriter(&engine) }
@@ -311,8 +326,8 @@ extension Store {
     }
   }
 
-  /// After the death of a writer: takes in what it had stored whole, blanks the rest (F2, F13). The caller holds the
-  /// writers' mutex.
+  /// Recovers from the death of a writer: replays the records that it stored whole, blanks the rest (F2,
+  /// F13). The caller holds the writers' mutex.
   func recoverDeadWriter(_ engine: inout Engine) throws(StoreError) {
     try engine.changeSharedIndex { engine throws(StoreError) in
       try engine.index.beginWriting()
@@ -321,7 +336,7 @@ extension Store {
     try catchUp(&engine)
     var tail = Location(packed: control.tail)
     if engine.journal.isNamed(tail.segment + 1) {
-      // It may have died before it made the name durable.
+      // The writer may have died before it made the name durable.
       try environment.storage.syncDirectory(journalDirectory)
       try engine.journal.extend(to: tail.segment + 1)
       tail = Location(segment: tail.segment + 1, offset: SegmentHeader.length)
@@ -340,7 +355,7 @@ extension Store {
 }
 
 extension RecordView {
-  /// The record as an entry that can be appended once more; nil for what an append makes by itself.
+  /// The record as an entry that can be appended again; nil for records that every append makes by itself.
   fileprivate var entry: JournalEntry? {
     switch kind {
     case .value, .blob, .tombstone:
@@ -357,7 +372,7 @@ extension RecordView {
 }
 
 extension Engine {
-  /// Damage that this copy has not acted upon: what goes further than it did then is new.
+  /// Damage that this copy has not handled yet. Damage that has grown since it was handled is new.
   fileprivate var newDamage: [JournalDamage] {
     gaps.filter { gap in state.handledDamage[gap.location].map { gap.bytes.upperBound > Int($0) } ?? true }
   }

@@ -1,42 +1,45 @@
-/// How re-keying works: the key file says first what is to be, a new segment begins so, each older one is compacted into
-/// one that is so, and the key file forgets what none uses any more.
+/// Re-keying: the key file first states the new keys, a new segment begins under them, each older segment is
+/// compacted into one under them, and the key file then drops the keys no longer used.
 ///
-/// At every moment the key file has the keys of all segments, so that a kill costs nothing and the next one goes on from
-/// there (F12). Others read and write meanwhile; who begins a segment reads the key file before.
+/// At every moment the key file has the keys of all segments, so after a kill the next process resumes from
+/// there (F12). Others read and write meanwhile; a process reads the key file before it begins a segment.
 extension Store {
-  /// Does the store in the directory `path` have to be opened with a passphrase? False if there is none.
+  /// Whether the store in the directory `path` must be opened with a passphrase. False if there is no store.
   ///
-  /// - Throws: `.inputOutput` if the directory cannot be looked at.
+  /// - Throws: `.inputOutput` if the directory cannot be read.
   public static func isEncrypted(at path: String) throws(StoreError) -> Bool {
     try JournalKeys.isThere(path, Environment.real().storage)
   }
 
-  /// Is anything in the journal sealed, or to be?
+  /// Whether anything in the journal is encrypted, or will be.
   public var isEncrypted: Bool { journalKeys.isEncrypted }
 
-  /// Is a re-keying under way, or was one interrupted? `finishRekeying` goes on with it.
+  /// Whether a re-keying is under way or was interrupted. `finishRekeying` resumes it.
   public var isRekeying: Bool { journalKeys.ring?.isInTransition ?? false }
 
-  /// What a re-keying has done.
+  /// The result of a re-keying.
   public struct RekeyingReport: Hashable, Sendable {
-    /// Segments that were written anew.
+    /// Segments that were rewritten.
     public var rewritten = 0
-    /// Segments that could not be, because they are damaged: their keys are kept.
+    /// Segments that could not be rewritten because they are damaged: their keys are kept.
     public var damaged = 0
-    /// Large values that were written anew.
+    /// Large values that were rewritten.
     public var blobs = 0
-    /// Does the key file hold nothing but what is in use from now on? It keeps the older keys as long as another process
-    /// has the store open, which may know those alone; who opens the store when that one is gone removes them.
+    /// Whether the key file holds only keys in use from now on.
+    ///
+    /// It keeps the older keys as long as another process has the store open, which may know only those. The
+    /// next process to open the store after that removes them.
     public var isComplete = false
 
-    /// Of one that rewrote nothing.
+    /// A report of a re-keying that rewrote nothing.
     package init(isComplete: Bool = false) { self.isComplete = isComplete }
   }
 
-  /// Asks for another passphrase from now on. At once, whatever the store holds; who has it open goes on.
+  /// Changes the passphrase, effective immediately. Takes the same time whatever the store holds; processes
+  /// that have it open are not affected.
   ///
-  /// - Throws: `.notEncrypted`; `.wrongKey` if another process has changed it since this one opened the store; `.busy` within a
-  ///   transaction of this thread.
+  /// - Throws: `.notEncrypted`; `.wrongKey` if another process has changed it since this one opened the
+  ///   store; `.busy` within a transaction of this thread.
   public func changePassphrase(to passphrase: Passphrase) throws(StoreError) {
     try passphrase.check()
     try withCompactionLock { () throws(StoreError) in
@@ -49,9 +52,10 @@ extension Store {
     }
   }
 
-  /// Seals all that is written from now on under a new master key, and writes what there is anew under it.
+  /// Encrypts everything written from now on under a new master key, and rewrites existing data under it.
   ///
-  /// - Throws: `.notEncrypted`; `.diskFull` if there is no room for a copy of a segment: `finishRekeying` goes on later.
+  /// - Throws: `.notEncrypted`; `.diskFull` if there is no room for a copy of a segment: free space and call
+  ///   `finishRekeying`.
   @discardableResult
   public func renewKeys() throws(StoreError) -> RekeyingReport {
     try withCompactionLock { () throws(StoreError) in
@@ -66,7 +70,8 @@ extension Store {
     }
   }
 
-  /// Encrypts a plain store. Others that have it open can go on after they opened it again, with the passphrase.
+  /// Encrypts a store that is not encrypted. Other processes that have it open must open it again, with the
+  /// passphrase.
   ///
   /// - Throws: `.alreadyExists` if it is encrypted.
   @discardableResult
@@ -82,7 +87,7 @@ extension Store {
     }
   }
 
-  /// Makes an encrypted store a plain one.
+  /// Decrypts the store.
   ///
   /// - Throws: `.notEncrypted`.
   @discardableResult
@@ -94,14 +99,15 @@ extension Store {
     }
   }
 
-  /// Goes on with a re-keying that was interrupted; does nothing if there is none.
+  /// Resumes an interrupted re-keying; does nothing if there is none.
   ///
   /// - Throws: `.diskFull` if there is no room for a copy of a segment: it can be called again; `.readOnly`,
   ///   `.closed`, `.forked`.
   @discardableResult
   public func finishRekeying() throws(StoreError) -> RekeyingReport { try finishRekeying(waiting: true) }
 
-  /// The same, or `.busy` at once if another process is at it.
+  /// `finishRekeying()` that throws `.busy` at once, unless `waiting`, if another process holds the
+  /// compaction lock.
   @discardableResult
   func finishRekeying(waiting: Bool) throws(StoreError) -> RekeyingReport {
     try withCompactionLock(waiting: waiting) { () throws(StoreError) in
@@ -110,13 +116,14 @@ extension Store {
     }
   }
 
-  /// Works while nobody else compacts, or changes the keys, here or in another process. `.busy` within a transaction of this
-  /// thread.
+  /// Runs `body` while no other thread or process compacts or changes the keys. `.busy` within a transaction
+  /// of this thread.
   private func withCompactionLock<Result>(
     waiting: Bool = true, _ body: () throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     try checkWritable()
-    // A compaction that is under way waits for the writers' mutex, here or in another process.
+    // A running compaction waits for the writers' mutex, here or in another process: waiting for it within a
+    // transaction would deadlock.
     try checkNotWriting("change its keys")
     return try compacting.withLock { compactions throws(StoreError) in
       guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: waiting) else {
@@ -130,7 +137,7 @@ extension Store {
     }
   }
 
-  /// The keys, as one who may change them has them.
+  /// The key ring, for a caller that changes it.
   private func ownRing() throws(StoreError) -> KeyRing {
     guard let ring = journalKeys.ring else {
       throw StoreError(.notEncrypted, "the store is not encrypted: encrypt it first", path: path)
@@ -143,13 +150,15 @@ extension Store {
     return ring
   }
 
-  /// Puts keys in the place of those there are. Where they have their name and it is not known whether that lasts, nothing goes on
-  /// (rule R4): what is sealed under them would be lost with them.
+  /// Replaces the key file.
+  ///
+  /// Poisons the store (rule R4) if the new file has its name and may not be durable: everything encrypted
+  /// under its keys would be lost with them.
   private func replaceKeys(with ring: KeyRing?) throws(StoreError) {
     let storage = environment.storage
     let before = try storage.status(journalKeys.path)?.inode
     do throws(StoreError) { try journalKeys.replace(ring) } catch {
-      // Looked at, not read: there may be no descriptor left.
+      // Checked by inode, without reading: there may be no descriptor left.
       let isUnchanged = (try? storage.status(journalKeys.path)?.inode == before) ?? false
       if !isUnchanged { control.setPoisoned() }
       throw error
@@ -157,9 +166,9 @@ extension Store {
   }
 
   private func rewrite(under ring: KeyRing) throws(StoreError) -> RekeyingReport {
-    // The index of a plain store tells those who guess keys whether they are right.
+    // The hash index of an unencrypted store would let an attacker test guessed keys.
     try withdrawIndex(unless: true)
-    // Whoever begins a segment from now on does so under it.
+    // Every segment begun from now on uses the new ring.
     try replaceKeys(with: ring)
     try beginSegment(under: ring)
     var report = RekeyingReport()
@@ -184,20 +193,22 @@ extension Store {
     return report
   }
 
-  /// Removes the keys of older generations, which no segment uses, if nobody is there who may know nothing newer.
+  /// Removes the keys of older generations, which no segment uses, unless another process has the store open
+  /// that may know nothing newer.
   private func retireOldKeys(_ ring: KeyRing) throws(StoreError) -> Bool {
     try removeReplaced(isPlain: ring.current == 0)
     try rewriteKeyFiles(isPlain: ring.current == 0)
     return try withSoleAccess { () throws(StoreError) in
       let isPlain = ring.current == 0
       try Leftovers.removeStaged(path, storage: environment.storage)
-      // What others have put meanwhile, who knew the older keys alone.
+      // Blobs that other processes stored meanwhile, knowing only the older keys.
       _ = try renewBlobs()
       var settled = ring
       settled.dropOldGenerations()
-      // Nobody could open it any more, and who enters next would not know of who writes to it.
+      // No process could open the encrypted index any more, and the next one to enter would not see the
+      // writers that use it.
       if isPlain { try withdrawIndex(unless: false) }
-      // And the files of secrets that they have written.
+      // Also the secret files that other processes wrote meanwhile.
       try rewriteKeyFiles(isPlain: isPlain) { () throws(StoreError) in
         try replaceKeys(with: isPlain ? nil : settled)
       }
@@ -205,8 +216,8 @@ extension Store {
     }
   }
 
-  /// Goes on with an index in memory, and has all others do so, unless the one in the files is sealed, or is not, as it is
-  /// to be.
+  /// Switches this process and all others to an index in memory, unless the encryption of the one in files is
+  /// already as `isSealed` says.
   private func withdrawIndex(unless isSealed: Bool) throws(StoreError) {
     try lockWriters()
     defer { control.unlock() }
@@ -218,8 +229,10 @@ extension Store {
     }
   }
 
-  /// Puts the index into files again. Only while nobody else has the store open: those would go on with one of their own,
-  /// and this process would not find in its what they write.
+  /// Puts the index into files again.
+  ///
+  /// Only while no other process has the store open: others would keep using an index of their own, and this
+  /// process would not find their writes in its index.
   private func restoreIndex() throws(StoreError) {
     try lockWriters()
     defer { control.unlock() }
@@ -228,7 +241,8 @@ extension Store {
     }
   }
 
-  /// Does what was left to do when a re-keying had come to its end beside others, if this process is alone now.
+  /// Finishes a re-keying that had ended while other processes had the store open, if this process is alone
+  /// now.
   func finishRetiringKeys() throws(StoreError) {
     guard isWritable, let ring = journalKeys.ring, ring.isInTransition, !ring.isStale else { return }
     let isDone = engine.withLock { engine in
@@ -238,7 +252,8 @@ extension Store {
     try withCompactionLock(waiting: false) { () throws(StoreError) in _ = try retireOldKeys(try ownRing()) }
   }
 
-  /// Works if no other process has the store open, and lets none enter meanwhile. False, and nothing was done, if one has.
+  /// Runs `body` if no other process has the store open, and lets none enter meanwhile. False, with nothing
+  /// done, if one has.
   private func withSoleAccess(_ body: () throws(StoreError) -> Void) throws(StoreError) -> Bool {
     guard configuration.mode != .exclusive else {
       try body()
@@ -252,7 +267,7 @@ extension Store {
     return true
   }
 
-  /// Begins a segment, unless the one at the tail is as the ring would have it.
+  /// Begins a segment, unless the tail segment already uses the current generation.
   private func beginSegment(under ring: KeyRing) throws(StoreError) {
     try lockWriters()
     defer { control.unlock() }
@@ -264,7 +279,7 @@ extension Store {
       }
       guard segment.header.generation != ring.current else { return }
       _ = try beginSegment(after: tail, room: 0, &engine)
-      // A segment with nothing in it would look like the work of a recovery that was interrupted.
+      // An empty segment would look like the work of an interrupted recovery.
       var composer = engine.transactionBuilder(wall: environment.now(), limit: Limits.transactionBytes)
       try composer.checkpoint()
       control.tail = Location(segment: tail.segment + 1, offset: SegmentHeader.length).packed
@@ -272,8 +287,8 @@ extension Store {
     }
   }
 
-  /// Removes what is left of segments under older keys, also what a kill has left and what recoveries set aside in
-  /// the clear.
+  /// Removes what is left of segments under older keys, including the leftovers of a kill and the unencrypted
+  /// files that recoveries set aside.
   private func removeReplaced(isPlain: Bool) throws(StoreError) {
     try lockWriters()
     defer { control.unlock() }

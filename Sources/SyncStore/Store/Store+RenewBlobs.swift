@@ -1,8 +1,10 @@
 extension Store {
-  /// Writes the objects of the blob tier anew that are not sealed as they are to be now: under an older master key, or not at
-  /// all; or sealed where the store becomes plain. What is damaged is set aside, to be fetched again. Returns how many it were.
+  /// Rewrites the blobs whose encryption is not the wanted one: under an older master key, in the clear, or
+  /// encrypted while the store is being decrypted.
   ///
-  /// - Throws: `.diskFull`: it goes on later.
+  /// Damaged blobs are set aside, to be fetched again. Returns the number rewritten.
+  ///
+  /// - Throws: `.diskFull`; a later call resumes.
   func renewBlobs() throws(StoreError) -> Int {
     guard try environment.storage.status(path + "/" + StoreLayout.blobs) != nil else { return 0 }
     let renewal = try blobs.reencryptAll()
@@ -10,7 +12,7 @@ extension Store {
     return renewal.reencrypted
   }
 
-  /// References of present records to blobs that have one of these names on the disk.
+  /// References of present records to blobs whose file names are among `names`.
   func references(toNamed names: Set<BlobHash>, _ keys: BlobKeys?) throws(StoreError) -> [BlobReference] {
     guard !names.isEmpty else { return [] }
     return try reading { engine throws(StoreError) in

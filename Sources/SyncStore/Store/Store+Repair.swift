@@ -1,14 +1,15 @@
-/// What two copies do that cover the same writes, and of which neither lacks anything of the other, but whose digests differ: one write has
-/// two contents somewhere, because a machine was cloned or rolled back and nobody could see it (F61). The keys are found by
-/// digests of buckets and then by fingerprints of records, and put right on both sides.
+/// Repair of two copies that cover the same writes, lack nothing of each other, and still have different
+/// digests: some write has two contents, because a machine was cloned or rolled back undetected (F61).
 ///
-/// Both copies go on being written to meanwhile. What came behind the position at which they were compared says nothing of that
+/// The keys are found by bucket digests, then by record fingerprints, and repaired on both sides. Both copies
+/// may be written to meanwhile. Records after the position at which they were compared are unrelated to that
 /// difference: such keys are left alone (`RepairScope`).
 extension Store {
-  /// Keys fall into so many buckets, by the lower bits of XXH3-64 with seed 0.
+  /// Number of buckets of keys, by the lower bits of XXH3-64 with seed 0.
   package static let digestBuckets = 1 << 16
 
-  /// The digest of each bucket, of what is live at a time in milliseconds since 1970. Their sum is the store's digest. Reads all keys.
+  /// The digest of each bucket, over the records live at a time in milliseconds since 1970. Their sum is the
+  /// store's digest. Reads all keys.
   package func bucketDigests(at time: UInt64) throws(StoreError) -> [StateDigest] {
     var digests = [StateDigest](repeating: StateDigest(), count: Self.digestBuckets)
     try forEachGreatest { record, hash, _ in
@@ -18,9 +19,9 @@ extension Store {
     return digests
   }
 
-  /// The fingerprints of the keys of these buckets, dead ones among them. Reads all keys.
+  /// The fingerprints of the keys of these buckets, including dead ones. Reads all keys.
   ///
-  /// - Parameter most: where the buckets have more keys than that, the last buckets are left out. Those of a bucket come together.
+  /// - Parameter most: limit on keys; the last buckets beyond it are left out. A bucket is never split.
   /// - Throws: `.outOfBounds` if the first bucket alone has more.
   package func fingerprints(
     in buckets: [UInt16], _ scope: RepairScope, most: Int
@@ -57,7 +58,8 @@ extension Store {
     return found
   }
 
-  /// The greatest records of these keys, dead or alive, but for those written or received behind the scope's position.
+  /// The greatest records of these keys, dead or alive, except those written or received after the scope's
+  /// position.
   package func records(of keys: some Sequence<[UInt8]>, _ scope: RepairScope) throws(StoreError) -> [Record] {
     let keys = Array(keys)
     return try reading { engine throws(StoreError) in
@@ -70,14 +72,15 @@ extension Store {
     }
   }
 
-  /// Puts right the keys that the other copy has otherwise: both values are kept, the greater is issued again by who holds it, and
-  /// who has given one dot twice becomes a new actor first. Durable on return.
+  /// Repairs the keys on which the copies differ. Durable on return.
   ///
-  /// A winner that reached the other copy before the loser is kept there would end it without a trace: it comes from the same write. So
-  /// where the other copy has not said that it has done all of this, only the first step is taken here.
+  /// Both values are kept, the copy with the greater one issues it again, and a copy that has given one dot
+  /// twice becomes a new actor first. A winner that reached the other copy before the loser was kept there
+  /// would remove the loser without a trace, since both bear the same dot. So until the other copy has
+  /// confirmed this whole step, only `.keep` is taken here.
   ///
   /// - Parameters:
-  ///   - keys: those of which anything is known, here or there.
+  ///   - keys: the keys known here or there.
   ///   - theirs: the other copy's record of each key; none if it has none.
   package func repair(
     _ keys: some Sequence<[UInt8]>, against theirs: [[UInt8]: Record], scope: RepairScope,
@@ -107,7 +110,7 @@ extension Store {
       }
       guard steps.contains(.issue) else { return outcome }
       if let actor = composer.state.actor, differences.contains(where: { $0.isFork(of: actor) }) {
-        // Before anything is issued: the other bearer of the name may give the next sequences, too.
+        // Before anything is issued: the other holder of the actor may give out the next sequences, too.
         try composer.changeActor(.forked, as: newActor)
         outcome.hasNewActor = true
       }
@@ -134,7 +137,8 @@ extension Store {
     return differences
   }
 
-  /// Visits the greatest record of each of the user's keys whose hash is wanted, parked or not, and its position, a part at a time.
+  /// Visits the greatest record, parked or not, of each user key whose hash is wanted, with its position.
+  /// Reads in batches.
   private func forEachGreatest(
     where isWanted: (_ keyHash: UInt64) -> Bool = { _ in true },
     _ body: (Record, _ keyHash: UInt64, _ position: UInt64) -> Void
@@ -152,7 +156,7 @@ extension Store {
           let view = try engine.journal.record(at: place)
           guard let shape = view.shape else { continue }
           let hash = view.bytes.withSpan(shape.key) { XXH3.hash64($0, seed: 0) }
-          // Mostly few are wanted: the others are not decoded.
+          // Usually few are wanted: the others are not decoded.
           guard isWanted(hash) else { continue }
           let record = try engine.decoded(view)
           guard !record.isReserved, parked[record.key] == nil else { continue }
@@ -172,11 +176,11 @@ extension Store {
   }
 }
 
-/// What a comparison of two copies is about.
+/// The extent of a comparison of two copies.
 package struct RepairScope: Hashable, Sendable {
-  /// The time at which both judge deadlines, in milliseconds since 1970.
+  /// The time at which both copies evaluate deadlines, in milliseconds since 1970.
   package var time: UInt64
-  /// The own journal's last position when the digests were compared. What came later is not looked at.
+  /// The own journal's last position when the digests were compared. Later records are ignored.
   package var position: UInt64
 
   /// Both fields.
@@ -185,35 +189,35 @@ package struct RepairScope: Hashable, Sendable {
 
 /// The two steps of a repair.
 package struct RepairSteps: OptionSet, Sendable {
-  /// One bit for each.
+  /// One bit for each step.
   package let rawValue: UInt8
-  /// These bits.
+  /// Makes a set of these bits.
   package init(rawValue: UInt8) { self.rawValue = rawValue }
 
-  /// The own values that are beaten are kept.
+  /// Keep the own values that are beaten.
   package static let keep = RepairSteps(rawValue: 1)
-  /// The own values that win are issued again, by a new actor if this copy gave a dot twice.
+  /// Issue the own values that win again, as a new actor if this copy gave a dot twice.
   package static let issue = RepairSteps(rawValue: 2)
 }
 
-/// What a repair found, and did.
+/// The result of a repair.
 package struct RepairOutcome: Hashable, Sendable {
   /// The keys that differed, in order.
   package var keys: [[UInt8]]
-  /// Is this copy a new actor now?
+  /// Whether this copy has become a new actor.
   package var hasNewActor = false
 
   /// All fields.
   package init(keys: [[UInt8]], isRenewed: Bool = false) { (self.keys, self.hasNewActor) = (keys, isRenewed) }
 }
 
-/// A key of which two copies in step have different records.
+/// A key for which two copies in step have different records.
 private struct Difference {
   var key: [UInt8]
   var mine: Record?
   var theirs: Record?
 
-  /// Nil if they are the same, or neither has a value.
+  /// Nil if the records are equal, or neither has a value.
   init?(_ key: [UInt8], mine: Record?, theirs: Record?, at time: UInt64) {
     guard mine?.standalone != theirs?.standalone,
       mine?.isLive(at: time) ?? false || theirs?.isLive(at: time) ?? false
@@ -221,7 +225,7 @@ private struct Difference {
     (self.key, self.mine, self.theirs) = (key, mine, theirs)
   }
 
-  /// Both sides find the same one greater: of one version the one whose bytes are greater.
+  /// Both sides agree on the greater record: for equal versions the one whose bytes are greater.
   var isMineGreater: Bool {
     guard let mine else { return false }
     guard let theirs else { return true }
@@ -229,19 +233,19 @@ private struct Difference {
     return theirs.orderBytes.lexicographicallyPrecedes(mine.orderBytes)
   }
 
-  /// Did this actor give one dot two contents?
+  /// Whether this actor gave one dot two contents.
   func isFork(of actor: ActorID) -> Bool { mine?.dot.actor == actor && mine?.dot == theirs?.dot }
 }
 
 extension Record {
-  /// The record without what its place in a transaction gave it.
+  /// The record without its transaction flag.
   fileprivate var standalone: Record {
     var record = self
     record.continues = false
     return record
   }
 
-  /// Type, deadline and content, for telling two contents of one write apart in the same way everywhere.
+  /// Type, deadline and content: a total order, the same on all copies, for two contents of one write.
   fileprivate var orderBytes: [UInt8] {
     let head =
       [type.rawValue] + (0..<8).reversed().map { UInt8(truncatingIfNeeded: (deadline ?? 0) >> ($0 * 8)) }

@@ -1,14 +1,17 @@
-/// What a session asks of the store: rounds out, batches in (rules R6, R7, R9, R10). All of it blocks.
+/// The store's side of a session: outgoing rounds and incoming batches (rules R6, R7, R9, R10). All calls
+/// block.
 extension Store {
-  /// What this copy says of itself at the handshake; all of it is durable when this returns.
+  /// The handshake summary of this copy; all of it is durable when this returns.
   package func replicaSummary() throws(StoreError) -> ReplicaSummary {
     try replicaSummary(digestAt: environment.now()).summary
   }
 
-  /// What this copy says of itself, and the digest of what is live at `time` (milliseconds since 1970), both of one moment; all of it
-  /// is durable when this returns. Where the digest had to be computed, what a first round is found on comes with it.
+  /// The handshake summary and the digest of what is live at `time` (milliseconds since 1970), both of one
+  /// moment.
   ///
-  /// A writer that meets a damaged record at this reads the journal again and asks for everything: a session then brings what was lost.
+  /// All of it is durable when this returns. If the digest had to be computed, the context for a first delta
+  /// scan is returned with it. A writable store that finds a damaged record here replays the journal and
+  /// requests everything again: a session then brings back what was lost.
   package func replicaSummary(
     digestAt time: UInt64
   ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: DeltaScanContext?) {
@@ -43,7 +46,8 @@ extension Store {
     try reading { engine throws(StoreError) in engine.state.cursors[sender] }
   }
 
-  /// The present mark, or a new one if anything was written since it was made. `digest` is `Engine.runningDigest`.
+  /// The current mark, or a new one if anything was written since it was made. `digest` is
+  /// `Engine.runningDigest`.
   func mark(
     _ composer: inout TransactionBuilder, position: UInt64, digest: StateDigest?, isLive: Bool = false
   ) throws(StoreError) -> RoundMark {
@@ -61,7 +65,7 @@ extension Store {
       clock: composer.state.author.clock.last)
     try composer.setLocal(StateKey.mark(mark), ReplicaState.encode(made))
     if isLive {
-      // Behind the new one: there must be a last one that says how far this copy had written.
+      // After the new mark: there must always be a last one that states how far this copy had written.
       for idle in liveSessions.idle(of: composer.state.marks) {
         try composer.setLocal(StateKey.mark(idle), nil)
       }
@@ -70,8 +74,8 @@ extension Store {
     return mark
   }
 
-  /// What tells this copy from another life of it: when, how far, and what it has written. The digest is kept running once a session has
-  /// asked for it; without it the ends tell.
+  /// Distinguishes this copy from another life of it: the time, and how far and what it has written. The
+  /// running digest is maintained once a session has requested it; without it the ends must do.
   private func lifeFingerprint(_ state: ReplicaState, digest: StateDigest?) -> [UInt8] {
     var known = ByteWriter()
     known.write(environment.now())
@@ -84,21 +88,22 @@ extension Store {
 
   /// A batch that was appended.
   package struct AppliedBatch: Sendable {
-    /// The blobs that its records refer to, that are not here, and that are to come.
+    /// Blobs that its records refer to, that are absent, and that will be fetched.
     package var missing: [BlobReference]
-    /// The positions behind the first, up to the second, hold what the batch brought and nothing else: its sender has it.
+    /// The positions after the first, up to the second, hold only records of the batch: its sender has them.
     /// Nil if this copy wrote something of its own with it.
     package var echo: (behind: UInt64, upTo: UInt64)?
     fileprivate var tail: UInt64
   }
 
-  /// Takes in a batch and moves the cursor, in one atomic append. Nothing may be said of it before `settle` has returned.
+  /// Applies a batch and advances the cursor, in one atomic append. It must not be acknowledged before
+  /// `awaitDurability` has returned.
   ///
   /// - Parameters:
-  ///   - full: of a full state, takes notice of what the sender holds.
-  ///   - close: closes the round, if it is an increment and this its last batch, in the same step (`finish`).
-  /// - Throws: `.rolledBack` if a record bears a sequence of this copy's actor that it never wrote; `.overtaken` if this copy is not
-  ///   what the session took it to be any more.
+  ///   - full: for a full state, records what the sender holds.
+  ///   - close: closes the round in the same step (`finish`), if it is an increment and this its last batch.
+  /// - Throws: `.rolledBack` if a record bears a sequence of this copy's actor that it never wrote;
+  ///   `.overtaken` if this copy is no longer in the state that the session expects.
   package func applyBatch(
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> AppliedBatch {
@@ -117,7 +122,7 @@ extension Store {
         try requireOwn(widening, in: batch.mark, behind: batch.behind, composer.state)
         return try missingScope(widening, state: composer.state)
       }
-      // Until this is committed nothing that is held here changes.
+      // What is held here does not change until this is committed.
       let (held, parked, kept, position) = engine.withLock { engine in
         (engine.held(of: records), engine.parked(of: records), engine.loserDigests, engine.position)
       }
@@ -147,7 +152,10 @@ extension Store {
     return AppliedBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), echo: echo, tail: tail)
   }
 
-  /// Moves the cursor behind a batch, or closes its round. The cursor would say of keys that this copy holds since that they had come.
+  /// Advances the cursor past a batch, or closes its round.
+  ///
+  /// Checks the scope first: for keys that this copy has held only since, the cursor would claim that their
+  /// records had been received.
   private func advanceCursor(
     _ batch: IncomingBatch, close: RoundClose?, _ composer: inout TransactionBuilder
   ) throws(StoreError) {
@@ -159,14 +167,15 @@ extension Store {
     try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
   }
 
-  /// Waits until a batch is durable that `take` appended.
+  /// Waits until a batch appended by `applyBatch` is durable.
   package func awaitDurability(of taken: AppliedBatch) throws(StoreError) { try sync(upTo: taken.tail) }
 
-  /// Closes a round that has come in whole: only now is the sender's vector merged (rule R6). Durable on return.
+  /// Closes a round that was received completely: only now is the sender's vector merged (rule R6). Durable
+  /// on return.
   ///
   /// - Parameters:
-  ///   - full: what the batches of this round said, if it was the sender's full state.
-  ///   - behind: the cursor that the last batch has left, if it was a round of keys that were lacking and had any.
+  ///   - full: what the batches of this round recorded, if it was the sender's full state.
+  ///   - behind: the cursor that the last batch left, if it was a scope expansion round and had any batch.
   package func finish(
     _ close: RoundClose, _ full: FullState? = nil, behind: Cursor? = nil
   ) throws(StoreError) {
@@ -186,15 +195,17 @@ extension Store {
     try sync(upTo: tail)
   }
 
-  /// Fails if a peer covers writes of this copy that it never made, which may have been superseded there so that they are not sent:
-  /// another life of it has (rule R9).
+  /// Fails if a peer covers writes of this copy that it never made: another life of this copy made them (rule
+  /// R9).
+  ///
+  /// They may have been superseded at the peer, so that they are never sent.
   func requireOwnWrites(in vector: VersionVector, _ state: ReplicaState) throws(StoreError) {
     guard let actor = state.actor, vector[actor] > state.sequence else { return }
     throw StoreError(.rolledBack, "a peer covers writes that this copy lacks: connect again", path: path)
   }
 
-  /// Fails if what a peer has purged is stamped so far ahead that taking it over would put all that is written here ahead as well: the
-  /// others would let that wait (F50).
+  /// Fails if the peer's purge horizon is stamped so far ahead that adopting it would put all writes made
+  /// here ahead as well: other members would park them (F50).
   private func requirePossible(_ horizon: Stamp) throws(StoreError) {
     let now = environment.now()
     // The clocks may differ by the drift limit.
@@ -207,8 +218,10 @@ extension Store {
       path: path)
   }
 
-  /// Fails if this copy is another one than the session knows. A new actor may have forgotten what it covers and all cursors, so that
-  /// everything is offered again (rule R9): a session begun before would put back what it knows of either.
+  /// Fails if this copy is no longer the one that the session knows.
+  ///
+  /// A new actor may have reset its vector and all cursors so that everything is offered again (rule R9): a
+  /// session begun before would restore its stale knowledge of either.
   func requireExpectedState(
     _ addressee: ExpectedReplicaState?, of sender: ActorID, _ state: ReplicaState
   ) throws(StoreError) {
@@ -221,15 +234,15 @@ extension Store {
       .overtaken, "another session of the same two copies has gone on meanwhile: connect again", path: path)
   }
 
-  /// Merges what the sender covers, and closes the cursor.
+  /// Merges the sender's vector and closes the cursor.
   func merge(_ close: RoundClose, _ composer: inout TransactionBuilder) throws(StoreError) {
     try requireExpectedState(close.expectedState, of: close.sender, composer.state)
     try requireOwnWrites(in: close.vector, composer.state)
     if close.scopeExpansion != nil { return try finishScopeExpansion(close, &composer) }
-    // With other keys now this copy would seem to have what nobody sent.
+    // If the scope has changed, this copy would seem to have records that were never sent.
     try requireScope(close.scope, state: composer.state)
     var vector = composer.state.vector
-    // A copy that does not know what it covers learns it from a full state only.
+    // A recovering copy, which does not know what it covers, learns it only from a full state.
     if close.isFull || !composer.state.isRecovering { vector.merge(close.covered(by: composer.state)) }
     try requirePlaces(in: vector, composer.state)
     if vector != composer.state.vector {
@@ -241,15 +254,16 @@ extension Store {
     }
   }
 
-  /// Fails if a vector that is to be taken over leaves no place for this copy itself, should it not have written yet, and for who it
-  /// becomes when it is put back: others could read nothing that it says from then on. What names nobody new is taken in any case.
+  /// Fails if adopting a vector leaves no room for this copy's own actor, if it has not written yet, and for
+  /// the one after a rollback: otherwise other members could not read its vector any more. A vector that
+  /// names no new actor is always accepted.
   func requirePlaces(in vector: VersionVector, _ state: ReplicaState) throws(StoreError) {
     let isNamed = state.actor.map { vector[$0] > 0 } ?? false
     guard vector.count > Limits.actors - (isNamed ? 1 : 2), vector.count > state.vector.count else { return }
     throw tooManyActors
   }
 
-  /// A vector would name more actors than it may.
+  /// The error for a vector that would name more actors than allowed.
   package var tooManyActors: StoreError {
     StoreError(
       .outOfBounds,
@@ -258,10 +272,11 @@ extension Store {
       path: path)
   }
 
-  /// Becomes a new actor, because a peer knows more of this copy than it does itself (rule R9), or bears the same name.
+  /// Becomes a new actor, because a peer knows more of this copy than it does itself (rule R9), or bears the
+  /// same name.
   ///
-  /// - Parameter side: which side of the connection this copy is on. A clone that draws the same random numbers at the same time is
-  ///   on the other one.
+  /// - Parameter side: which side of the connection this copy is on. A clone that draws the same random
+  ///   numbers at the same time is on the other side.
   package func becomeNewActor(side: UInt8 = 0) throws(StoreError) {
     try preserveOverwrittenForkValues()
     let actor = anotherActor(side: side)
@@ -271,7 +286,8 @@ extension Store {
     try sync(upTo: tail)
   }
 
-  /// A new name, for a copy whose present one is borne by another one, too: a clone may draw the same random numbers.
+  /// A new actor ID, for a copy whose present one another copy bears, too. Mixes in the copy's own state, as
+  /// a clone may draw the same random numbers.
   func anotherActor(side: UInt8 = 0) -> ActorID {
     var known = ByteWriter()
     known.write(side)
@@ -291,29 +307,34 @@ extension Store {
 
   private static let minMissingToCache = 1000
 
-  /// Blobs that are missing and referred to, some of them by beaten values alone, where the journal ends at a position.
+  /// Absent blobs that are referred to, as of a journal position; those only beaten values refer to are
+  /// `spare`.
   struct MissingBlobs {
     fileprivate let position: UInt64
     fileprivate let hashes: Set<BlobHash>
     fileprivate let spare: Set<BlobHash>
   }
 
-  /// Blobs that records here refer to, whose bytes have not arrived, and that sessions are to ask for. Forgets those that have.
+  /// Blobs that records here refer to, that have not arrived, and that sessions must request. Forgets those
+  /// that have arrived.
   package func missingBlobs() throws(StoreError) -> [BlobReference] { try blobsToFetch().blobs }
 
-  /// The same, and those among them that only beaten values refer to: they are fetched as long as somebody has them.
+  /// `missingBlobs()`, and those among them that only beaten values refer to: these are fetched as long as
+  /// any member has them.
   package func blobsToFetch() throws(StoreError) -> (blobs: [BlobReference], spare: Set<BlobHash>) {
     var missing: [BlobReference] = []
     var arrived: [BlobHash] = []
     for blob in try absentBlobs(.awaited) {
-      // What has come and could not be made durable is asked for again: a loss of power would take it, and nothing would name it.
+      // A blob that arrived and could not be made durable is requested again: a power loss would remove it,
+      // and no absence record would name it.
       let isHere = try isWritable ? blobs.retainDurably(blob.hash) : blobs.has(blob.hash)
       if isHere { arrived.append(blob.hash) } else { missing.append(blob) }
     }
     if !arrived.isEmpty { try recordArrived(arrived) }
-    // A few that do not come may be those of values that were overwritten everywhere since: nobody has them any more.
+    // A few that do not arrive may belong to values overwritten everywhere since: no member has them any
+    // more.
     guard isWritable, !missing.isEmpty, missing.count <= Self.minMissingToCache else { return (missing, []) }
-    // Looking through a large journal takes longer than a peer may wait: the next attempt finds what this one found.
+    // Scanning a large journal takes longer than a peer may wait: the next attempt uses this cached result.
     let (position, hashes) = (journalPosition, Set(missing.map(\.hash)))
     let known = missingBlobsCache.withLock { $0 }
     if let known, known.position == position, hashes.isSubset(of: known.hashes) {
@@ -321,7 +342,7 @@ extension Store {
     }
     let references: BlobReferences
     do throws(StoreError) { references = try pruneAbsenceRecords() } catch {
-      // Of damaged records it cannot be told to what they refer: all is asked for.
+      // The references of damaged records are unknown: everything is requested.
       guard error.code == .damaged else { throw error }
       return (missing, [])
     }
@@ -332,7 +353,7 @@ extension Store {
     return (missing, spare)
   }
 
-  /// Notes that a blob is to be fetched again (it was found rotten or gone).
+  /// Records that a blob must be fetched again, because it was found damaged or missing.
   package func want(_ blob: BlobReference) throws(StoreError) {
     let absent = AbsentBlob(blob, .awaited)
     try setLocal(absent.key, absent.value)
@@ -340,12 +361,12 @@ extension Store {
 
   // MARK: Keys of the store's own
 
-  /// A value of this copy alone, never replicated.
+  /// The value of a local key, which is never replicated.
   package func local(_ key: [UInt8]) throws(StoreError) -> [UInt8]? {
     try reading { engine throws(StoreError) in engine.localMetadata[key] }
   }
 
-  /// All local keys as they are now: nobody waits for a look at them.
+  /// A snapshot of all local keys, which can be read without a lock.
   var localMetadata: LocalMetadata {
     get throws(StoreError) { try reading { engine throws(StoreError) in engine.localMetadata } }
   }
@@ -355,13 +376,13 @@ extension Store {
     try localMetadata.all(beginning: prefix).sorted { $0.key.lexicographicallyPrecedes($1.key) }
   }
 
-  /// Sets a local key, durably; nil ends it.
+  /// Sets a local key, durably; nil removes it.
   package func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     try updateLocal(key) { _ in value }
   }
 
-  /// Changes a local key, durably, while nobody else can: `change` gets its value and returns the new one. Returns what
-  /// was there before.
+  /// Changes a local key atomically and durably: `change` gets its value and returns the new one. Returns the
+  /// previous value.
   @discardableResult
   package func updateLocal(
     _ key: [UInt8], _ change: ([UInt8]?) -> [UInt8]?

@@ -1,8 +1,9 @@
-/// Replicated and local keys of the store's own (members, invitations): read, and changed together.
+/// Reserved keys of the store (members, invitations), replicated or local: read, and changed together.
 extension Store {
-  /// The values of replicated keys of the store's own that begin with `prefix`, in order. A value that does
-  /// not lie in the journal, as no such key has one, or whose record is damaged, reads as empty: its decoder
-  /// must refuse it, not take it for absent.
+  /// The values of replicated reserved keys that begin with `prefix`, in order.
+  ///
+  /// A value that is not inline, which no reserved key has, or whose record is damaged, reads as empty: its
+  /// decoder must refuse it, not take it for absent.
   package func reserved(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
     let values = try reading { engine throws(StoreError) in
       var values: [(key: [UInt8], value: [UInt8])] = []
@@ -19,27 +20,30 @@ extension Store {
     return values.sorted { $0.key.lexicographicallyPrecedes($1.key) }
   }
 
-  /// Why any replicated key of the store's own may have had a newer record, which was lost; nil if that is
-  /// not so. As long as there is such a reason, nothing may be granted because of what `reserved` returns.
+  /// Why some replicated reserved key may have had a newer record that was lost; nil if there is no such
+  /// damage. While there is, nothing may be granted because of what `reserved` returns.
   package var reservedKeyDamage: StoreError? {
     get throws(StoreError) {
       try reading { engine throws(StoreError) in engine.possiblyLostKeys?.unattributedDamage }
     }
   }
 
-  /// The value of one replicated key of the store's own; nil if it has none. As `reserved(prefix:)` for one that lies elsewhere.
+  /// The value of one replicated reserved key; nil if it has none. Empty if it is not inline, as in
+  /// `reserved(prefix:)`.
   package func reserved(_ key: [UInt8]) throws(StoreError) -> [UInt8]? {
     precondition(ReservedKey.isReserved(key), "a user's key is read by `get`")
     return try reading { engine throws(StoreError) in try engine.held(key) }?.reservedValue
   }
 
-  /// Sets a replicated key of the store's own, durably; nil deletes it.
+  /// Sets a replicated reserved key, durably; nil deletes it.
   package func putReserved(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     try changeReservedKeys { keys throws(StoreError) in try keys.putReserved(key, value) }
   }
 
-  /// Reads and changes keys of the store's own in one atomic append, durable on return. The writers' mutex is held meanwhile: no thread and
-  /// no process changes what `body` has read before what it decided is in the journal. If `body` throws, nothing is changed.
+  /// Reads and changes reserved keys in one atomic append, durable on return.
+  ///
+  /// Holds the writers' mutex: no thread or process changes what `body` has read before its changes are in
+  /// the journal. If `body` throws, nothing is changed.
   package func changeReservedKeys<Answer>(
     _ body: (inout ReservedKeyTransaction) throws(StoreError) -> Answer
   ) throws(StoreError) -> Answer {
@@ -54,18 +58,18 @@ extension Store {
   }
 }
 
-/// Keys of the store's own within one atomic change: reads see what the change has written so far.
+/// Reserved keys within one atomic change: reads see what the change has written so far.
 package struct ReservedKeyTransaction {
   fileprivate let store: Store
   fileprivate var builder: TransactionBuilder
 
-  /// The value of a key of this copy alone; nil if it has none.
+  /// The value of a local key; nil if it has none.
   package func local(_ key: [UInt8]) -> [UInt8]? {
     if let changed = builder.locals[key] { return changed }
     return store.engine.withLock { $0.localMetadata[key] }
   }
 
-  /// Keys of this copy alone that begin with `prefix`, in order.
+  /// Local keys that begin with `prefix`, in order.
   package func locals(prefix: [UInt8]) -> [(key: [UInt8], value: [UInt8])] {
     let notes = store.engine.withLock { $0.localMetadata.all(beginning: prefix) }
     var values = Dictionary(notes.map { ($0.key, $0.value) }, uniquingKeysWith: { $1 })
@@ -73,20 +77,20 @@ package struct ReservedKeyTransaction {
     return values.sorted { $0.key.lexicographicallyPrecedes($1.key) }.map { ($0.key, $0.value) }
   }
 
-  /// Sets a key of this copy alone; nil ends it.
+  /// Sets a local key; nil removes it.
   package mutating func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     precondition(
       !StateKey.isInternal(key) && key.count <= Limits.keyBytes, "the store keeps these keys itself")
     try builder.setLocal(key, value)
   }
 
-  /// The value of a replicated key of the store's own; nil if it has none. As `Store.reserved`.
+  /// The value of a replicated reserved key; nil if it has none. As `Store.reserved`.
   package func reserved(_ key: [UInt8]) throws(StoreError) -> [UInt8]? {
     if let changed = builder.record(of: key) { return changed.reservedValue }
     return try store.engine.withLock { engine throws(StoreError) in try engine.held(key) }?.reservedValue
   }
 
-  /// Replicated keys of the store's own that begin with `prefix`, in order.
+  /// Replicated reserved keys that begin with `prefix`, in order.
   package func reserved(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
     let keys = store.engine.withLock { $0.reserved.filter { $0.starts(with: prefix) } }
     var values: [(key: [UInt8], value: [UInt8])] = []
@@ -96,7 +100,7 @@ package struct ReservedKeyTransaction {
     return values
   }
 
-  /// Sets a replicated key of the store's own; nil deletes it.
+  /// Sets a replicated reserved key; nil deletes it.
   package mutating func putReserved(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     precondition(ReservedKey.isReserved(key), "a user's key is written by `put`")
     let held = try store.heldForWriting(key, in: builder)
@@ -106,7 +110,7 @@ package struct ReservedKeyTransaction {
 }
 
 extension Record {
-  /// The value of a key of the store's own; nil if it is deleted, empty if it does not lie in the journal.
+  /// The value of a reserved key; nil if it is deleted, empty if it is not inline.
   fileprivate var reservedValue: [UInt8]? {
     switch content {
     case .inline(let value): value

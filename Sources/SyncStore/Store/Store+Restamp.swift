@@ -1,15 +1,15 @@
-/// What was written while the clock ran ahead is given the present time, as long as nobody else can have it (F49).
+/// Restamping of writes made while the clock ran ahead, as long as no other copy can have them (F49).
 extension Store {
-  /// What `restampUnsent` did.
+  /// The result of `restampUnsent`.
   public struct RestampReport: Hashable, Sendable {
-    /// Writes that were given the present time, deletes and the store's own among them.
+    /// Writes that were restamped, including deletes and the store's own.
     public var writes = 0
-    /// Milliseconds by which this copy's stamps had run ahead of its clock.
+    /// Milliseconds by which this copy's stamps were ahead of its clock.
     public var aheadMilliseconds: UInt64 = 0
   }
 
-  /// Milliseconds by which the stamps of this copy run ahead of its clock: above `Limits.clockDriftMilliseconds`, peers let what is
-  /// written here wait until then.
+  /// Milliseconds by which the stamps of this copy are ahead of its clock. Above
+  /// `Limits.clockDriftMilliseconds`, peers park what is written here until it is due.
   ///
   /// - Throws: `.closed`, `.forked`.
   public func clockLead() throws(StoreError) -> UInt64 {
@@ -18,21 +18,25 @@ extension Store {
     return last - min(now, last)
   }
 
-  /// Bytes of the journal that are written anew at once, at most.
+  /// Limit on the bytes of the journal that one restamping rewrites.
   static let restampedBytes = 1 << 30
 
-  /// Gives the writes of this copy that are stamped ahead of its clock the present time, and forgets the clock that ran ahead. They
-  /// keep their order, their transactions, and all that they say: values, types, deadlines, what they replaced.
+  /// Restamps the writes of this copy that are stamped ahead of its clock with the present time, and resets
+  /// the copy's clock.
   ///
-  /// For a machine whose clock stood years ahead, and is right now. Peers take in what it wrote then, but let it wait until its
-  /// time has come; and whatever it writes from now on is stamped above that. So this is to be done before it meets a peer: what may
-  /// have been sent, or is in a backup, cannot be taken back. The copy becomes a new actor, as a write has one name and one content
-  /// for ever (rule R9). All of it happens in one step, whatever breaks meanwhile, and is durable on return; other processes may use
-  /// the store. Does nothing where nothing is stamped ahead by more than `Limits.clockDriftMilliseconds`.
+  /// The writes keep their order, their transactions and all their content: values, types, deadlines, what
+  /// they replaced.
   ///
-  /// - Throws: `.clock` if this clock was never set, or writes that are ahead may be known elsewhere; `.unsettled` if the copy
-  ///   waits for what it lost to come again from a peer; `.outOfBounds` if more than 1 GiB of the journal is to be written anew;
-  ///   `.diskFull`, `.damaged` …
+  /// For a machine whose clock was years ahead, and is right now. Peers receive what it wrote then, but park
+  /// it until it is due, and every later write is stamped above that. **Call it before the copy meets a
+  /// peer**: writes that may have been sent, or are in a backup, cannot be taken back. The copy becomes a new
+  /// actor, as a dot has one content for ever (rule R9). Atomic under crashes, and durable on return; other
+  /// processes may use the store. Does nothing if no write is stamped ahead by more than
+  /// `Limits.clockDriftMilliseconds`.
+  ///
+  /// - Throws: `.clock` if this clock was never set, or writes that are ahead may be known elsewhere;
+  ///   `.unsettled` if the copy still recovers lost records from a peer; `.outOfBounds` if more than 1 GiB of
+  ///   the journal would be rewritten; `.diskFull`, `.damaged` …
   @discardableResult
   public func restampUnsent() throws(StoreError) -> RestampReport {
     try checkWritable()
@@ -57,7 +61,7 @@ extension Store {
     return report
   }
 
-  /// The same for the holder of the writers' mutex.
+  /// `restampUnsent` for the holder of the writers' mutex.
   private func restamp(_ engine: inout Engine) throws(StoreError) -> RestampReport {
     let wall = environment.now()
     guard var plan = RestampPlan(engine.state, wall: wall) else { throw missingActorError }
@@ -82,7 +86,8 @@ extension Store {
     return RestampReport(writes: plan.count, aheadMilliseconds: lead)
   }
 
-  /// What is appended: what the copy says of itself from now on, then the transactions, in each of which what goes is given up first.
+  /// The transactions to append: first the new replica state, then the restamped transactions. Each begins
+  /// with the purges of the records that it replaces.
   private func transactions(
     for plan: RestampPlan, in engine: borrowing Engine
   ) throws(StoreError) -> [[JournalEntry]] {
@@ -90,7 +95,7 @@ extension Store {
     let former = plan.actor
     let next = environment.newActor()
     try composer.retract(plan, as: next)
-    // As where a tail was lost: what was backed up before is this copy's own still.
+    // As after a truncation: earlier backups are still this copy's own.
     for (token, value) in engine.localMetadata.all(beginning: StateKey.backupPrefix)
       .sorted(by: { $0.key.lexicographicallyPrecedes($1.key) })
     where value.starts(with: former.bytes) {
@@ -118,7 +123,7 @@ extension Store {
         let version = try author.nextVersion(wall: plan.wall)
         record.base = stays[record.key] ?? record.base
         (record.dot, record.stamp, record.continues) = (version.dot, version.stamp, false)
-        // It names what is taken back.
+        // The frontier names the retracted actor.
         if record.key == ownFrontier, !record.isTombstone {
           record.content = .inline(
             Frontier.bytes(composer.state.vector, isNarrow: composer.state.scope != nil))
@@ -130,8 +135,8 @@ extension Store {
     return transactions
   }
 
-  /// Begins a segment that has the transactions from its beginning, so that all of them are there or none, and takes them in. The
-  /// caller holds the writers' mutex.
+  /// Begins a segment with the transactions at its start, so that all of them exist or none, and applies
+  /// them. The caller holds the writers' mutex.
   private func begin(
     with transactions: [[JournalEntry]], wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) {
@@ -144,7 +149,7 @@ extension Store {
         after: tail.offset, durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
         position: engine.position, transactions: transactions)
     } catch {
-      // As in `Store.begin`: the new segment says where this one ends.
+      // As in `Store.begin`: the new segment states where this one ends.
       if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
       throw error
     }
@@ -156,13 +161,13 @@ extension Store {
 }
 
 extension Engine {
-  /// Shows the journal to a plan.
+  /// Feeds the journal to a plan.
   ///
-  /// - Parameter keepsRecords: without them the plan only counts.
+  /// - Parameter keepsRecords: if false, the plan only counts.
   func feed(_ plan: inout RestampPlan, keepsRecords: Bool = true) throws(StoreError) {
     var found = plan
     let start = Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
-    // What is passed over here would be lost beneath a clock that is put back.
+    // A record skipped here would be lost once the clock is set back.
     try visit(from: start, isComplete: true) { view throws(StoreError) in
       defer { if !view.flags.contains(.continues) { found.endTransaction() } }
       guard view.isWrite, let version = view.version else { return true }
@@ -179,8 +184,8 @@ extension Engine {
     plan = found
   }
 
-  /// For keys whose write is taken back: the last one of this actor that stays, if the journal has it. It is what others hold, and so
-  /// what the write replaces that is issued instead.
+  /// For each key with a retracted write: this actor's last write that stays, if the journal has it. Others
+  /// hold that one, so the restamped write replaces it.
   fileprivate func lastInTime(of plan: RestampPlan) throws(StoreError) -> [[UInt8]: Dot] {
     let keys = Set(plan.transactions.joined().map(\.key))
     var last: [[UInt8]: Version] = [:]

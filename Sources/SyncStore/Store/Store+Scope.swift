@@ -1,22 +1,23 @@
-/// Copies of some of the keys: what they hold, and how they come to hold more. docs/replication.md, Selective copies.
+/// Selective copies: which keys a copy holds, and how it expands. docs/replication.md, Selective copies.
 extension Store {
-  /// Which keys this copy holds; nil for all.
+  /// The keys that this copy holds; nil for all.
   ///
   /// - Throws: `.closed`, `.forked`.
   public var scope: KeyScope? {
     get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.scope } }
   }
 
-  /// Is it to hold more than it holds, and has not got all of that yet?
+  /// Whether a scope expansion is under way: the copy wants more keys than it has received.
   ///
   /// - Throws: `.closed`, `.forked`.
   public var isWidening: Bool {
     get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.scopeExpansion != nil } }
   }
 
-  /// Lets a new copy, which has received nothing yet and written nothing, hold some of the keys only. Durable on return.
+  /// Restricts a new copy, which has received and written nothing yet, to some of the keys. Durable on
+  /// return.
   ///
-  /// - Throws: `.outOfBounds` if there is something in it already: to hold less, a copy joins anew.
+  /// - Throws: `.outOfBounds` if it holds something already: to hold less, a copy joins anew.
   package func narrow(to scope: KeyScope) throws(StoreError) {
     let (_, tail) = try append { composer throws(StoreError) in
       guard composer.state.vector.isEmpty, composer.state.sequence == 0, composer.state.cursors.isEmpty else {
@@ -28,8 +29,10 @@ extension Store {
     try sync(upTo: tail)
   }
 
-  /// Has this copy hold more keys, nil for all of them, once they have come. Durable on return. What it holds already is not
-  /// sent again. False if it holds them already, and is to hold no more than that.
+  /// Expands this copy's scope, to all keys if nil, once their records have been received. Durable on return.
+  ///
+  /// Keys that it holds already are not sent again. False if the copy has that scope already and no expansion
+  /// is left.
   @discardableResult
   package func widen(to wanted: KeyScope?) throws(StoreError) -> Bool {
     let before = try reading { engine throws(StoreError) in engine.state.scopeExpansion }
@@ -55,7 +58,7 @@ extension Store {
 
   // MARK: Rounds
 
-  /// The keys that a round brings, if this copy still is to hold them.
+  /// The keys that a scope expansion round brings, if this copy still wants them.
   func missingScope(_ widening: ScopeExpansion, state: ReplicaState) throws(StoreError) -> MissingScope {
     guard let held = state.scope, let present = state.scopeExpansion, present.scope == widening.scope else {
       throw scopeChangedError
@@ -63,7 +66,7 @@ extension Store {
     return MissingScope(wanted: widening.scope, held: held)
   }
 
-  /// Notes how far the keys that were lacking have come.
+  /// Records the progress of a scope expansion.
   func recordCursor(_ cursor: Cursor, of widening: ScopeExpansion, _ composer: inout TransactionBuilder)
     throws(StoreError)
   {
@@ -72,8 +75,8 @@ extension Store {
     try composer.setLocal(StateKey.scopeExpansion, widening.bytes)
   }
 
-  /// Lets a session bring keys that this copy lacks, and no other one of this process before that has done so or is gone: two at
-  /// once would give up what the other one has brought, again and again.
+  /// Claims the scope expansion for a session. Throws `.busy` if another live session of this process has it:
+  /// two at once would keep discarding what the other has brought.
   package func claimScopeExpansion(for session: any AnyObject & Sendable) throws(StoreError) {
     try scopeExpansionClaim.withLock { claim throws(StoreError) in
       if let other = claim.session, other !== session {
@@ -84,16 +87,18 @@ extension Store {
     }
   }
 
-  /// The session has brought them.
+  /// Releases the claim.
   package func endScopeExpansion() { scopeExpansionClaim.withLock { $0.session = nil } }
 
   struct ScopeExpansionClaim {
     weak var session: (any AnyObject & Sendable)?
   }
 
-  /// What has come of keys that were lacking is what this round has brought, or went on from. Another one may have begun
-  /// meanwhile, with another peer or in another process, and given up what this one had brought: to close this one then would be
-  /// to hold keys of which nothing is here.
+  /// Fails unless what was received of the missing scope comes from this round, or from where this round
+  /// resumed.
+  ///
+  /// Another round, with another peer or in another process, may have begun meanwhile and discarded what this
+  /// one had brought: closing this one would then claim keys whose records are absent.
   func requireOwn(
     _ widening: ScopeExpansion, in mark: RoundMark, behind: Cursor?, _ state: ReplicaState
   ) throws(StoreError) {
@@ -105,8 +110,9 @@ extension Store {
     guard isOwn else { throw scopeChangedError }
   }
 
-  /// A round of keys that were lacking goes on where an earlier one was left, or begins from nothing: what has come of them is
-  /// given up then. Some of it may have been deleted since, and the deletes be purged.
+  /// Prepares for the first batch of a scope expansion round. A round that does not resume an earlier one
+  /// begins from nothing and discards what was received: some of it may have been deleted since, and the
+  /// tombstones purged.
   func prepareToApply(_ widening: ScopeExpansion?, in mark: RoundMark) throws(StoreError) {
     guard let widening, widening.cursor == nil else { return }
     let isUnderWay = try reading { engine throws(StoreError) in
@@ -115,7 +121,8 @@ extension Store {
     if !isUnderWay { try discardPartialExpansion() }
   }
 
-  /// Gives up what has come of keys that this copy does not hold yet. Should that be broken off, the next round does it again.
+  /// Discards what was received under keys that this copy does not hold yet. If interrupted, the next round
+  /// repeats it.
   private func discardPartialExpansion() throws(StoreError) {
     try append { composer throws(StoreError) in try composer.restartScopeExpansion() }
     let pin = SnapshotPin()
@@ -129,7 +136,7 @@ extension Store {
 
   private static let discardsPerStep = 256
 
-  /// Gives up what is held, or waits, there under keys that this copy does not hold.
+  /// Discards the applied or parked records at these locations whose keys this copy does not hold.
   private func discard(_ places: [Location], isParked: Bool, _ pin: SnapshotPin) throws(StoreError) {
     for start in stride(from: 0, to: places.count, by: Self.discardsPerStep) {
       let doomed = try reading { engine throws(StoreError) in
@@ -152,9 +159,11 @@ extension Store {
     }
   }
 
-  /// Closes a round of keys that were lacking. The copy holds them from now on, if whoever sent them covers all that this copy does:
-  /// of what it does not cover there may be something under those keys, which somebody else must bring. Not this copy's own writes:
-  /// there are none under keys that it does not hold.
+  /// Closes a scope expansion round.
+  ///
+  /// The copy holds the keys from now on if the sender covers everything that this copy covers: otherwise
+  /// there may be writes under those keys that another member must send. This copy's own writes are not
+  /// considered: it has none under keys that it does not hold.
   func finishScopeExpansion(_ close: RoundClose, _ composer: inout TransactionBuilder) throws(StoreError) {
     guard let closing = close.scopeExpansion else { return }
     _ = try missingScope(closing, state: composer.state)
@@ -165,15 +174,14 @@ extension Store {
       return try recordCursor(
         Cursor(position: close.position, mark: close.mark, closed: true), of: closing, &composer)
     }
-    // What was purged there under those keys is purged here (rule R8).
+    // Purges of the sender under those keys apply here as well (rule R8).
     try composer.raiseFloor(to: close.floor, horizon: close.horizon)
     try composer.resetCursors()
     try composer.setLocal(StateKey.scope, closing.scope?.bytes)
     try composer.setLocal(StateKey.scopeExpansion, nil)
   }
 
-  /// What a session brings is for a copy of the keys that this one held when the session began: of any other keys its sender has said
-  /// nothing.
+  /// Fails if the scope has changed since the session began: the sender has sent nothing of any other keys.
   func requireScope(_ scope: KeyScope?, state: ReplicaState) throws(StoreError) {
     guard scope == state.scope else { throw StoreError(.overtaken, Self.otherKeys, path: path) }
   }
@@ -185,9 +193,11 @@ extension Store {
 }
 
 extension TransactionBuilder {
-  /// Goes back to the beginning with every sender. What lies before a cursor has come for the keys that were held; what it has for others
-  /// this copy covers only if it has taken over what the sender covered there, which it has not in the middle of a round, nor from a copy
-  /// of some keys. The marks stay: they tell a sender that was put back.
+  /// Resets the cursors of all senders to the beginning.
+  ///
+  /// Records before a cursor were received for the old scope only. For the new keys this copy covers them
+  /// only if it has merged the sender's vector for those keys, which is not so in the middle of a round, nor
+  /// with a sender of limited scope. The marks stay: they identify a sender that was rolled back.
   mutating func resetCursors() throws(StoreError) {
     for (sender, cursor) in state.cursors.sorted(by: { $0.key < $1.key }) where cursor.position > 0 {
       let start = Cursor(position: 0, mark: cursor.mark, closed: false)
@@ -197,8 +207,9 @@ extension TransactionBuilder {
 }
 
 extension RoundClose {
-  /// What a receiver in this state covers once the round is closed, beyond what it covered. Of a sender that holds only some keys only its
-  /// own writes count, and these only if the receiver has all else that it has.
+  /// The vector that a receiver in this state covers additionally once the round is closed. Of a sender with
+  /// limited scope only its own writes count, and only if the receiver covers everything else that the sender
+  /// covers.
   func covered(by state: ReplicaState) -> VersionVector {
     guard isNarrow else { return vector }
     var rest = vector

@@ -1,12 +1,13 @@
 private import Synchronization
 
-/// How the segment at the tail comes to be, and the next one is made ready beside the writer (rule R1).
+/// Beginning a segment at the tail, and preparing the next one concurrently with the writer (rule R1).
 extension Store {
-  /// An append of a batch of so many bytes is put together in memory and written to the file at once: that makes its pages, where each store
-  /// into one that is not there yet would be a fault, and zeros written there before would be written in vain (decision 43).
+  /// Batches of at least this many bytes are assembled in memory and written to the file in one go. That
+  /// creates the pages; stores would fault on each missing page, and prefilled zeros would be written in vain
+  /// (decision 43).
   static let minBatchBytes = 64 << 10
 
-  /// Begins a segment, which ends the one at the tail. The caller holds the writers' mutex.
+  /// Begins a segment, which closes the one at the tail. The caller holds the writers' mutex.
   func beginSegment(
     after tail: Location, room: Int, claim: SpaceClaim = .ordinary, isBulk: Bool = false,
     _ engine: inout Engine
@@ -21,7 +22,8 @@ extension Store {
         after: tail.offset, durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
         position: engine.position, room: room, claim: claim, isPostponed: true)
     } catch {
-      // The new segment is there and says where this one ends: what is appended here now would be lost (rule R4).
+      // The new segment exists and states where this one ends: records appended here now would be lost (rule
+      // R4).
       if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
       if error.code == .diskFull {
         throw StoreError(
@@ -43,20 +45,23 @@ extension Store {
       }
     }
     Background.run { [weak self] in
-      // A failure poisons the store: whoever writes next is told.
+      // A failure poisons the store: the next writer gets the error.
       try? self?.syncSegmentHeader(of: segment)
     }
     return segment
   }
 
-  /// Had the records of the segment at the tail more than a page each? Then a writer that has left behind whoever makes segments ready finds
-  /// pages for each record, and pages that bring others take a third of the time; it waits for those others once in hundreds of records.
+  /// Whether the records of the tail segment averaged more than a page each.
+  ///
+  /// Then a writer that has outrun segment preparation faults for each record. Normal read-ahead, whose
+  /// faults map neighbouring pages, takes a third of the time; the writer waits for them once in hundreds of
+  /// records.
   private static func hasLargeRecords(behind tail: Location, in engine: borrowing Engine) -> Bool {
     guard let segment = engine.journal.segment(tail.segment) else { return false }
     return UInt64(tail.offset) / max(engine.position - segment.header.basePosition, 1) > 4096
   }
 
-  /// Sees to it that the beginning and the name of a segment are durable. The caller holds the writers' mutex.
+  /// Makes the header and the name of a segment durable. The caller holds the writers' mutex.
   func syncSegmentHeader(of number: UInt32, _ engine: borrowing Engine) throws(StoreError) {
     guard control.lastDurableSegment < UInt64(number), let segment = engine.journal.segment(number) else {
       return
@@ -69,16 +74,17 @@ extension Store {
       control.setPoisoned()
       throw error
     }
-    // Where no descriptor is left it is tried again: by the next sync, and before the segment after this one.
+    // If no descriptor is left, this is retried by the next sync, and before the segment after this one.
     try syncNames()
     control.raiseLastDurableSegment(to: segment.number)
   }
 
-  /// The next segment is made ready when an eighth of one is full, or so many bytes: to make 64 MiB ready takes a third of the time in which
-  /// one writer fills them, and all of it where a compaction and the disk need the processors too.
+  /// The next segment is prepared when an eighth of the current one is full, or this many bytes. Preparing 64
+  /// MiB takes a third of the time in which one writer fills them, and all of it when a compaction and the
+  /// disk need the processors, too.
   private static let minBytesBeforePreparing = 1 << 20
 
-  /// Sees to what the writer needs next, once it has come to `end`.
+  /// Prepares what the writer needs next, once it has reached `end`.
   @inline(__always)
   func prepareAhead(of end: Int, in segment: Segment, _ engine: inout Engine) {
     if engine.batchBuffer != nil { endBatchRun(in: segment, &engine) }
@@ -96,7 +102,7 @@ extension Store {
     engine.batchBuffer = nil
   }
 
-  /// Has the segment after `number` made ready in the background, once; if that fails, again.
+  /// Prepares the segment after `number` in the background, once; again after a failure.
   func prepareSegment(after number: UInt32, size: Int, _ reserve: SpaceReserve) {
     guard prepared.exchange(number, ordering: .relaxed) != number, environment.preallocatesSegments else {
       return
@@ -104,7 +110,8 @@ extension Store {
     let isDurable = configuration.durability != .relaxed
     Background.prepare { [weak self, journalDirectory, storage = environment.storage] in
       do throws(StoreError) {
-        // Otherwise these files would lie among those of another store. The writer finds the same, and says so.
+        // Otherwise the files could be created in another store's directory. The writer meets the same
+        // condition and reports it.
         guard try self?.holdsStore ?? false else { return }
         // First: the writer begins no segment for which the reserve is too small.
         try reserve.restore(next: size)
@@ -113,37 +120,38 @@ extension Store {
         guard let ready else { return }
         self?.preparedSegment.withLock { $0 = ready }
         guard !isDurable, let self else { return }
-        // Its first pages are ready long before the tail reaches it, and the others before the tail reaches those.
+        // Its first pages are ready long before the tail reaches it, and the others before the tail reaches
+        // those.
         Journal.populate(ready.mapping) { _ in !self.closed.load(ordering: .relaxed) }
       } catch {
-        // Without it the writer makes the segment itself, and meets the same error there if it lasts.
+        // Without it the writer makes the segment itself, and reports the error if it persists.
         self?.prepared.store(0, ordering: .relaxed)
       }
     }
   }
 
-  /// What is left of a segment that batches have filled so far is for single records now: finds memory for it, and puts its zeros on
-  /// the disk, so that a sync need not make blocks of a record's page the file's first.
+  /// Populates the rest of a segment that batches have filled so far, for single records, and writes its
+  /// zeros to the disk: otherwise a sync would have to allocate the file's blocks for each record's page.
   private func prefill(_ segment: Segment) {
     guard configuration.durability != .relaxed else { return populate(segment) }
     Background.populate { [weak self] in
       Journal.populate(segment.mapping, Journal.writtenBackAtOnce) { start in
         self?.isAhead(start, in: segment) ?? false
       } then: {
-        // A sync will do it, or fail.
+        // Errors are ignored: a later sync does the work, or fails.
         try? segment.file.writeBack($0)
       }
     }
   }
 
-  /// Finds memory for a segment that nobody had made ready, beside the writer that fills it.
+  /// Populates a segment that was not prepared, concurrently with the writer that fills it.
   private func populate(_ segment: Segment) {
     Background.populate { [weak self] in
       Journal.populate(segment.mapping) { start in self?.isAhead(start, in: segment) ?? false }
     }
   }
 
-  /// Is that place one that the writer is still to come to?
+  /// Whether the offset is still ahead of the writer.
   private func isAhead(_ start: Int, in segment: Segment) -> Bool {
     guard !closed.load(ordering: .relaxed) else { return false }
     let tail = Location(packed: control.tail)
@@ -152,15 +160,15 @@ extension Store {
 }
 
 extension Engine {
-  /// What is kept between large batches.
+  /// State kept between large batches.
   struct BatchBuffer {
-    /// Where they are put together.
+    /// The memory in which batches are assembled.
     var buffer: Mapping?
-    /// Did nobody make the rest of the segment at the tail ready for single records?
+    /// Whether the rest of the tail segment was not prepared for single records.
     var tailIsBlank = false
   }
 
-  /// Memory in which a batch of so many bytes can be put together, kept for the next one; nil if there is none to be had.
+  /// Memory for assembling a batch of `bytes` bytes, kept for the next one; nil if none is available.
   mutating func batchBuffer(_ bytes: Int) -> Mapping? {
     if let room = batchBuffer?.buffer, room.count >= bytes { return room }
     let room = try? Mapping.blank(max(bytes, 2 << 20))

@@ -1,17 +1,18 @@
-/// How what was appended becomes durable, for all who wait at once (rules R4, R7).
+/// Durability of appended records, by group commit (rules R4, R7).
 extension Store {
   /// Makes everything committed so far durable.
   ///
-  /// - Throws: `.poisoned` if it fails, or one did before: nothing more is written until the store is opened
-  ///   again; `.diskFull`, `.busy` and `.inputOutput` where large values cannot become durable at the moment:
-  ///   the next sync tries again; `.closed`, `.forked`.
+  /// - Throws: `.poisoned` if the sync fails, or one did before: nothing more is written until the store is
+  ///   opened again; `.diskFull`, `.busy` and `.inputOutput` if large values cannot become durable at the
+  ///   moment: the next sync tries again; `.closed`, `.forked`.
   public func sync() throws(StoreError) {
     try checkUsable()
     guard isWritable else { return }
     try sync(upTo: control.tail)
   }
 
-  /// Waits until `target`, a packed location, is durable. Who comes while a sync runs shares the next one.
+  /// Waits until `target`, a packed location, is durable. Callers that arrive during a sync share the next
+  /// one.
   package func sync(upTo target: UInt64) throws(StoreError) {
     if control.durable >= target, !control.poisoned { return }
     try syncs.wait { () throws(StoreError) in
@@ -21,9 +22,10 @@ extension Store {
     }
   }
 
-  /// Calls `body` once when `target` is durable, or with the reason why nothing more becomes durable: before this returns, unless
-  /// another thread is at the sync; then that one calls it, with nobody between them that would have to be woken. `body` must
-  /// return at once.
+  /// Calls `body` once when `target` is durable, or with the reason why nothing more becomes durable.
+  ///
+  /// The call is made before this returns, unless another thread is running the sync: that thread then calls
+  /// `body` itself, without waking another one. `body` must return at once.
   package func whenDurable(
     upTo target: UInt64, _ body: @escaping @Sendable (StoreError?) -> Void
   ) {
@@ -41,7 +43,7 @@ extension Store {
     return control.durable >= target
   }
 
-  /// Bytes of which it is worth while to let the pages go before they are written back.
+  /// Least number of bytes for which it pays off to unmap the pages before they are written back.
   private static let minBytesToUnmap = 1 << 18
 
   private func syncNow() throws(StoreError) {
@@ -53,7 +55,7 @@ extension Store {
       return (engine.applied.packed, Array(engine.journal.segments[place...]))
     }
     try syncBlobs()
-    // What compaction wrote is durable from the beginning.
+    // Segments written by compaction are durable from the beginning.
     for segment in segments where segment.header.compaction == 0 {
       let file = segment.file
       do throws(StoreError) {
@@ -61,14 +63,15 @@ extension Store {
           segment.number == Location(packed: tail).segment
           ? Location(packed: tail).offset : segment.mapping.count
         let start = segment.number == first.segment ? first.offset & ~4095 : 0
-        // A few pages are written back sooner than let go and found again.
+        // For a few pages, writing them back in place is faster than unmapping them and faulting them in
+        // again.
         if end - start >= Self.minBytesToUnmap {
           try file.sync(unchanged: start..<end, of: segment.mapping)
         } else {
           try file.sync()
         }
         let status = try file.status()
-        // What others have made durable and then compacted may be gone.
+        // Segments that other processes made durable and then compacted may be gone.
         let durable = control.durable
         guard status.links > 0 || durable >= tail || Location(packed: durable).segment > segment.number else {
           throw StoreError(
@@ -86,17 +89,17 @@ extension Store {
         throw poisoned(by: error, file.path)
       }
     }
-    // The last ones may have been begun without their names being durable.
+    // The last segments may have been begun without their names being durable.
     if let last = segments.last?.number, control.lastDurableSegment < UInt64(last) {
       try syncNames()
       control.raiseLastDurableSegment(to: last)
     }
-    // Another process may have met the failure in the same pages meanwhile.
+    // Another process may meanwhile have met the failure for the same pages.
     guard !control.poisoned else { throw poisonedError }
     control.raiseDurable(to: tail)
   }
 
-  /// Lets nobody write any more (rule R4), and gives the error that says so.
+  /// Poisons the store, so that nothing more is written (rule R4), and returns the error that says so.
   func poisoned(by error: StoreError, _ path: String? = nil) -> StoreError {
     let isFirst = !control.poisoned
     control.setPoisoned()
@@ -105,7 +108,7 @@ extension Store {
       .poisoned, "\(error.message); \(poisonedError.message)", path: path ?? error.path, errno: error.errno)
   }
 
-  /// Sees to it that `target` becomes durable as the mode promises.
+  /// Waits until `target` is durable, or schedules a sync, as the durability mode requires.
   func awaitDurability(_ target: UInt64, durability: Durability?) throws(StoreError) {
     switch durability ?? configuration.durability {
     case .full: try sync(upTo: liveSessions.isAwaited ? appendingMark(to: target) : target)
@@ -114,7 +117,7 @@ extension Store {
     }
   }
 
-  /// Syncs so much later, unless it is about to do so anyway.
+  /// Schedules a sync after a delay, unless one is scheduled already.
   private func scheduleSync(after milliseconds: Int) {
     let isScheduled = lifecycle.withLock { exchange(&$0.syncScheduled, with: true) }
     guard !isScheduled else { return }
@@ -122,8 +125,8 @@ extension Store {
       guard let self else { return }
       self.lifecycle.withLock { $0.syncScheduled = false }
       do throws(StoreError) { try self.sync() } catch {
-        // A sync that fails poisons the store, and whoever writes next is told. One that could not even begin, as for want of a descriptor,
-        // has told nobody: what is promised is made good later.
+        // A failed sync poisons the store, and the next writer gets the error. One that could not even begin,
+        // for want of a descriptor for example, was reported to no caller: it is retried.
         guard error.code != .closed, error.code != .poisoned, !self.control.poisoned else { return }
         StoreLog.log(
           .warning, path: self.path, "is not durable yet, and is tried again: \(error.description)")

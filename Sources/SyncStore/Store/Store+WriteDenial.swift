@@ -1,12 +1,14 @@
-/// Whether this copy may write keys of the user's. The right itself is a member's record, which `Replication` reads; what
-/// follows from it is kept here, in a local record, so that every process that has the store open refuses alike.
+/// Whether this copy may write user keys. The right itself is in a member's record, which `Replication`
+/// reads; the resulting denial is kept here, in a local record, so that every process that has the store open
+/// refuses alike.
 extension Store {
-  /// Why writes are refused here; nil if they are not.
+  /// Why this copy may not write; nil if it may.
   package var writeDenial: WriteDenial? {
     get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.writeDenial } }
   }
 
-  /// Refuses writes from now on, or no longer (nil), in all processes, durably. Costs nothing if it is so already.
+  /// Denies writes from now on, or allows them again (nil), in all processes, durably. Costs nothing if that
+  /// is already the state.
   package func setWriteDenial(_ denial: WriteDenial?) throws(StoreError) {
     guard try writeDenial != denial else { return }
     let (_, tail) = try append { composer throws(StoreError) in
@@ -16,15 +18,18 @@ extension Store {
     try sync(upTo: tail)
   }
 
-  /// Refuses before bytes are staged that no record would refer to. The record itself is refused under the writers' mutex.
+  /// Refuses before blob bytes are staged that no record would refer to. The record itself is refused under
+  /// the writers' mutex.
   func checkMayWrite() throws(StoreError) {
     let denial = engine.withLock { $0.state.writeDenial }
     if let denial { throw denial.error }
   }
 
-  /// Current writes of keys of the user's that were made here, in this or an earlier life of the copy, after a position, in the order
-  /// of the journal: where a member has acknowledged the position, those that it may lack. At most `limit` of them. The engine's
-  /// lock is released between parts of the journal: a write that is replaced during the call may be missing.
+  /// Current writes of user keys made by this copy, in this or an earlier life, after a position, in journal
+  /// order; at most `limit`.
+  ///
+  /// If a member has acknowledged the position, these are the writes that it may lack. The engine's lock is
+  /// released between parts of the journal: a write that is replaced during the call may be missing.
   package func ownWrites(behind position: UInt64, limit: Int) throws(StoreError) -> [OwnWrite] {
     var (writes, next) = ([OwnWrite](), position + 1)
     while writes.count < limit {
@@ -36,7 +41,8 @@ extension Store {
     return writes
   }
 
-  /// Those among the next records of the journal, and the last position that was looked at; nil if there was none.
+  /// The own writes among the next records of the journal, and the last position scanned; nil if there was
+  /// none.
   private func ownWrites(
     from position: UInt64, limit: Int
   ) throws(StoreError) -> (writes: [OwnWrite], last: UInt64?) {
@@ -59,21 +65,22 @@ extension Store {
     }
   }
 
-  /// Records of the journal that are looked at in one turn.
+  /// Records scanned per lock acquisition.
   private static let recordsPerScan = 1024
 
-  /// Writes that are dropped by one append.
+  /// Writes dropped by one append.
   package static let dropsPerAppend = 1 << 16
 
-  /// Gives up current writes of keys of the user's that were made on this copy after a position of the journal, and returns them.
-  /// At most `limit`, the earliest ones: call it until it returns none.
+  /// Drops current writes of user keys made on this copy after a journal position, and returns them. Drops at
+  /// most `limit`, the earliest ones: call it until it returns none.
   ///
-  /// The keys are absent afterwards. The copy becomes a new actor and requests a full state, as after damage (rule
-  /// R9), so the next session restores the other members' values. A round that is being received at the same time
-  /// fails with `.overtaken`: closing it would mark as covered the records that a dropped write had beaten. A write
-  /// that did reach a member comes back from there. Atomic, and durable on return.
+  /// The keys are absent afterwards. The copy becomes a new actor and requests a full state, as after damage
+  /// (rule R9), so the next session restores the other members' values. A round that is being received at the
+  /// same time fails with `.overtaken`: closing it would mark as covered the records that a dropped write had
+  /// beaten. A write that did reach a member comes back from there. Atomic, and durable on return.
   ///
-  /// - Throws: `.notAllowed` if this copy may write: its writes leave with the next session; as any write.
+  /// - Throws: `.notAllowed` if this copy may write: its writes leave with the next session; otherwise as any
+  ///   write.
   package func dropOwnWrites(
     behind position: UInt64, limit: Int = dropsPerAppend
   ) throws(StoreError) -> [OwnWrite] {
@@ -107,17 +114,17 @@ extension Store {
   }
 }
 
-/// A write of a key of the user's that was made here and that none has replaced.
+/// A write of a user key made on this copy and not replaced since.
 package struct OwnWrite: Hashable, Sendable {
-  /// What it wrote.
+  /// The key that was written.
   package var key: Key
-  /// Did it end the key?
+  /// Whether the write deleted the key.
   package var isDelete: Bool
   /// Its stamp and dot.
   var version: Version
   /// Its position in the journal.
   package var position: UInt64
 
-  /// Its stamp, by which members order writes.
+  /// Its stamp, which orders writes among members.
   package var stamp: Stamp { version.stamp }
 }

@@ -1,15 +1,17 @@
-/// Own writes that a clock which ran ahead has stamped. Others would let them wait until their time has come, and once they
-/// have left nothing can be done about it (`Store+Restamp`): so they are looked for before a round begins.
+/// Own writes stamped by a clock that ran ahead. Other members would park them until they are due, and once
+/// sent they cannot be taken back (`Store+Restamp`): so they are searched for before a round begins.
 package struct WritesAhead: Hashable, Sendable {
-  /// How many they are, deletes and the store's own among them.
+  /// Number of writes, including deletes and the store's own.
   package var writes: Int
-  /// From then on others apply all of them, in milliseconds since 1970.
+  /// When other members will have applied all of them, in milliseconds since 1970.
   package var until: UInt64
 }
 
 extension Store {
-  /// Is what is written here stamped further ahead of the clock than others tolerate? What the group has purged may put
-  /// a copy ahead by up to an hour: that is not its clock's fault, and is tolerated.
+  /// Whether writes made here are stamped further ahead of the clock than other members tolerate.
+  ///
+  /// The group's purge horizon may put a copy ahead by up to an hour: that is not an error of its clock, and
+  /// is tolerated.
   package var isClockAhead: Bool {
     get throws(StoreError) {
       let wall = environment.now()
@@ -19,10 +21,12 @@ extension Store {
     }
   }
 
-  /// Writes that are stamped ahead of the clock, that nobody else can have yet, and that can be given the present time by
-  /// `restampUnsent`; nil if there are none. Costs little unless the clock has run ahead; then it reads the journal.
+  /// Writes stamped ahead of the clock that no other member can have yet and that `restampUnsent` can
+  /// correct; nil if there are none.
+  ///
+  /// Costs little unless the clock has run ahead; then it reads the journal.
   package func unsentWritesAhead() throws(StoreError) -> WritesAhead? {
-    // A clock that was never set would make all of them look so.
+    // With a clock that was never set, all writes would look ahead.
     guard clockWarning == nil else { return nil }
     let wall = environment.now()
     return try reading { engine throws(StoreError) in
@@ -36,7 +40,7 @@ extension Store {
     }
   }
 
-  /// Records of others that wait here for their time, the earliest first, at most so many; of one key, if it is given.
+  /// Parked records of other members, at most `limit`, earliest first; of one key only if `key` is given.
   package func parkedWrites(of key: Key? = nil, limit: Int) throws(StoreError) -> [LogEntry] {
     try reading { engine throws(StoreError) in
       let places =
@@ -49,14 +53,15 @@ extension Store {
     }
   }
 
-  /// When others apply what is stamped so, in milliseconds since 1970.
+  /// When other members apply a record with this stamp, in milliseconds since 1970.
   package static func applicationTime(of stamp: Stamp) -> UInt64 {
     stamp.milliseconds - min(stamp.milliseconds, Limits.clockDriftMilliseconds)
   }
 }
 
 extension ReplicaState {
-  /// Own writes stamped above this are ahead of the clock by more than others tolerate, and than the group's horizon explains.
+  /// Own writes stamped above this are further ahead of the clock than other members tolerate and the group's
+  /// horizon explains.
   fileprivate func toleratedStamp(at wall: UInt64) -> Stamp {
     let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
     guard horizon <= Stamp(milliseconds: wall + Limits.horizonLeadMilliseconds) else { return limit }

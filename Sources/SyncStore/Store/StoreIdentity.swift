@@ -1,30 +1,31 @@
-/// The file `STORE`: which data set the directory holds, and what tells a copied or restored directory from the one it
-/// was made of (rule R9). Text, so that a person can read it; `schemas/journal.md` has its layout.
+/// The file `STORE`: the data set of the directory, and a fingerprint that distinguishes a copied or restored
+/// directory from its original (rule R9). Text, so that a person can read it; `schemas/journal.md` has its
+/// layout.
 package struct StoreIdentity: Equatable {
   var id: StoreID
   var name: String
   /// Where it was written: machine, file system, inode and birth of this very file.
   private let fingerprint: [UInt8]
-  /// What the file holds.
+  /// The bytes of the file.
   private let encoded: [UInt8]
 
-  /// Its name in the store's directory.
+  /// Its file name in the store's directory.
   package static let fileName = "STORE"
   private static let heading = "syncstore 1"
   private static let limit = 4096
 
-  /// Reads it; nil if there is none.
+  /// Reads the identity; nil if there is none.
   static func read(_ directory: String, storage: any Storage) throws(StoreError) -> StoreIdentity? {
     let path = directory + "/" + fileName
     guard let file = try storage.openIfPresent(path, .readOnly) else { return nil }
     return try StoreIdentity(file.contents(limit: limit), path: path)
   }
 
-  /// What it is now, and whether it still lies where it was written; nil if there is none. One that has not changed since it was
-  /// `known` is not taken apart again.
+  /// Reads the identity again, and whether the store is still where it was written; nil if there is none. A
+  /// file identical to `known` is not parsed again.
   ///
-  /// - Parameter home: the `homeWord` of the identity that a writer found to be at home under the running kernel, if the kernel
-  ///   vouches for that. The machine is the same then, whatever it is called by now: a container that is made anew on the same
+  /// - Parameter home: the `homeWord` that a writer verified under the running kernel, if the kernel vouches
+  ///   for that. Then the machine is the same even if its name has changed: a container made anew on the same
   ///   volume can have another name (decision 46).
   static func reread(
     at directory: String, _ environment: Environment, known: StoreIdentity, home: UInt64?
@@ -44,14 +45,15 @@ package struct StoreIdentity: Equatable {
     return places[0].count == 3 && places[0].elementsEqual(places[1])
   }
 
-  /// Stands for the place that it says it was written in; never 0.
+  /// A hash of the recorded fingerprint; never 0.
   var homeWord: UInt64 { XXH3.hash64(fingerprint, seed: 0) | 1 }
 
   private init(_ bytes: [UInt8], path: String) throws(StoreError) {
     do { _ = try UTF8Span(validating: bytes.span) } catch {
       throw StoreError(.foreignFile, "is not text: restore it from a backup", path: path)
     }
-    // One line after the other, of bytes: characters, and a list of lines, were a tenth of an opening.
+    // Parsed line by line from bytes: characters and an array of lines took a tenth of the time of an
+    // opening.
     var rest = bytes[...]
     let heading = Self.line(&rest)
     guard heading.starts(with: "syncstore ".utf8) else {
@@ -75,15 +77,17 @@ package struct StoreIdentity: Equatable {
 
   private static let newline = UInt8(ascii: "\n")
 
-  /// Takes the next line off `rest`, without its end.
+  /// Removes the next line from `rest`, and returns it without its line end.
   private static func line(_ rest: inout ArraySlice<UInt8>) -> ArraySlice<UInt8> {
     let end = rest.firstIndex(of: newline) ?? rest.endIndex
     defer { rest = rest[min(end + 1, rest.endIndex)...] }
     return rest[..<end]
   }
 
-  /// Writes it anew, with the fingerprint of the file it becomes. The inode stays through the renaming. With `asCopy` the
-  /// fingerprint is one that no file has: the first who opens the store for writing finds that it was copied.
+  /// Writes the file anew, with its own fingerprint. The inode stays the same through the rename.
+  ///
+  /// With `asCopy` the fingerprint is one that no file has: the first process to open the store for writing
+  /// finds that it was copied.
   static func write(
     id: StoreID, name: String, asCopy: Bool = false, to directory: String, environment: Environment
   ) throws(StoreError) {
@@ -101,7 +105,7 @@ package struct StoreIdentity: Equatable {
     try storage.syncDirectory(directory)
   }
 
-  /// Can the text be a name of a store, a member or a peer?
+  /// Whether the text can be the name of a store, a member or a peer.
   package static func isName(_ text: String) -> Bool {
     !text.isEmpty && text.utf8.count <= Limits.nameBytes
       && text.unicodeScalars.allSatisfy { $0.value > 0x20 && $0.value != 0x7F && $0 != "/" }
@@ -125,7 +129,7 @@ package struct StoreIdentity: Equatable {
     line.starts(with: name.utf8) ? line.dropFirst(name.utf8.count) : nil
   }
 
-  /// Of the four lines before it, without the end of the last.
+  /// The checksum of the four lines before it, without the end of the last.
   private static func checksum(_ lines: ArraySlice<UInt8>) -> [UInt8] {
     Array("checksum ".utf8) + Hex.digits(of: XXH3.hash64(Array(lines), seed: 0))
   }

@@ -1,8 +1,10 @@
-/// The opening of a store whose index and control page can be believed.
+/// Opening a store whose index and control page are trusted.
 extension StoreOpener {
   /// Opens with the index and the control page of the last process, without replaying the journal, in time
-  /// independent of the number of keys. Returns nil if either is invalid or stale: the journal is replayed then.
-  /// `names` are the files in the journal's directory.
+  /// independent of the number of keys.
+  ///
+  /// Returns nil if either is invalid or stale: the journal is replayed then. `names` are the files in the
+  /// journal's directory.
   func openFromCheckpoint(
     _ file: any StorageFile, control: ControlPage, last: ControlPage.PriorState?, names: [String]
   ) throws(StoreError) -> (Store, ReplayResult)? {
@@ -22,11 +24,11 @@ extension StoreOpener {
       writable || end == engine.applied, last.map({ end.packed >= $0.durable }) ?? true
     else { return nil }
     let wasApplied = engine.applied
-    // After a clean close all is durable; in the same boot it is known how much.
+    // After a clean close everything is durable; in the same boot the durable offset is known.
     let durable = index.hashIndex.wasInUse ? min(last?.durable ?? 0, end.packed) : end.packed
     if engine.applied != end {
       try index.beginWriting()
-      // What one who was killed at entering it has added to the digest cannot be told.
+      // The index digest may contain an unknown part of a killed writer's update.
       index.checkpoint.setDigest(nil, at: 0)
       engine.replay(upTo: end, indexing: true)
       guard engine.index.isShared else { return nil }
@@ -57,7 +59,7 @@ extension StoreOpener {
     }
   }
 
-  /// The last compaction that an index has taken in; nil if its ledger is damaged.
+  /// The last compaction installed in an index; nil if the index checkpoint is damaged.
   func installedCompaction(_ index: JournalIndex) throws(StoreError) -> UInt32? {
     do throws(StoreError) { return try index.checkpoint.specialRecords().installedCompaction } catch {
       guard error.code == .damaged else { throw error }
@@ -79,8 +81,8 @@ extension StoreOpener {
     }
   }
 
-  /// The end of the valid records of a journal whose index covers everything up to `applied`; nil if replay is
-  /// needed to find it.
+  /// The end of the valid records of a journal whose index covers everything up to `applied`; nil if replay
+  /// is needed to find it.
   private func endOfJournal(
     behind applied: Location, in journal: Journal, _ last: ControlPage.PriorState?, isClean: Bool
   ) -> Location? {
@@ -89,7 +91,7 @@ extension StoreOpener {
     }
     var start = applied
     if newest.number != applied.segment {
-      // Begun by one who died before anything in it was taken in.
+      // Begun by a process that died before any record in it was applied.
       guard place == journal.segments.count - 2, journal.closedLength(at: place) == applied.offset else {
         return nil
       }

@@ -1,4 +1,4 @@
-/// The stores that this process has open: a directory opened twice is the same instance (F96).
+/// The stores that this process has open: a directory opened twice gives the same instance (F96).
 final class StoreRegistry: Sendable {
   static let shared = StoreRegistry()
 
@@ -14,14 +14,14 @@ final class StoreRegistry: Sendable {
     weak var store: Store?
   }
 
-  /// Few, so no table: to have one made is the longest step of a process's first opening.
+  /// An array, as there are few: creating a dictionary took the longest step of a process's first opening.
   private struct Stores {
     var held: [OpenStore] = []
   }
 
   private let stores = LockedField(Stores())
 
-  /// A directory that is being opened, and the thread that does it.
+  /// A directory that is being opened, and the thread that opens it.
   private struct PendingOpen {
     let place: DirectoryIdentity
     let thread: UInt
@@ -29,16 +29,17 @@ final class StoreRegistry: Sendable {
 
   private final class PendingOpens: @unchecked Sendable {
     let monitor = Monitor()
-    /// Under its lock.
+    /// Protected by `monitor`.
     var all: [PendingOpen] = []
   }
   private let turns = PendingOpens()
 
-  /// Runs `open` while no other thread opens the directory with this status, so that the second of two finds what the first has
-  /// opened. Openings of other directories go on meanwhile: no lock of the process is held while keys are derived, the journal
-  /// is recovered or the program is asked (`Configuration.onCorruption`).
+  /// Serializes openings of the same directory, so that the second finds the instance of the first.
   ///
-  /// - Throws: `.busy` if this very thread is opening the directory; what `open` throws.
+  /// Openings of other directories run concurrently: no process-wide lock is held while keys are derived, the
+  /// journal is recovered or the program is called (`Configuration.onCorruption`).
+  ///
+  /// - Throws: `.busy` if this very thread is already opening the directory; what `open` throws.
   func serialized<Result>(
     _ status: FileStatus, environment: Environment, path: String, _ open: () throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
@@ -77,7 +78,8 @@ final class StoreRegistry: Sendable {
     let place = Self.directoryIdentity(status, environment: environment)
     let generation = SystemCall.forkGeneration
     return stores.withLock { stores in
-      // One that was opened before a fork is the parent's, and of no use to the child that is told to open it again.
+      // An instance opened before a fork belongs to the parent, and is useless to the child, which is told to
+      // open it again.
       stores.held.first { $0.place == place && $0.store?.forkGeneration == generation }?.store
     }
   }

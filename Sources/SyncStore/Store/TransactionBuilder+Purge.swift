@@ -1,16 +1,17 @@
-/// Rule R8: what a copy does with deletes that all have seen, and with what another copy has purged.
+/// Rule R8: purging tombstones that all members have seen, and applying the purges of another copy.
 extension TransactionBuilder {
-  /// A record that is to be given up.
+  /// A record to be purged.
   struct RecordToPurge {
     var key: [UInt8]
     var version: Version
     var isParked = false
     var hadValue = false
-    /// What is held of the key beside a parked one.
+    /// The applied record of the key, for a parked one.
     var held: Record?
   }
 
-  /// Gives up dead records, the last of them at `position`. In the same append floor and horizon rise above them.
+  /// Purges dead records, the last of them at `position`. The same append raises floor and horizon above
+  /// them.
   mutating func purge(_ dead: [RecordToPurge], position: UInt64) throws(StoreError) {
     guard !dead.isEmpty else { return }
     var (floor, horizon) = (state.floor, state.horizon)
@@ -20,29 +21,30 @@ extension TransactionBuilder {
       horizon = max(horizon, record.version.stamp)
     }
     try raiseFloor(to: floor, horizon: horizon)
-    // Who follows the journal from before one of them would not learn of it.
+    // A follower positioned before one of the purged records would not learn of its removal.
     if position > state.purged ?? 0 { try recordPurge(upTo: position) }
     for record in dead { try purgeRecord(record) }
   }
 
-  /// Gives up records that are dead where the full state came from.
+  /// Purges records that are dead at the sender of a full state.
   mutating func dropDeadRecords(_ doomed: [RecordToPurge]) throws(StoreError) {
-    // Who follows the journal is told of nothing that had a value: whoever stands before these purges is to begin anew.
+    // Followers get no event for purged values: one positioned before these purges must begin anew.
     if doomed.contains(where: \.hadValue) {
       try recordPurge(upTo: max(state.purged ?? 0, position + UInt64(doomed.count)))
     }
     for record in doomed {
       try purgeRecord(record)
-      // Were the journal read anew after its time had come, the parked record would have beaten what is held.
+      // If the journal were replayed once the parked record is due, it would have beaten the applied one,
+      // which is therefore appended again.
       if record.isParked, let held = record.held { try append(.write(held, position: nil)) }
     }
   }
 
-  /// Raises floor and horizon to those given, where they are below: before anything that they account for is given up.
+  /// Raises floor and horizon to at least the given ones. Must precede the purges that they account for.
   mutating func raiseFloor(to floor: VersionVector, horizon: Stamp) throws(StoreError) {
     var merged = state.floor
     merged.merge(floor)
-    // What was purged elsewhere by more than a vector can name could be told to nobody.
+    // A merged floor with more actors than a vector can name could not be sent to any member.
     guard merged.count <= max(Limits.actors, state.vector.count) else {
       throw StoreError(
         .outOfBounds,
@@ -53,7 +55,8 @@ extension TransactionBuilder {
     try setLocal(StateKey.floor, ReplicaState.encode(floor: merged, horizon: highest))
   }
 
-  /// Notes, where the floor is not covered, from where on what comes is not measured by the horizon as it comes (`receive`).
+  /// If the floor is not covered, records the position from which received records are not compared with the
+  /// horizon on arrival (`receive`).
   mutating func recordReconcileFrom() throws(StoreError) {
     guard state.reconcileFrom == nil, !state.vector.covers(state.floor) else { return }
     try setLocal(StateKey.reconcileFrom, ReplicaState.encode(position: position))

@@ -1,24 +1,24 @@
-/// Rule R9: what a copy does when it becomes a new actor, and how it comes to rest again.
+/// Rule R9: becoming a new actor, and how that state is resolved again.
 extension TransactionBuilder {
   /// Why a copy becomes a new actor.
   enum ActorChangeReason: Equatable {
-    /// The directory was copied or restored: the old actor's writes go on elsewhere.
+    /// The directory was copied or restored: the old actor lives on elsewhere.
     case copied
-    /// The journal lost its end, which may be known elsewhere.
+    /// The journal lost its end, which other members may have.
     case truncated
-    /// The record of the old actor is not there, though nothing is damaged: somebody made it so.
+    /// The record of the old actor is missing although nothing is damaged: it was removed from outside.
     case actorRecordMissing
     /// A peer knows more of this copy than it does itself.
     case rolledBack
     /// One of its writes has another content elsewhere: another life bears the old actor.
     case forked
-    /// Records below a watermark are damaged: everything is to be offered again.
+    /// Records below a watermark are damaged: everything must be offered again.
     case damaged([JournalDamage])
     /// Local writes that no member accepts were dropped: the copy requests a full state, as after damage.
     case localWritesDropped
   }
 
-  /// Becomes `actor`. `lost` are the keys lost in some of the damage, if that is why.
+  /// Becomes `actor`. `lost` are the keys lost in each damage, if damage is the reason.
   mutating func changeActor(
     _ renewal: ActorChangeReason, as actor: ActorID, lost: [JournalDamage: LostKeyFingerprints] = [:]
   ) throws(StoreError) {
@@ -26,7 +26,8 @@ extension TransactionBuilder {
     switch renewal {
     case .truncated, .actorRecordMissing: break
     case .copied:
-      // An old directory's bear marks of live rounds that their senders have forgotten since, and would take for those of a lost life.
+      // The cursors of an old directory bear marks of live rounds that their senders have forgotten since,
+      // and would take for marks of a lost life.
       try clearCursors()
     case .forked:
       if let old = state.actor { try setLocal(StateKey.abandoned(old), [1]) }
@@ -55,7 +56,7 @@ extension TransactionBuilder {
     try setLocal(StateKey.vector, ReplicaState.encode(vector))
   }
 
-  /// After the full state of a peer nothing is in doubt any more.
+  /// Ends recovering after the full state of a peer: nothing is unconfirmed any more.
   mutating func finishRecovering() throws(StoreError) {
     if !state.unconfirmedRanges.isEmpty { try setLocal(StateKey.unconfirmed, nil) }
     if state.reconcileFrom != nil, state.vector.covers(state.floor) {
@@ -69,7 +70,8 @@ extension TransactionBuilder {
     }
   }
 
-  /// Marks the copy as mending, clears its cursors and returns an empty vector: the next peer sends a full state.
+  /// Marks the copy as recovering, clears its cursors and returns an empty vector: the next peer sends a full
+  /// state.
   private mutating func requestFullState() throws(StoreError) -> VersionVector {
     try setLocal(StateKey.recovering, [1])
     try clearCursors()
@@ -81,12 +83,12 @@ extension TransactionBuilder {
     try restartScopeExpansion()
   }
 
-  /// What has come of keys that were lacking may be there no more.
+  /// Restarts a scope expansion: the records received so far may be gone.
   mutating func restartScopeExpansion() throws(StoreError) {
     guard let widening = state.scopeExpansion, widening.cursor != nil else { return }
     try setLocal(StateKey.scopeExpansion, ScopeExpansion(to: widening.scope).bytes)
   }
 
-  /// An entry that only carries the durable offset.
+  /// A record that only carries the durable offset.
   mutating func checkpoint() throws(StoreError) { try append(.checkpoint) }
 }

@@ -1,52 +1,52 @@
-/// Puts together one atomic append by the rules of versions: a value, without I/O. Who drives it looks up what is held
-/// (`held`), as far as this append itself has not replaced it.
+/// Builds one atomic append by the rules of versions: a value type without I/O. The caller looks up the
+/// currently held records (`held`), except for keys that this append itself has replaced.
 struct TransactionBuilder {
-  /// What is to be appended.
+  /// The entries to append.
   private(set) var entries: [JournalEntry] = []
-  /// What that takes up.
+  /// Their encoded size.
   private(set) var extent = AppendExtent()
-  /// The copy's state as this append will leave it.
+  /// The replica state after this append.
   private(set) var state: ReplicaState
-  /// Local writes that come behind the entries, of which it was not looked up yet what they replace.
+  /// Local writes, to come after the entries, whose replaced records have not been looked up yet.
   private(set) var pending = WriteBatch()
-  /// The keys that this append touches: indices of `entries`, from behind (`~`) of `released`, or, from `Self.firstPendingIndex`
-  /// on, of `postponed`.
+  /// The keys that this append touches, as indices: of `entries`; complemented (`~`), of `unparked`; from
+  /// `Self.firstPendingIndex` on, of `pending`.
   private var pendingKeys = PendingKeys()
   private var unparked: [Record] = []
-  /// What this append makes of keys of this copy alone.
+  /// Local keys set or removed by this append.
   private(set) var locals: [[UInt8]: [UInt8]?] = [:]
-  /// Milliseconds since 1970.
+  /// Wall-clock time in milliseconds since 1970.
   let wall: UInt64
   /// The journal's last position before the append.
   let position: UInt64
   private var pendingBytes = 0
   private var isIssuingPending = false
-  /// How many postponed writes were issued: tests count the steps.
+  /// Number of pending writes issued, so that tests can count the steps.
   private(set) var issuedPendingCount = 0
 
-  /// Bytes that the append takes up at most so far, what is postponed among them as far as that is known: their author has to be
-  /// named.
+  /// Upper bound on the bytes of the append so far, including pending writes as far as known: these need a
+  /// definition of their author.
   var bytes: Int {
     let isNamed = pending.count == 0 || state.actor.map(extent.actors.contains) ?? false
     return extent.bytes + pendingBytes + (isNamed ? 0 : AppendExtent.definitions)
   }
 
-  /// Bytes that the append may take up, beaten values not counted.
+  /// Limit on the bytes of the append, beaten values excluded.
   private let byteLimit: Int
   /// Bytes of beaten values.
   private var loserBytes = 0
   private let hashSeed: UInt64
-  /// Bytes by which postponed writes may exceed the bound once it is known what they replace: nobody is refused at the end who was
-  /// not when he wrote.
+  /// Slack for what pending writes turn out to replace, so that commit cannot fail with `.outOfBounds` once
+  /// every write was accepted.
   private static let pendingSlackBytes = 512 << 10
 
-  /// `hashSeed` is not to be guessed by who chooses the keys.
+  /// `hashSeed` must be unpredictable to anyone who chooses keys: otherwise they could force collisions.
   init(state: ReplicaState, wall: UInt64, position: UInt64, limit: Int, hashSeed: UInt64) {
     (self.state, self.wall, byteLimit, self.hashSeed) = (state, wall, limit, hashSeed)
     self.position = position
   }
 
-  /// How many positions the append takes, nothing being postponed.
+  /// Number of positions that the append takes, if no writes are pending.
   var positions: UInt64 {
     entries.reduce(0) { count, entry in
       switch entry {
@@ -56,12 +56,12 @@ struct TransactionBuilder {
     }
   }
 
-  /// Stamps above this are parked.
+  /// Received records stamped above this are parked.
   var stampLimit: Stamp { Stamp(milliseconds: wall + Limits.clockDriftMilliseconds) }
 
   // MARK: Local writes
 
-  /// A write of this copy: stamped above all that it has seen.
+  /// Adds a write of this copy, stamped above everything that it has seen.
   mutating func issue(
     key: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?, held: ReplacedRecord?,
     names: [Dot] = []
@@ -70,8 +70,8 @@ struct TransactionBuilder {
     try stampAndAppend(key: key, content: content, type: type, deadline: deadline, held: held, names: names)
   }
 
-  /// Refuses a write of the user's that would reach no other member, and one of a key that this copy does not hold: it
-  /// would not be told when others change that. The store's own keys are not restricted.
+  /// Refuses a user's write that would reach no other member, and one of a key outside the scope: this copy
+  /// would not learn of others' changes to it. Reserved keys are not restricted.
   private func requireWritable(_ key: [UInt8]) throws(StoreError) {
     if let denial = state.writeDenial, !ReservedKey.isReserved(key) { throw denial.error }
     guard let scope = state.scope, !scope.contains(key) else { return }
@@ -87,7 +87,7 @@ struct TransactionBuilder {
   ) throws(StoreError) {
     var past = Resolution.causalContext(
       replacing: held, by: state.actor, names: names, covers: { state.covers($0) })
-    // A name of a life in doubt may be that of another value elsewhere, which was not known here.
+    // A dot of an unconfirmed life may name another value elsewhere, which was unknown here.
     if let base = past.base, state.isInUnconfirmedLife(base) {
       past.base = held?.base.flatMap { state.isInUnconfirmedLife($0) ? nil : $0 }
     }
@@ -99,20 +99,20 @@ struct TransactionBuilder {
           dot: version.dot, stamp: version.stamp, base: past.base, open: past.open, deadline: deadline,
           type: type, key: key, content: content))
     } catch {
-      // A name that no record bears would be a hole in the sequence.
+      // A dot without a record would leave a gap in the sequence.
       state.author = author
       throw error
     }
   }
 
-  /// The record issued again as a new write.
+  /// Issues the record again as a new write.
   mutating func reissue(_ record: Record, names: [Dot] = []) throws(StoreError) {
     try stampAndAppend(
       key: record.key, content: record.content, type: record.type, deadline: record.deadline,
       held: record.replaced, names: names)
   }
 
-  /// A key and value of this copy alone; nil ends the key.
+  /// Sets a local key; nil removes it.
   mutating func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     try append(.local(key: key, value: value))
     state.apply(local: key, value)
@@ -121,12 +121,13 @@ struct TransactionBuilder {
 
   // MARK: Records of peers
 
-  /// A record of a round arrives; `held` is what is held of its key, and parked records of it, if any, are `parked`. Beaten
-  /// writes that are `kept` already are not kept again.
+  /// Applies a record received in a round. `held` is the applied record of its key, `parked` the parked ones.
+  /// Losers whose digests are in `kept` are not kept again.
   ///
-  /// One that is no tombstone, and as old as what this copy has purged, is issued again as a new write: a delete that was purged here may
-  /// have beaten it elsewhere (rule R8). One of keys that were `lacking` is new, whatever this copy covers: nothing was purged here under
-  /// those keys, and an own write under them would be gone, and covered, if another session begins anew with them.
+  /// A record that is no tombstone, and not newer than this copy's purge horizon, is issued again as a new
+  /// write: a tombstone purged here may have beaten it elsewhere (rule R8). A record in the missing scope
+  /// `lacking` is new, whatever this copy covers: nothing was purged here under those keys, and an own write
+  /// under them would be lost, yet covered, if another session restarts the expansion.
   mutating func receive(
     _ record: Record, held stored: Record?, parked: [Record], kept: Set<StateDigest>,
     lacking: MissingScope? = nil
@@ -145,11 +146,11 @@ struct TransactionBuilder {
     case .ignore:
       guard let held, isForkedContent(record, of: held), !kept.contains(StateDigest(of: record))
       else { return }
-      // What is held is issued again, and nobody could tell that this was beaten by it.
+      // The held record will be issued again: without this no trace would show that it beat this one.
       try keepBatchLoser(record)
     case .park:
       if parked.contains(where: { $0.dot == record.dot }) { return }
-      // What the store keeps for itself beats without a word: nothing has to be judged.
+      // Reserved keys resolve without conflicts: there is nothing to judge.
       return try append(record.isReserved ? .write(record, position: nil) : .parked(record, position: nil))
     case .win, .lose:
       if parked.contains(where: { $0.dot == record.dot }) { return }
@@ -159,20 +160,21 @@ struct TransactionBuilder {
     }
   }
 
-  /// Not on a copy that does not cover its own floor: a full state is still to come, or is being closed, and judges what has come.
+  /// Not on a copy that does not cover its own floor: a full state, yet to come or being closed, decides
+  /// about received records.
   private func mayHaveBeenPurged(_ record: Record, held: Record?) -> Bool {
     record.stamp <= state.horizon && !record.isReserved && !state.isRecovering && !state.covers(record.dot)
       && held.map { $0.version < record.version } ?? true && !record.isTombstone
       && state.vector.covers(state.floor)
   }
 
-  /// Records of one key whose time has come, already in the journal, in the order of their versions.
+  /// Applies parked records of one key that are due, already in the journal, in the order of their versions.
   ///
-  /// Only the greatest is issued again with the names that beaten ones had open: one that is not is over, and issued again it would
-  /// beat what had replaced it.
+  /// Only the greatest is issued again with the open dots of the beaten ones: a lesser one is superseded, and
+  /// issued again it would beat the record that replaced it.
   ///
-  /// - Parameter isAlone: nothing was released before them, so that they cannot come with the next append instead. Of beaten values
-  ///   that are too many for one append the last ones are not kept then.
+  /// - Parameter isAlone: no other group was unparked before in this append, so these records cannot be
+  ///   postponed to the next one. Losers that exceed the limit of one append are then not kept.
   /// - Throws: `.outOfBounds` if they do not fit and are not alone.
   mutating func unpark(
     _ records: [Record], held stored: Record?, kept: Set<StateDigest>, isAlone: Bool
@@ -192,8 +194,8 @@ struct TransactionBuilder {
     if let winner { try transferDots(names, to: winner) }
   }
 
-  /// Takes in the greater of the two, and keeps the lesser where nobody knew of it. Returns the greater, and the names that it has to be
-  /// issued again with; nil where there is only one.
+  /// Applies the greater of the two records, and keeps the lesser one in a conflict. Returns the greater and
+  /// the dots that it must be issued again with; nil if there is only one record.
   private mutating func resolve(
     _ record: Record, against held: Record?, inJournal: Bool, keepsAll: Bool, kept: Set<StateDigest>
   ) throws(StoreError) -> (winner: Record, names: [Dot])? {
@@ -220,13 +222,13 @@ struct TransactionBuilder {
     return (winner, Resolution.openDots(of: loser, unknownTo: winner, covers: { state.covers($0) }))
   }
 
-  /// Issues the winner again with these names, if there are any that it does not bear itself.
+  /// Issues the winner again with those of the dots that it does not bear itself, if any.
   private mutating func transferDots(_ names: [Dot], to winner: Record) throws(StoreError) {
     let names = names.filter { !winner.open.contains($0) && $0 != winner.dot }
     if !names.isEmpty { try reissue(winner, names: names) }
   }
 
-  /// Does the record bear the name of what is held in doubt here, and is a value of another life?
+  /// Whether the record has the dot of an unconfirmed held record, but the content of another life.
   private func isForkedContent(_ record: Record, of held: Record) -> Bool {
     guard held.dot == record.dot, state.isUnconfirmed(held.dot), !record.isTombstone, !record.isReserved
     else {
@@ -237,16 +239,17 @@ struct TransactionBuilder {
     return other != held
   }
 
-  /// Of two lives of this copy neither knew what the other one wrote, whatever their names and bases say.
+  /// Whether the two come from different lives of this copy: neither knew of the other's write, whatever
+  /// their dots and bases say.
   private func isDoubtful(_ loser: Record, besides winner: Record) -> Bool {
     (state.isAmbiguous(loser.dot) || state.isUnconfirmed(winner.dot)) && !loser.isTombstone
       && !loser.isReserved
   }
 
-  /// Keeps a beaten value for a while (`ConflictRetention`). It stays here and is sent to nobody, so that it does not count
-  /// against what a transaction may be: records that are small may beat large ones.
+  /// Keeps a beaten value for a while (`ConflictRetention`). It is never sent, so it does not count against
+  /// the transaction limit: small records may beat large ones.
   ///
-  /// - Throws: `.outOfBounds` if an append that has a bound would have more of them than a compaction keeps.
+  /// - Throws: `.outOfBounds` if an append with a limit would have more losers than a compaction keeps.
   mutating func keepLoser(_ loser: Record) throws(StoreError) {
     var conflicts = state.conflicts
     if conflicts.recordConflict(at: wall, after: position) {
@@ -260,8 +263,8 @@ struct TransactionBuilder {
     entries.append(.loser(loser))
   }
 
-  /// The same for what cannot be taken in parts, a batch or what is released alone, and those that are too many would be gone with the next
-  /// compaction.
+  /// `keepLoser` for a batch or a record unparked alone, which cannot be split: losers over the limit are
+  /// dropped, as the next compaction would.
   private mutating func keepBatchLoser(_ loser: Record) throws(StoreError) {
     do throws(StoreError) { try keepLoser(loser) } catch {
       guard error.code == .outOfBounds else { throw error }
@@ -270,11 +273,14 @@ struct TransactionBuilder {
 
   // MARK: Postponed writes
 
-  /// The indices of postponed writes begin here.
+  /// First index of the pending writes.
   static let firstPendingIndex = 1 << 30
 
-  /// A local write of a key of the user's, whose value lies in the journal, without a deadline; nil for the value ends the key.
-  /// What it replaces is looked up when all of them are known: many look-ups at once cost less than one after the other.
+  /// Enqueues a local write of a user key with an inline value and no deadline; nil for the value deletes the
+  /// key.
+  ///
+  /// The replaced records are looked up once all writes are known: many look-ups at once cost less than one
+  /// after the other.
   mutating func enqueue(key: [UInt8], value: [UInt8]?, type: ValueType) throws(StoreError) {
     try requireWritable(key)
     let more = AppendExtent.bytes(key: key.count, value: value?.count ?? 0)
@@ -288,14 +294,14 @@ struct TransactionBuilder {
     pending.append(key: key, value: value, type: type, hash: hash, previous: previous)
   }
 
-  /// The number among the postponed writes of the one that is the last word of this append on a key; nil if there is none.
+  /// The number of the pending write that is the last of this append on a key; nil if there is none.
   func pendingWrite(of key: [UInt8]) -> Int? {
     guard pending.count > 0, let index = index(of: key), index >= Self.firstPendingIndex else { return nil }
     return index - Self.firstPendingIndex
   }
 
-  /// The name that a postponed write will have, and its stamp: each of those before it takes one of either. Nil where it cannot be
-  /// issued: the clock stands at its end.
+  /// The version that a pending write will get: each one before it takes one sequence number and one stamp.
+  /// Nil if it cannot be issued because the clock has reached its end.
   func version(ofPending number: Int) -> Version? {
     guard let actor = state.actor else { return nil }
     var clock = state.author.clock
@@ -307,11 +313,11 @@ struct TransactionBuilder {
       stamp: Stamp(rawValue: first.rawValue + UInt64(number)), dot: Dot(actor: actor, sequence: sequence))
   }
 
-  /// Issues what was postponed; `held` looks up what is held of a key. All of it, or the append stays as it was.
+  /// Issues the pending writes; `held` looks up the record of a key. On failure the append is unchanged.
   mutating func issuePending(_ held: ([UInt8]) -> ReplacedRecord?) throws(StoreError) {
     let before = (entries: entries.count, extent: extent, state: state, bytes: pendingBytes)
     do throws(StoreError) { try issueEachPending(held) } catch {
-      // Some were issued, and all are still postponed: another attempt would issue those twice.
+      // Undo the writes already issued: all are still pending, and another attempt would issue those twice.
       for (number, write) in pending.list.enumerated() {
         recordKey(pending.bytes(write.key), at: Self.firstPendingIndex + number)
       }
@@ -327,9 +333,9 @@ struct TransactionBuilder {
     isIssuingPending = true
     defer { isIssuingPending = false }
     for write in writes.list {
-      // They are counted as they are issued, once more.
+      // Its bytes are counted again when it is issued.
       pendingBytes -= AppendExtent.bytes(key: write.key.count, value: write.value.count)
-      // Those before it were issued, one entry each.
+      // The writes before it were issued, one entry each.
       let previous = write.previous.map {
         record(at: $0 >= Self.firstPendingIndex ? first + $0 - Self.firstPendingIndex : $0).replaced
       }
@@ -344,7 +350,7 @@ struct TransactionBuilder {
 
   // MARK: The append
 
-  /// What this append has made of a key, nothing being postponed; nil if it has not touched it.
+  /// The record that this append makes of a key, if no writes are pending; nil if it does not touch the key.
   func record(of key: [UInt8]) -> Record? { index(of: key).map(record(at:)) }
 
   private func index(of key: [UInt8]) -> Int? {
@@ -383,7 +389,7 @@ struct TransactionBuilder {
     entries.append(entry)
   }
 
-  /// Counts what comes next. What does not fit leaves no trace: a caller may go on without it.
+  /// Adds to the extent. On failure the extent is unchanged: a caller may continue without the entry.
   private mutating func growExtent(_ add: (inout AppendExtent) -> Void) throws(StoreError) {
     add(&extent)
     guard

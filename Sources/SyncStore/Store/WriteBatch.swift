@@ -1,26 +1,26 @@
-/// Local writes of one append, in their order, of which it was not looked up yet what they replace. Their bytes lie side by
-/// side, so that nothing is counted as they are gone through.
+/// Local writes of one append, in order, whose replaced records have not been looked up yet. All keys and
+/// values share one buffer, so that iterating does no reference counting.
 struct WriteBatch: Sendable {
-  /// One of them.
+  /// One write of the batch.
   struct Write: Sendable {
-    /// Where its key and its value lie.
+    /// Ranges of the key and the value in `memory`.
     var key: Range<Int>
     var value: Range<Int>
     var type: ValueType
     var isTombstone: Bool
-    /// Of the key, under the seed of the index.
+    /// Hash of the key under the seed of the index.
     var hash: UInt64
-    /// What the append made of the key before, as the composer numbers it.
+    /// The index of the append's previous record of the key, as numbered by the transaction builder.
     var previous: Int?
   }
 
   private(set) var list: [Write] = []
-  /// The bytes in which keys and values lie.
+  /// The bytes of all keys and values.
   private(set) var memory: [UInt8] = []
 
   var count: Int { list.count }
 
-  /// Appends one; nil for the value ends the key.
+  /// Appends a write; nil for the value deletes the key.
   mutating func append(
     key: [UInt8], value: [UInt8]?, type: ValueType, hash: UInt64, previous: Int?
   ) {
@@ -34,9 +34,9 @@ struct WriteBatch: Sendable {
         previous: previous))
   }
 
-  /// A copy of some of their bytes.
+  /// A copy of a range of `memory`.
   func bytes(_ range: Range<Int>) -> [UInt8] { Array(memory[range]) }
 
-  /// Is it the key of the write with this number?
+  /// Whether the write with this number is of this key.
   func isKey(_ key: [UInt8], at number: Int) -> Bool { memory[list[number].key].elementsEqual(key) }
 }

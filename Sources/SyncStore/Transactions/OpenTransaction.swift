@@ -1,6 +1,7 @@
 private import Synchronization
 
-/// A transaction that is begun, committed and rolled back by calls of its own. Made by `Store.beginTransaction`.
+/// A transaction that is begun, committed and rolled back by separate calls. Made by
+/// `Store.beginTransaction`.
 ///
 /// ```swift
 /// var open = try store.beginTransaction()
@@ -8,12 +9,12 @@ private import Synchronization
 /// try open.commit()                          // or open.rollBack(), or nothing at all
 /// ```
 ///
-/// From its beginning to its end no other thread, and no other process, writes. The thread that has begun it
-/// ends it: the writers' mutex belongs to a thread, so that the death of one is noticed. Hence it is neither
-/// copyable nor sendable, and cannot be begun in asynchronous code, which goes from thread to thread; that
-/// takes `AsyncStore.transaction`. One that is dropped is rolled back.
+/// Until it ends, no other thread and no other process can write. **It must be ended by the thread that began
+/// it**: the writers' mutex belongs to a thread, so that its death is noticed. Hence the type is neither
+/// copyable nor sendable, and a transaction cannot be begun in asynchronous code, which moves between
+/// threads; use `AsyncStore.transaction` there. Dropping it rolls it back.
 public struct OpenTransaction: ~Copyable {
-  /// What is written and read within it.
+  /// Reads and writes of the transaction.
   public var transaction: Transaction
   private let store: Store
   private let durability: Durability?
@@ -25,7 +26,7 @@ public struct OpenTransaction: ~Copyable {
       store: store, composer: store.newTransactionBuilder(limit: Limits.transactionBytes))
   }
 
-  /// Makes all its writes at once; they are durable as the mode has it when this returns.
+  /// Commits all its writes atomically. They are as durable as the mode requires when this returns.
   ///
   /// - Throws: as `Store.transaction`: nothing was written then, unless it is `.poisoned`.
   public consuming func commit() throws(StoreError) {
@@ -41,17 +42,17 @@ public struct OpenTransaction: ~Copyable {
     try store.awaitDurability(tail, durability: durability)
   }
 
-  /// Ends it without a trace.
+  /// Discards all its writes.
   public consuming func rollBack() { hold.end() }
 }
 
-/// Has the writers' mutex until its end.
+/// Holds the writers' mutex until `end`.
 private final class WriterLockHold {
   private let store: Store
   private let thread: UInt
   private var isEnded = false
 
-  /// The caller has taken it.
+  /// The caller has acquired the mutex.
   init(_ store: Store) {
     (self.store, thread) = (store, SystemCall.thread)
     store.transactionThread.store(thread, ordering: .relaxed)
@@ -72,7 +73,7 @@ extension Store {
   /// Begins a transaction that lasts until it is committed or rolled back; see `OpenTransaction`. Waits for
   /// other writers.
   ///
-  /// - Throws: as `transaction`; `.busy` within another one of this thread.
+  /// - Throws: as `transaction`; `.busy` within another transaction of this thread.
   @available(*, noasync, message: "its thread has to end it: use AsyncStore.transaction")
   public func beginTransaction(durability: Durability? = nil) throws(StoreError) -> OpenTransaction {
     try checkWritable()
@@ -81,7 +82,7 @@ extension Store {
     return OpenTransaction(store: self, durability: durability, hold: WriterLockHold(self))
   }
 
-  /// The same if nobody else writes at this moment, here or in another process; nil if somebody does.
+  /// Begins a transaction unless another thread or process is writing at this moment; nil if one is.
   ///
   /// - Throws: as `beginTransaction`.
   @available(*, noasync, message: "its thread has to end it: use AsyncStore.transaction")
@@ -91,10 +92,11 @@ extension Store {
     return OpenTransaction(store: self, durability: durability, hold: WriterLockHold(self))
   }
 
-  /// Is this thread within a transaction of this store? Then it writes through that, and nobody else writes.
+  /// Whether this thread is within a transaction of this store. If so, it must write through that
+  /// transaction.
   public var isInTransaction: Bool { transactionThread.load(ordering: .relaxed) == SystemCall.thread }
 
-  /// Appends what a transaction has composed. The caller holds the writers' mutex.
+  /// Appends the writes of a transaction. The caller holds the writers' mutex.
   func commit(_ transaction: inout Transaction) throws(StoreError) {
     if !transaction.pendingBlobs.isEmpty { try blobs.makeDurable(transaction.pendingBlobs, withPacks: false) }
     let composed = transaction.builder

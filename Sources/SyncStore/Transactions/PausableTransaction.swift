@@ -4,29 +4,30 @@ private import Synchronization
 public enum TransactionStep: Hashable, Sendable {
   /// There is another step.
   case next
-  /// That was the last one.
+  /// This was the last step.
   case done
 }
 
-/// How a pausable transaction went.
+/// The result of a pausable transaction.
 public struct PausableReport: Hashable, Sendable {
   /// Steps that were committed.
   public internal(set) var steps = 0
-  /// How often it stepped aside for others.
+  /// How often it yielded to other writers.
   public internal(set) var pauses = 0
 }
 
 extension Store {
-  /// Does much work in steps, and steps aside between them for writers that wait, here and in other processes.
+  /// Does a large amount of work in steps, and yields between them to waiting writers, here and in other
+  /// processes.
   ///
-  /// `step` is called until it says that it is done. Each step is a transaction of its own: it is found whole
-  /// or not at all, after a crash too, and what it throws undoes that step and ends the work, not the steps
-  /// before it. So what others write may come between any two steps, and the next one reads it. As long as
-  /// nobody waits the steps follow each other without the mutex being given back.
+  /// `step` is called until it returns `.done`. Each step is a transaction of its own, atomic under crashes.
+  /// An error thrown by `step` undoes that step and ends the work; earlier steps stay. Writes of others may
+  /// come between any two steps, and the next step sees them. While no writer waits, the steps run without
+  /// releasing the mutex.
   ///
-  /// Made durable once, at the end, as the mode has it, also if a step throws.
+  /// Everything is made durable once, at the end, as the mode requires, also if a step throws.
   ///
-  /// - Throws: what `step` throws, and as `transaction`. The steps before it stay.
+  /// - Throws: what `step` throws, and as `transaction`. Earlier steps stay.
   @discardableResult
   public func pausableTransaction(
     durability: Durability? = nil, _ step: (inout Transaction) throws -> TransactionStep
@@ -46,7 +47,7 @@ extension Store {
     return report
   }
 
-  /// Steps until one is the last, or somebody waits.
+  /// Runs steps until the last one, or until a writer waits.
   private func advance(
     _ report: inout PausableReport, _ step: (inout Transaction) throws -> TransactionStep
   ) throws -> TransactionStep {
@@ -63,7 +64,7 @@ extension Store {
       let outcome = try step(&transaction)
       try commit(&transaction)
       report.steps += 1
-      // Who compacts takes the mutex as any writer does.
+      // A compaction acquires the mutex like any writer.
       if outcome == .done || control.isContended || writeThrottle.isUrgent {
         return outcome
       }

@@ -1,22 +1,22 @@
 private import Synchronization
 
-/// A place within a transaction to come back to. It holds until the transaction ends, or is rolled back to an
-/// earlier one.
+/// A point within a transaction to roll back to. Valid until the transaction ends, or is rolled back to an
+/// earlier savepoint.
 public struct Savepoint: Sendable {
   fileprivate let number: UInt64
   fileprivate let composer: TransactionBuilder
   fileprivate let placed: [BlobReference]
-  /// Those that were there with it, itself the last.
+  /// The savepoints valid when it was made, itself the last.
   fileprivate let savepoints: [UInt64]
 
   fileprivate static let last = Atomic<UInt64>(0)
 }
 
 extension Transaction {
-  /// Does several writes as a part of this transaction: what `body` throws undoes them, and nothing that was
-  /// written before. Any depth.
+  /// Groups several writes within this transaction: if `body` throws, they are undone, and earlier ones stay.
+  /// Can be nested to any depth.
   ///
-  /// It costs a copy of the list of what the transaction has written so far, not of the values.
+  /// Costs a copy of the list of the transaction's writes so far, not of the values.
   ///
   /// - Throws: what `body` throws, and nothing else.
   public mutating func nested<Result, Failure: Error>(
@@ -34,16 +34,16 @@ extension Transaction {
     }
   }
 
-  /// Marks this place, for `rollBack(to:)`. Costs what `nested` does.
+  /// Makes a savepoint for `rollBack(to:)`. Costs as much as `nested`.
   public mutating func savepoint() -> Savepoint {
     let number = Savepoint.last.add(1, ordering: .relaxed).newValue
     savepoints.append(number)
     return Savepoint(number: number, composer: builder, placed: pendingBlobs, savepoints: savepoints)
   }
 
-  /// Undoes what was written since. The savepoint stays, those made after it do not.
+  /// Undoes everything written since the savepoint. The savepoint stays valid; later ones do not.
   ///
-  /// - Throws: `.outOfBounds` if it is not one of this transaction, or was undone or released itself.
+  /// - Throws: `.outOfBounds` if it does not belong to this transaction, or was itself undone or released.
   public mutating func rollBack(to savepoint: Savepoint) throws(StoreError) {
     guard savepoints.contains(savepoint.number) else {
       throw StoreError(
@@ -54,7 +54,7 @@ extension Transaction {
     restore(savepoint)
   }
 
-  /// Forgets a savepoint and those made after it: what was written since stays.
+  /// Forgets a savepoint and all later ones; the writes made since stay.
   public mutating func release(_ savepoint: Savepoint) {
     guard let index = savepoints.firstIndex(of: savepoint.number) else { return }
     savepoints.removeSubrange(index...)
@@ -62,7 +62,8 @@ extension Transaction {
 
   private mutating func restore(_ savepoint: Savepoint) {
     builder = savepoint.composer
-    // Blobs that no record refers to are swept. What is nested may have gone back further than to where it began.
+    // A sweep removes blobs that no record refers to. `body` may have rolled back further than to where it
+    // began.
     (pendingBlobs, savepoints) = (savepoint.placed, savepoint.savepoints)
   }
 }
