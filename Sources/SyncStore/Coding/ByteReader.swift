@@ -1,13 +1,13 @@
-/// Why bytes could not be read as what they should be.
+/// Why bytes could not be decoded.
 package struct DecodingFailure: Error, Equatable, CustomStringConvertible {
-  /// What was wrong, for a log line.
+  /// The reason, for a log line.
   package let description: String
 
   /// A failure that says `description`.
   package init(_ description: String) { self.description = description }
 }
 
-/// Takes fields off bytes that nobody vouches for: every length is checked before anything is allocated (F46, F78).
+/// Decodes fields from untrusted bytes: every length is checked before anything is allocated (F46, F78).
 package struct ByteReader {
   private let bytes: ArraySlice<UInt8>
   private var index: Int
@@ -21,10 +21,10 @@ package struct ByteReader {
   /// Reads `bytes` from their start.
   package init(_ bytes: [UInt8]) { self.init(bytes[...]) }
 
-  /// How many bytes are left.
+  /// Number of bytes left.
   package var remaining: Int { bytes.endIndex - index }
 
-  /// An integer in its own width.
+  /// Reads an integer in its own width, little-endian.
   package mutating func read<Integer: FixedWidthInteger>(_: Integer.Type = Integer.self)
     throws(DecodingFailure) -> Integer
   {
@@ -81,7 +81,7 @@ package struct ByteReader {
     return text
   }
 
-  /// A 16-byte name.
+  /// A 16-byte actor.
   package mutating func readActor() throws(DecodingFailure) -> ActorID {
     guard let actor = ActorID(bytes: try read(raw: 16)) else { throw DecodingFailure("actor") }
     return actor

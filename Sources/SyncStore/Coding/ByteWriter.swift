@@ -1,9 +1,9 @@
 /// Appends fields to bytes: little-endian, no padding. The counterpart of `ByteReader`.
 package struct ByteWriter {
-  /// What was written.
+  /// The bytes written.
   package private(set) var bytes: [UInt8] = []
 
-  /// Nothing written yet; `capacity` bytes are reserved.
+  /// An empty writer; `capacity` bytes are reserved.
   package init(capacity: Int = 0) { bytes.reserveCapacity(capacity) }
 
   /// Appends an integer in its own width.
@@ -20,18 +20,18 @@ package struct ByteWriter {
     bytes.append(addingCapacity: 10) { $0.append(variable: value) }
   }
 
-  /// Appends the bytes alone.
+  /// Appends the bytes without a count.
   package mutating func write(raw: some Sequence<UInt8>) { bytes.append(contentsOf: raw) }
 
-  /// Appends what `fill` puts into room for at most so many bytes.
+  /// Appends the bytes that `fill` writes, at most `count`.
   package mutating func write(most count: Int, _ fill: (inout OutputSpan<UInt8>) -> Void) {
     bytes.append(addingCapacity: count, initializingWith: fill)
   }
 
-  /// Appends what another one has.
+  /// Appends the bytes of another writer.
   package mutating func write(_ other: ByteWriter) { bytes.append(contentsOf: other.bytes) }
 
-  /// Puts what another one has before all that was written.
+  /// Inserts the bytes of another writer before all that was written.
   package mutating func write(atStart other: ByteWriter) { bytes.insert(contentsOf: other.bytes, at: 0) }
 
   /// Appends the number of bytes (LEB128), then the bytes.
@@ -40,16 +40,16 @@ package struct ByteWriter {
     bytes.append(contentsOf: counted)
   }
 
-  /// The same for bytes in place.
+  /// Appends the number of bytes (LEB128), then the bytes, which are in place.
   package mutating func write(counted: Span<UInt8>) {
     writeVariable(UInt64(counted.count))
     bytes.append(copying: counted)
   }
 
-  /// The same for an array: of another module's types the general form would be taken byte by byte.
+  /// Specialised for arrays: in another module the generic form would copy them byte by byte.
   package mutating func write(counted: [UInt8]) { write(counted: counted.span) }
 
-  /// Appends the UTF-8 bytes with their count before them.
+  /// Appends the number of UTF-8 bytes (LEB128), then the bytes.
   package mutating func write(text: String) { write(counted: Array(text.utf8)) }
 
   /// Appends the 16 bytes of the actor, then the sequence (LEB128).

@@ -1,6 +1,6 @@
-/// The part of CBOR (RFC 8949) that coded values are made of; `schemas/values.md` says which.
+/// The subset of CBOR (RFC 8949) for encoded values; `schemas/values.md` defines it.
 enum CBOR {
-  /// Major types, in their place in an item's first byte.
+  /// Major types, at their bits of an item's first byte.
   enum Major {
     static let unsigned: UInt8 = 0 << 5
     static let negative: UInt8 = 1 << 5
@@ -34,14 +34,14 @@ enum CBOR {
   struct Head {
     /// The first byte.
     let first: UInt8
-    /// The number, length or count; of a float its bits.
+    /// The number, length or count; the bits of a float.
     let argument: UInt64
-    /// Where what follows begins.
+    /// Offset of the content after the head.
     let next: Int
 
     var major: UInt8 { first & 0xE0 }
 
-    /// What it is, for people.
+    /// Name of the item's kind, for people.
     var noun: String {
       switch major {
       case Major.unsigned, Major.negative: "an integer"
@@ -68,7 +68,7 @@ enum CBOR {
 }
 
 extension ByteBuffer {
-  /// An item's first byte and its argument, in the shortest form.
+  /// Appends an item's first byte and its argument, in the shortest form.
   @inline(__always)
   func append(major: UInt8, _ argument: UInt64) {
     if argument < 24 {
@@ -84,7 +84,7 @@ extension ByteBuffer {
     }
   }
 
-  /// An item, whatever it is made of.
+  /// Appends an integer as an item.
   @inline(__always)
   func append(item number: some FixedWidthInteger & Sendable) {
     if number < 0 {

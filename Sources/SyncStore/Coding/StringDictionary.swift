@@ -3,7 +3,7 @@ package struct ByteString: Hashable, Sendable {
   /// The string.
   package let text: String
 
-  /// The identity of a string.
+  /// Wraps a string.
   package init(_ text: String) { self.text = text }
 
   /// Whether both have the same bytes.
@@ -15,10 +15,10 @@ package struct ByteString: Hashable, Sendable {
   package func hash(into hasher: inout Hasher) { text.hashBytes(into: &hasher) }
 }
 
-/// A dictionary whose keys are strings that are compared by their UTF-8 bytes, as keys of a store, paths and names are.
+/// A dictionary whose string keys are compared by their UTF-8 bytes, as keys of a store, paths and names are.
 ///
-/// "é" as one scalar and as a letter with a combining accent are two keys here, and one in a `Dictionary`. Without an
-/// order, as a `Dictionary` is.
+/// "é" as one scalar and as a letter with a combining accent are two keys here, and one in a `Dictionary`.
+/// Unordered, like a `Dictionary`.
 ///
 /// ```swift
 /// let found = try cache.get(["a", "b"])
@@ -31,18 +31,18 @@ public struct StringDictionary<Value>: ExpressibleByDictionaryLiteral {
   /// An empty dictionary.
   public init() {}
 
-  /// A dictionary of these keys. Of a key that comes twice the last value counts.
+  /// A dictionary of these keys. For a duplicate key the last value counts.
   public init(dictionaryLiteral elements: (String, Value)...) {
     for (key, value) in elements { self[key] = value }
   }
 
-  /// A dictionary of these pairs. Of a key that comes twice the first value counts.
+  /// A dictionary of these pairs. For a duplicate key the first value counts.
   package init(first pairs: some Sequence<(String, Value)>) {
     table = [ByteString: Value](
       pairs.lazy.map { (ByteString($0.0), $0.1) }, uniquingKeysWith: { first, _ in first })
   }
 
-  /// How many keys there are.
+  /// Number of keys.
   public var count: Int { table.count }
   /// Whether there is no key.
   public var isEmpty: Bool { table.isEmpty }
@@ -69,7 +69,7 @@ public struct StringDictionary<Value>: ExpressibleByDictionaryLiteral {
     table.removeValue(forKey: ByteString(key))
   }
 
-  /// The pairs that the predicate holds for.
+  /// The pairs for which the predicate is true.
   public func filter(_ isIncluded: ((key: String, value: Value)) -> Bool) -> StringDictionary {
     var kept = self
     kept.table = table.filter { isIncluded((key: $0.key.text, value: $0.value)) }
@@ -78,7 +78,7 @@ public struct StringDictionary<Value>: ExpressibleByDictionaryLiteral {
 }
 
 extension StringDictionary: Sequence {
-  /// Gives the pairs one by one.
+  /// Iterates over the pairs.
   public func makeIterator() -> some IteratorProtocol<(key: String, value: Value)> {
     table.lazy.map { (key: $0.key.text, value: $0.value) }.makeIterator()
   }
@@ -89,7 +89,7 @@ extension StringDictionary: Equatable where Value: Equatable {}
 extension StringDictionary: Hashable where Value: Hashable {}
 
 extension StringDictionary: CustomStringConvertible {
-  /// The pairs as a dictionary shows them, sorted by their keys.
+  /// The pairs in the form of a dictionary, sorted by key.
   public var description: String {
     let pairs = sorted { $0.key < $1.key }.map { "\($0.key.debugDescription): \($0.value)" }
     return "[" + (pairs.isEmpty ? ":" : pairs.joined(separator: ", ")) + "]"
@@ -113,28 +113,28 @@ public struct StringSet: Hashable, Sendable, ExpressibleByArrayLiteral {
   /// A set of these strings.
   public init(arrayLiteral elements: String...) { self.init(elements) }
 
-  /// How many strings there are.
+  /// Number of strings.
   public var count: Int { table.count }
   /// Whether there is none.
   public var isEmpty: Bool { table.isEmpty }
 
-  /// Whether a string of these bytes is in it.
+  /// Whether a string with these bytes is in the set.
   public func contains(_ string: String) -> Bool { table.contains(ByteString(string)) }
 
   /// Whether each of its strings is in `other`, too.
   public func isSubset(of other: StringSet) -> Bool { table.isSubset(of: other.table) }
 
-  /// Puts a string in. False if it was there already.
+  /// Inserts a string. Returns false if it was there already.
   @discardableResult
   public mutating func insert(_ string: String) -> Bool { table.insert(ByteString(string)).inserted }
 
-  /// Takes a string out. False if it was not there.
+  /// Removes a string. Returns false if it was not there.
   @discardableResult
   public mutating func remove(_ string: String) -> Bool { table.remove(ByteString(string)) != nil }
 }
 
 extension StringSet: Sequence {
-  /// Gives the strings one by one, in no order.
+  /// Iterates over the strings, in no order.
   public func makeIterator() -> some IteratorProtocol<String> {
     table.lazy.map(\.text).makeIterator()
   }

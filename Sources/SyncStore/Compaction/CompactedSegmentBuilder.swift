@@ -1,50 +1,52 @@
-/// The records of one compacted segment, put together one after the other: copies of those that count, at the positions
-/// they had, with checksums, actors' numbers and transaction boundaries of their new place, sealed under its own keys if
-/// the store is encrypted.
+/// Builds the records of one compacted segment: copies of live records at the positions they had, with
+/// checksums, actor numbers and transaction boundaries of their new location, encrypted under the segment's
+/// own keys if the store is encrypted.
 struct CompactedSegmentBuilder {
   let header: SegmentHeader
-  /// What follows the header's page.
+  /// The content after the header page.
   private let memory: Mapping
   private let target: WritableBytes
   private(set) var count = 0
   private var numbers: [ActorID: UInt16] = [:]
-  /// The numbers here of those that have numbers in the segment that is copied; none where it is not known yet.
+  /// The actor numbers here, by number in the segment that is copied; nil where not assigned yet.
   private var renumbered: [UInt16?] = []
   private var renumberedSegment: UInt32?
-  /// Those that the segment numbers that is copied; nil where the caller holds the engine's lock, and the segment may be asked.
+  /// The actors by number in the segment that is copied; nil if the caller holds the engine's lock, so that
+  /// the segment itself can be read.
   private var actors: [ActorID?]?
-  /// Records of the transaction under way.
+  /// Records of the transaction in progress.
   private var pending: [CompactedRecord] = []
-  /// One record, in its plain form.
+  /// Buffer for one record, not encrypted.
   private var record: [UInt8] = []
   private let cipher: SegmentCipher?
   private var epochKey: SegmentCipher.EpochKey?
-  /// Where records went that the index names.
+  /// New offsets of records that the index refers to.
   private(set) var moves: [SegmentInstall.Move] = []
-  /// Where all others went, definitions among them.
+  /// Offsets of all other records, definitions included.
   private(set) var others: [Int] = []
 
-  /// False for what a backup keeps of a copy's state: it stands before all positions, whenever it was written.
+  /// False for the records of a copy's state in a backup: they precede all positions, whenever they were
+  /// written.
   private let givesPositions: Bool
 
-  /// For a segment with this header, of which size and length are not known yet. `capacity` is how many bytes the records
-  /// take up where they are.
+  /// A builder for a segment with this header, whose size and length are still unknown. `capacity` is the
+  /// number of bytes of the records to copy.
   init(
     _ header: SegmentHeader, capacity: Int, cipher: SegmentCipher?, givesPositions: Bool = true
   ) throws(StoreError) {
     (self.header, self.cipher, self.givesPositions) = (header, cipher, givesPositions)
-    // A record grows by less than its fixed part when it is sealed. Memory is found as it is used.
+    // Encryption adds less to a record than its fixed part. Memory is populated as it is used.
     memory = try .blank(2 * capacity + EncryptedRecordLayout.definitions)
     target = WritableBytes(memory)
   }
 
-  /// A copy of all of it.
+  /// A copy of the content.
   var bytes: [UInt8] { memory.bytes(0..<count) }
 
-  /// Where the records end.
+  /// Offset of the end of the records.
   var end: Int { SegmentHeader.length + count }
 
-  /// Writes all of it into the file, behind its header.
+  /// Writes the content into the file, after its header.
   func write(to file: any StorageFile) throws(StoreError) {
     for start in stride(from: 0, to: count, by: Self.pieceBytes) {
       try file.write(
@@ -54,12 +56,12 @@ struct CompactedSegmentBuilder {
 
   private static let pieceBytes = 1 << 20
 
-  /// Takes a record of the transaction under way, whose checksum holds.
+  /// Adds a record of the transaction in progress, whose checksum was verified.
   @inline(__always)
   mutating func add(_ record: CompactedRecord) { pending.append(record) }
 
-  /// The transaction under way is complete. False if a record of it cannot be copied: more actors than a segment can
-  /// number, an author that is not known any more, or a position that lies outside of what the copy can name.
+  /// Completes the transaction in progress. Returns false if a record of it cannot be copied: more actors
+  /// than a segment can number, an unknown author, or a position outside of the copy's range.
   @inline(__always)
   mutating func endTransaction(of source: CompactionRun.Source) -> Bool {
     pending.isEmpty || copyTransaction(of: source)
@@ -87,8 +89,8 @@ struct CompactedSegmentBuilder {
     return true
   }
 
-  /// Copies the records of a transaction. False if one cannot be copied, as above.
-  /// The caller holds the engine's lock.
+  /// Copies the records of a transaction. Returns false if one cannot be copied, as above. The caller holds
+  /// the engine's lock.
   mutating func copy(transaction views: [RecordView]) -> Bool {
     (renumberedSegment, actors) = (nil, nil)
     for view in views { guard define(actorsOf: view) else { return false } }
@@ -98,7 +100,8 @@ struct CompactedSegmentBuilder {
     return true
   }
 
-  /// Copies a record of the ordinary form as it is but for what depends on its place. False if it cannot be done so.
+  /// Copies a simple record byte by byte, except for the fields that depend on its location. Returns false if
+  /// that is impossible.
   private mutating func copyPlain(
     _ record: CompactedRecord, of source: CompactionRun.Source, continues: Bool
   ) -> Bool {
@@ -124,8 +127,8 @@ struct CompactedSegmentBuilder {
     return true
   }
 
-  /// The record, and the numbers here of its author and of that of its base; nil if it is not of the ordinary form, or they
-  /// have none yet.
+  /// The record, and the numbers here of its author and its base's; nil if it is no simple record, or the
+  /// numbers are not assigned yet.
   @inline(__always)
   private func plain(
     _ record: CompactedRecord, of source: CompactionRun.Source
@@ -139,7 +142,7 @@ struct CompactedSegmentBuilder {
     return number(of: plain.bytes.load(RecordLayout.fixedLength)).map { (plain, actor, $0) }
   }
 
-  /// The number here of the one that has this number in the segment that is copied; nil if it has none yet.
+  /// The number here of the actor with this number in the segment that is copied; nil if not assigned yet.
   private func number(of number: UInt16) -> UInt16? {
     Int(number) < renumbered.count ? renumbered[Int(number)] : nil
   }
@@ -157,13 +160,13 @@ struct CompactedSegmentBuilder {
     }
   }
 
-  /// A position as a record here bears it; nil if it is before all of them, or too far behind.
+  /// A position relative to this segment; nil if it is before its records or out of range.
   @inline(__always)
   private func relative(_ position: UInt64) -> UInt32? {
     position < header.basePosition ? nil : UInt32(exactly: position - header.basePosition)
   }
 
-  /// Copies a record, and returns where it begins; nil if its position cannot be said here.
+  /// Copies a record and returns where it begins; nil if its position is out of range.
   private mutating func copy(_ view: RecordView, continues: Bool) -> Int? {
     guard let position = givesPositions ? relative(view.position) : 0 else { return nil }
     record.removeAll(keepingCapacity: true)
@@ -188,7 +191,7 @@ struct CompactedSegmentBuilder {
     put(number, at: field)
   }
 
-  /// The actor that `field` of a record names; nil if its definition was lost.
+  /// The actor whose number is in `field` of a record; nil if its definition was lost.
   private func actor(of view: RecordView, at field: Int) -> ActorID? {
     guard let actors else { return view.actor(at: field) }
     let number = Int(view.number(at: field))
@@ -224,14 +227,14 @@ struct CompactedSegmentBuilder {
     record[RecordLayout.kind] = RecordLayout.Kind.actor.rawValue
     put(number, at: RecordLayout.actor)
     put(UInt16(actor.bytes.count), at: RecordLayout.keyLength)
-    // As everywhere, it bears the last position given: that of the record before.
+    // As everywhere, it has the last position assigned: that of the record before.
     let before = position > header.basePosition ? relative(position - 1) ?? 0 : 0
     put(before, at: RecordLayout.position)
     record.replaceSubrange(RecordLayout.fixedLength..<record.count, with: actor.bytes)
     others.append(SegmentHeader.length + append())
   }
 
-  /// Appends the record: as it is, or sealed. Returns where it begins.
+  /// Appends the record, encrypted if the segment is. Returns where it begins.
   private mutating func append() -> Int {
     put(UInt32(record.count), at: RecordLayout.length)
     var length = record.count
@@ -250,7 +253,7 @@ struct CompactedSegmentBuilder {
     return start
   }
 
-  /// Of the checksum of the record that begins at `start`.
+  /// The checksum seed of the record that begins at `start`.
   private func seed(at start: Int) -> UInt64 { header.salt &+ UInt64(SegmentHeader.length + start) }
 
   private mutating func beginEncryption(_ seal: SegmentCipher) -> SegmentCipher.EpochKey {

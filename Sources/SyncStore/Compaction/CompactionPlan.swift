@@ -1,49 +1,51 @@
-/// Which segments are worth writing anew without what does not count any more: a value, made from sizes alone.
+/// Selects segments worth compacting: a value, computed from sizes alone.
 ///
-/// Disk use is to stay below twice the live data plus three segments (rule R5): the tail, the prepared next one, and what
-/// compaction is writing or about to take. So sealed segments are compacted as soon as they hold half as many dead bytes as
-/// there are live ones, which leaves time until the bound is reached; there writers wait.
+/// Disk use must stay below twice the live data plus three segments (rule R5): the tail, the prepared next
+/// one, and the segment that compaction is writing or about to replace. So closed segments are compacted as
+/// soon as their dead bytes exceed half their live bytes, which leaves time until the bound is reached; there
+/// writers are throttled.
 struct CompactionPlan: Equatable {
-  /// One sealed segment.
+  /// A closed segment.
   struct Candidate: Equatable {
     /// Bytes of its file.
     var fileBytes: Int
-    /// Bytes of its records that still count.
+    /// Bytes of its live records.
     var liveBytes: Int
     /// The last position before it.
     var basePosition: UInt64
-    /// False where damage keeps it as it is, or where a compaction has gained nothing before.
+    /// False if damage prevents compaction, or an earlier compaction gained nothing.
     var isEligible = true
 
     var deadBytes: Int { max(0, fileBytes - liveBytes - SegmentHeader.length) }
   }
 
-  /// The segments to write as one.
+  /// The segments to replace by one.
   var run: Range<Int>
 
-  /// Less than this share of a file is not worth another.
+  /// A smaller dead share is not worth a new file.
   static let minDeadShare = 0.125
-  /// Fewer dead bytes are not worth another file: one has whole pages.
+  /// Fewer dead bytes are not worth a new file, which has whole pages.
   static let minGainBytes = 4096
-  /// Segments of one run: bounds what one step costs.
+  /// Limit on the segments of one run: bounds the cost of one step.
   static let maxRunLength = 64
 
-  /// Nil if nothing is worth it. `position` is the last one given; with `isThorough` every dead byte counts.
+  /// Nil if no compaction is worth it. `position` is the last one assigned; with `isThorough` every dead byte
+  /// counts.
   init?(_ sealed: [Candidate], largestSegment: Int, position: UInt64, isThorough: Bool = false) {
     let live = sealed.reduce(0) { $0 + $1.liveBytes }
     let dead = sealed.reduce(0) { $0 + ($1.isEligible ? $1.deadBytes : 0) }
     guard isThorough || Self.isDue(dead: dead, live: live) else { return nil }
-    // Not only the worst one is asked whether it gains a page: of a small one too little may be dead, though
-    // that is a larger share.
+    // Every candidate must gain a page, not only the worst: a small segment may have a larger dead share and
+    // still gain too little.
     let gaining = sealed.indices.filter { sealed[$0].isEligible && sealed[$0].deadBytes >= Self.minGainBytes }
     let worst = gaining.max { left, right in
-      // Of equal shares of dead bytes the later one is smaller or younger: the earlier one first.
+      // Of segments with equal dead shares take the earlier one: the later is smaller or younger.
       (Self.share(sealed[left]), right) < (Self.share(sealed[right]), left)
     }
     guard let worst, isThorough || Self.share(sealed[worst]) >= Self.minDeadShare else { return nil }
     var run = worst..<(worst + 1)
     var bytes = sealed[worst].liveBytes
-    // Neighbours go along where that gains bytes or spares files.
+    // Neighbours join the run where that gains bytes or saves files.
     func takes(_ index: Int) -> Bool {
       guard sealed.indices.contains(index), sealed[index].isEligible, run.count < Self.maxRunLength else {
         return false
@@ -69,10 +71,11 @@ struct CompactionPlan: Equatable {
     self.run = run
   }
 
-  /// Is it time, with so many bytes in sealed segments?
+  /// True if compaction is due, with these bytes in closed segments.
   static func isDue(dead: Int, live: Int) -> Bool { dead > live / 2 }
 
-  /// Must writers be held back, lest the bound be passed? What they append while one run goes on is room that is left.
+  /// True if writers must be throttled to keep the bound. The remaining space is for their appends during one
+  /// run.
   static func isUrgent(dead: Int, live: Int, largestSegment: Int) -> Bool {
     dead > max(live, largestSegment) / 4 * 3
   }

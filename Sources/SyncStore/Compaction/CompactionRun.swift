@@ -1,49 +1,49 @@
-/// The segments that one compaction copies, and what counts of them. They are sealed: what counted when this was made is all
-/// that ever will, so whoever walks through them takes no lock. What stops to count meanwhile is found out when the copy is
-/// adopted.
+/// The segments that one compaction copies, and which of their records are live. They are closed: no record
+/// can become live after this was made, so iterating over them takes no lock. Records that die meanwhile are
+/// detected when the copy is installed.
 struct CompactionRun: Sendable {
   private let segments: [Source]
-  /// Where the copy is written.
+  /// File that the copy is written to.
   let temporaryPath: String
-  /// Does the journal begin with it?
+  /// True if the run begins with the first segment of the journal.
   private let isFirst: Bool
-  /// What counted at this position is all that counts of them.
+  /// Records live at this position are the only ones that can be live.
   let position: UInt64
-  /// Purges up to this position are needed no more: the segments before the run hold nothing that they speak of, nor does a
-  /// backup.
+  /// Purges up to this position are not needed any more: neither the segments before the run nor a backup
+  /// hold the records that they purge.
   private let expiredPurges: UInt64
-  /// Names the places of all records that count for their keys. Lock-free readers may use it while others change it.
+  /// Refers to all current records. Lock-free readers may use it while it is changed.
   let hashIndex: HashIndex
-  /// The beaten sides of conflicts that count though the index does not name them.
+  /// Conflict losers that are kept although the index does not refer to them.
   private let kept: Set<Location>
-  /// Those whose time has not come.
+  /// Locations of parked records.
   private let parked: Set<Location>
-  /// What the copy has noted for itself.
+  /// The copy's local records.
   private let localMetadata: LocalMetadata
-  /// Bytes that can be gained.
+  /// Bytes that compaction can gain.
   let deadBytes: Int
 
-  /// A segment, with what the index called it.
+  /// A segment, with its slot in the index.
   struct Source: Sendable {
     let segment: Segment
     let slot: Int
     let end: Int
-    /// Those that it numbers, as they were when this was made: the engine may take in definitions while this is copied.
+    /// Its actors by number when this was made: the engine may replay more definitions during the copy.
     let actors: [ActorID?]
-    /// Damage whose records came again from a peer, by where it begins: it is passed over.
+    /// Damage whose records were received again from a peer, by its beginning: it is skipped.
     let resolved: [Int: Range<Int>]
 
-    /// What the index called the record at `offset`.
+    /// The record ref of the record at `offset`.
     func ref(at offset: Int) -> UInt64 { SegmentTable.ref(slot: slot, offset: offset) }
   }
 
-  /// The segments at these places.
+  /// A run of the segments at these indices.
   init(_ places: Range<Int>, in engine: inout Engine) throws(StoreError) {
     var sources: [Source] = []
     var dead = 0
     for place in places {
       let segment = engine.journal.segments[place]
-      // Whoever begins a segment has given the one before it its number, unless the index could not be used.
+      // Beginning a segment assigned a slot to the one before it, unless the index was unusable.
       guard let slot = segment.slot else {
         throw engine.indexMismatchError("has no number for segment \(segment.number)")
       }
@@ -73,15 +73,15 @@ struct CompactionRun: Sendable {
   var names: [SegmentName] { segments.map(\.segment.header.name) }
   var fileBytes: Int { segments.reduce(0) { $0 + $1.segment.mapping.count } }
 
-  /// Could pages of them not be had?
+  /// True if pages of them could not be read.
   var isFaulty: Bool { segments.contains { $0.segment.mapping.fault != nil } }
 
-  /// Compacting them gains nothing: they are left alone from now on.
+  /// Excludes the segments from further compactions, since nothing is gained.
   func markNotWorthCompacting() { for source in segments { source.segment.isWorthCompacting = false } }
 
   fileprivate subscript(index: Int) -> Source? { index < segments.count ? segments[index] : nil }
 
-  /// Is the record at a place of the index the one that counts for the key with this hash?
+  /// True if the record at this ref is the current one of the key with this hash.
   @inline(__always)
   fileprivate func isIndexed(_ hash: UInt64, at place: UInt64) throws(StoreError) -> Bool {
     try hashIndex.find(hash) { $0 == place } != nil
@@ -89,7 +89,7 @@ struct CompactionRun: Sendable {
 
   fileprivate func isParked(_ location: Location) -> Bool { !parked.isEmpty && parked.contains(location) }
 
-  /// How a record counts that is not of the ordinary form.
+  /// The liveness of a record that is no simple record; nil if it is dead.
   fileprivate func liveness(of view: RecordView, at place: UInt64) throws(StoreError) -> CompactedRecord
     .Liveness?
   {
@@ -98,7 +98,7 @@ struct CompactionRun: Sendable {
       guard let shape = view.shape else { return nil }
       return localMetadata.location(of: view.key(shape)) == view.location ? .byLocation : nil
     case .localRemoval:
-      // The end of a local key counts as long as a record that it ends may lie before it.
+      // A removal of a local key is live as long as a record that it removes may precede it.
       guard !isFirst, let shape = view.shape else { return nil }
       return localMetadata[view.key(shape)] == nil ? .byLocation : nil
     case .value, .blob, .tombstone:
@@ -113,13 +113,13 @@ struct CompactionRun: Sendable {
   }
 }
 
-/// A record that counts, on its way into the copy.
+/// A live record to be copied.
 struct CompactedRecord {
-  /// Why it counts.
+  /// Reason why it is live.
   enum Liveness {
-    /// The index names it for the key with this hash.
+    /// The index refers to it, for the key with this hash.
     case indexed(UInt64)
-    /// A view knows it by its place.
+    /// It is known by its location.
     case byLocation
   }
 
@@ -127,21 +127,21 @@ struct CompactedRecord {
   var liveness: Liveness
 }
 
-/// Where the copying of a run stands.
+/// Progress of copying a run.
 struct CompactionCursor {
   private let run: CompactionRun
   private var index = 0
   private var source: CompactionRun.Source?
   private var offset = SegmentHeader.length
-  /// Records read ahead, so that the lines of the index that they need come all at once.
+  /// Records read ahead, so that their cache misses in the index overlap.
   private var ahead: [Ahead] = []
 
-  /// A record that was read.
+  /// A record that was read ahead.
   private struct Ahead {
     var offset: Int
-    /// Of its key; nil if it is not of the ordinary form.
+    /// Hash of its key; nil if it is no simple record.
     var hash: UInt64?
-    /// Does it belong to a transaction that goes on behind it?
+    /// True if its transaction continues after it.
     var continues: Bool
   }
 
@@ -151,10 +151,10 @@ struct CompactionCursor {
     ahead.reserveCapacity(Self.readAhead)
   }
 
-  /// Of how many records the lines are fetched at once.
+  /// Number of records whose cache lines are fetched together.
   private static let readAhead = 32
 
-  /// How much of the run was copied so far, from 0 to 1.
+  /// Copied share of the run, from 0 to 1.
   var progress: Double {
     guard let source else { return 1 }
     let passed = (0..<index).reduce(0) { $0 + (run[$1]?.end ?? 0) }
@@ -162,8 +162,8 @@ struct CompactionCursor {
     return Double(passed + min(offset, source.end)) / Double(max(all, 1))
   }
 
-  /// Copies what counts among the next records. False if the run cannot be copied: bytes of it are damaged, or written by a
-  /// program that knows more kinds of records.
+  /// Copies the live ones among the next records. Returns false if the run cannot be copied: its bytes are
+  /// damaged, or were written by a program that knows more kinds of records.
   mutating func copyNext(to copier: inout CompactedSegmentBuilder, isAtEnd: inout Bool) throws(StoreError)
     -> Bool
   {
@@ -196,11 +196,11 @@ struct CompactionCursor {
       }
       if !record.continues, !copier.endTransaction(of: source) { return false }
     }
-    // What came before the damage counts, as it does for who reads it.
+    // The part of a transaction before damage is live, as it is for readers.
     return !endsAtDamage || copier.endTransaction(of: source)
   }
 
-  /// Reads the next records, up to damage that is resolved. False if what stands there is none.
+  /// Reads the next records, up to resolved damage. Returns false at bytes that are no record.
   private mutating func read(_ source: CompactionRun.Source, _ endsAtDamage: inout Bool) -> Bool {
     ahead.removeAll(keepingCapacity: true)
     var reader = RecordIterator(source.segment, from: offset, limit: source.end)

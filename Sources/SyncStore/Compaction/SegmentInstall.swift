@@ -1,35 +1,36 @@
-/// A compacted segment on its way into an engine's view, a part at a time, so that nobody waits for long. Until all of it
-/// was taken in, the segments it stands for are read on.
+/// Installation of a compacted segment into an engine's view, in small steps, so that no other operation
+/// waits for long. Until it is complete, the replaced segments are still read.
 struct SegmentInstall {
   let segment: Segment
   /// The numbers of the segments that it replaces.
   private let replaced: Set<UInt32>
-  /// What whoever has written the copy knows of it; nil for one that was found: then it is read.
+  /// The records of the copy, from the compaction that wrote it; nil for a copy found at opening: then its
+  /// records are read.
   let known: Known?
-  /// How many of the known records were taken in.
+  /// Number of the known records that are installed.
   var next = 0
-  /// Up to where it was taken in, if it is read.
+  /// The offset up to which it is installed, if its records are read.
   var offset = SegmentHeader.length
   var losers: [Location] = []
 
-  /// A record that the index names.
+  /// A moved record that the index refers to.
   struct Move: Sendable {
-    /// Of its key.
+    /// Hash of its key.
     var hash: UInt64
-    /// What the index called it.
+    /// Its former record ref.
     var from: UInt64
     /// Its offset in the copy.
     var to: UInt32
-    /// Bytes that it takes up there.
+    /// Its bytes in the copy, with padding.
     var extent: UInt32
   }
 
-  /// Which records a copy has.
+  /// The records of a copy.
   struct Known {
-    /// The index that the moves are of.
+    /// The index that the moves refer to.
     var keys: HashIndex
     var moves: [Move]
-    /// The offsets of all others.
+    /// The offsets of all other records.
     var others: [Int]
   }
 
@@ -37,10 +38,10 @@ struct SegmentInstall {
     (self.segment, self.replaced, self.known) = (segment, Set(replaced), known)
   }
 
-  /// Is the place in one of the segments that go?
+  /// True if the location is in one of the replaced segments.
   func replaces(_ location: Location) -> Bool { replaced.contains(location.segment) }
 
-  /// How much of it was taken in, from 0 to 1.
+  /// Installed share, from 0 to 1.
   var progress: Double {
     guard let known else { return Double(offset) / Double(segment.mapping.count) }
     return Double(next) / Double(max(known.others.count + known.moves.count, 1))

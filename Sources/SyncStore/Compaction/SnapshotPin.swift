@@ -1,16 +1,16 @@
 internal import Synchronization
 
-/// Lives as long as somebody reads places of a view that may since have been compacted.
+/// Keeps replaced segments readable while a reader uses locations that may have been compacted.
 ///
-/// What it keeps is bounded: a reader that never ends is ended, the oldest first, once the segments kept for readers take
-/// more room than the journal itself, and than `Limits.heldBytes` (F93). It is told at its next step.
+/// The memory it keeps is bounded: once the segments kept for readers are larger than the journal itself, and
+/// than `Limits.heldBytes`, the oldest reader is ended (F93). It gets the error at its next step.
 final class SnapshotPin: Sendable {
   private let ended = Atomic(false)
 
-  /// May the places not be read any more? To be asked under the engine's lock.
+  /// True if the locations must not be read any more. Requires the engine's lock.
   var isEnded: Bool { ended.load(ordering: .relaxed) }
 
-  /// May the places still be read? To be asked under the engine's lock, before each step.
+  /// Fails if the locations must not be read any more. Call it under the engine's lock, before each step.
   func check(_ path: String) throws(StoreError) {
     guard isEnded else { return }
     throw StoreError(
@@ -19,35 +19,37 @@ final class SnapshotPin: Sendable {
     )
   }
 
-  /// From now on they may not.
+  /// Ends the reader: `check` fails from now on.
   func end() { ended.store(true, ordering: .relaxed) }
 }
 
 extension Engine {
   struct HeldPin {
     weak var pin: SnapshotPin?
-    /// How many segments had been replaced when it began: it needs those that came later.
+    /// Number of segments replaced when it began: it needs those replaced later.
     var start: Int
   }
 
-  /// Keeps what compaction replaces readable as long as `pin` lives, and there is room.
+  /// Keeps segments that compaction replaces readable as long as `pin` lives and there is space.
   mutating func retainSegments(for pin: SnapshotPin) {
     pins.append(HeldPin(pin: pin, start: journal.replacedCount))
   }
 
-  /// Bytes of replaced segments that are kept for readers of this process.
+  /// Bytes of replaced segments kept for readers of this process.
   var heldBytes: Int { journal.replaced.reduce(0) { $0 + $1.mapping.count } }
 
-  /// Is there a copy in this view that has its name, and no number in the index of all yet? That one's turn is still to come.
+  /// True if a copy in this view has its name, but no slot in the shared index yet: its installation is still
+  /// to come.
   private var hasUninstalledCopy: Bool {
     journal.segments.contains { $0.header.compaction > 0 && $0.slot == nil }
   }
 
-  /// Unmaps what nobody needs any more, and ends the oldest readers while more is kept than there is room for.
+  /// Unmaps replaced segments that are not needed any more, and ends the oldest readers while too much is
+  /// kept.
   mutating func releaseReplaced() {
     pins.removeAll { $0.pin == nil }
-    // Until whoever compacts has moved the index over, it names what was replaced; one of this process's own until this view
-    // has read what made the rest of it go.
+    // A shared index refers to the replaced segments until the compacting process has installed its copy; an
+    // index of this process alone, until this view has replayed the records that finished the compaction.
     guard !journal.replaced.isEmpty,
       index.isShared
         ? control.installedCompactions >= compactions && !hasUninstalledCopy : applied >= compactionsAppliedAt

@@ -1,47 +1,48 @@
 internal import Synchronization
 
-/// Keeps writers from filling the disk faster than it is tidied: once there are too many dead bytes, they may append as many
-/// bytes as compaction gains meanwhile. So they go on slowly, rather than wait for a whole compaction.
+/// Keeps writers from filling the disk faster than compaction frees it: with too many dead bytes, they may
+/// append only as many bytes as compaction gains meanwhile. So they are slowed down instead of waiting for a
+/// whole compaction.
 final class WriteThrottle: Sendable {
   private let isThrottling = Atomic(false)
-  /// Bytes that may be appended.
+  /// Bytes that may still be appended.
   private let allowance = Atomic(0)
 
   /// Bytes that may be appended before compaction has made any progress.
   private static let slack = 1 << 20
 
-  /// How long a write waits at most, and for how many excess bytes as long again.
+  /// The longest wait of a write, and the excess bytes that add as much again.
   private static let maxWait = Duration.milliseconds(4)
   private static let bytesPerMaxWait = 64 << 10
 
-  /// Are there so many dead bytes that writers are held back?
+  /// True if there are so many dead bytes that writers are throttled.
   @inline(__always)
   var isUrgent: Bool { isThrottling.load(ordering: .relaxed) }
 
-  /// Holds writers back from now on, or no more.
+  /// Starts or ends throttling.
   func set(_ isUrgent: Bool) {
     guard isThrottling.exchange(isUrgent, ordering: .relaxed) != isUrgent, isUrgent else { return }
     allowance.store(Self.slack, ordering: .relaxed)
   }
 
-  /// So many bytes were appended.
+  /// Subtracts appended bytes from the allowance.
   @inline(__always)
   func spend(_ bytes: Int) {
     if isUrgent { allowance.subtract(bytes, ordering: .relaxed) }
   }
 
-  /// Compaction has come so much closer to what it gains.
+  /// Adds bytes to the allowance as compaction progresses.
   func grant(_ bytes: Int) {
     if isUrgent { allowance.add(bytes, ordering: .relaxed) }
   }
 
-  /// Waits while nothing may be appended, but not when `isOver`, and not for long: a few milliseconds for each 64 KiB that were
-  /// appended too much. So slow a writer does not get far, and no single write has to wait for the disk.
+  /// Waits while the allowance is used up, until `isOver` returns true, and not for long: a few milliseconds
+  /// for each 64 KiB of excess. That slows a writer enough, and no single write waits for the disk.
   func wait(isOver: () -> Bool) {
     let begin = ContinuousClock.now
     while isUrgent, !isOver() {
       let allowed = allowance.load(ordering: .relaxed)
-      // By the clock: where the processors are busy, each sleep may end much later than it was asked to.
+      // Measured by the clock: on a busy machine each sleep may take much longer than requested.
       guard allowed <= 0, ContinuousClock.now - begin < Self.maxWait * (1 - allowed / Self.bytesPerMaxWait)
       else {
         return
@@ -51,20 +52,20 @@ final class WriteThrottle: Sendable {
   }
 }
 
-/// How far one compaction has come, told to those who wait for it.
+/// Reports the progress of one compaction to throttled writers.
 struct CompactionProgress {
   private let throttle: WriteThrottle
-  /// What it gains.
+  /// Bytes that it gains.
   private let bytes: Int
   private var granted = 0.0
 
-  /// When the records that count were copied, and when the copy is durable.
+  /// Shares of progress: when the live records are copied, and when the copy is durable.
   static let copied = 0.6
   static let durable = 0.85
 
   init(_ pace: WriteThrottle, gaining bytes: Int) { (self.throttle, self.bytes) = (pace, bytes) }
 
-  /// This share of it is done.
+  /// Reports that this share is done.
   mutating func reach(_ share: Double) {
     let new = min(share, 1)
     guard new > granted else { return }

@@ -1,11 +1,12 @@
 /// Changes of single keys. Only for the holder of the writers' mutex.
 ///
-/// Each change of the number of keys stands between two stores of the intent word: who dies in between leaves which page
-/// to count again, and what both counts were. Everything else is one store that either happened or did not.
+/// Each change of the number of keys is bracketed by two stores of the intent word: after a crash in between,
+/// it tells which page must be counted again, and both counts from before. Everything else is one store that
+/// either happened or did not.
 extension HashIndex {
   /// Adds a key that `find` did not find. `place` is between 1 and 2^47 - 3.
   ///
-  /// Throws `.diskFull` if there is no room for it, and `.damaged`; nothing has changed then.
+  /// Throws `.diskFull` if there is no space for it, and `.damaged`; then nothing has changed.
   package func insert(_ hash: UInt64, _ place: UInt64) throws(StoreError) {
     precondition(isWriting && place != 0 && place < Slot.refLimit, "a place, from one who may write")
     let parts = HashParts(hash)
@@ -40,7 +41,7 @@ extension HashIndex {
     }
   }
 
-  /// Moves a key from one place to another, at once for every reader. False if it is not at the old place.
+  /// Replaces the ref of a key, atomically for every reader. Returns false if the old ref is not there.
   package func replace(_ hash: UInt64, _ old: UInt64, with new: UInt64) throws(StoreError) -> Bool {
     precondition(isWriting && new != 0 && new < Slot.refLimit, "a place, from one who may write")
     guard let found = try locate(hash, old) else { return false }
@@ -49,7 +50,7 @@ extension HashIndex {
     return true
   }
 
-  /// Takes away the key at a place. False if it is not there.
+  /// Removes the key with this ref. Returns false if it is not there.
   package func remove(_ hash: UInt64, _ place: UInt64) throws(StoreError) -> Bool {
     precondition(isWriting, "from one who may write")
     guard let found = try locate(hash, place) else { return false }
@@ -61,10 +62,11 @@ extension HashIndex {
     let total = try beginChange(of: found.page, count, least: 1)
     write(Slot.removed, to: page, Self.slotOffset(found.bucket, found.slot))
     if isLinked {
-      // A page that goes on elsewhere has no empty slots: searches must go there.
+      // A page with an overflow page has no empty slots: searches must continue there.
       packBucket(found.bucket, of: page, isPassed: true)
     } else {
-      // Searches for keys of the buckets that it was pushed out of may end earlier now: they would get ever longer.
+      // Searches for keys of the buckets that it was displaced from may end earlier now: otherwise they would
+      // get ever longer.
       var bucket = found.bucket
       for _ in 0...extra.displacement {
         try packBucket(bucket, of: page)
@@ -77,7 +79,7 @@ extension HashIndex {
 
   // MARK: Steps
 
-  /// Where a key at a place stands; nil if it is not there.
+  /// Page, bucket and slot of the key with this ref; nil if it is not there.
   private func locate(_ hash: UInt64, _ place: UInt64) throws(StoreError)
     -> (page: UInt32, view: PageView, bucket: Int, slot: Int)?
   {
@@ -122,7 +124,8 @@ extension HashIndex {
     throw damaged()
   }
 
-  /// The number of keys before the change, which is possible if there are at least so many.
+  /// Stores the intent and returns the number of keys before the change, of which at least `least` must be
+  /// present.
   private func beginChange(of page: UInt32, _ count: Int, least: UInt64 = 0) throws(StoreError) -> UInt64 {
     let total = try checkedWord(IndexLayout.Header.count)
     guard total >= least, header.load(IndexLayout.Header.intent) == Intent.none else { throw damaged() }
@@ -143,15 +146,16 @@ extension HashIndex {
 
   // MARK: Tidying buckets
 
-  /// Puts the taken slots of a bucket before the free ones, which become empty unless a search must go on behind it.
+  /// Packs the taken slots of a bucket before the free ones, which become empty unless a search must continue
+  /// past the bucket.
   private func packBucket(_ bucket: Int, of page: PageView) throws(StoreError) {
     packBucket(bucket, of: page, isPassed: try isProbedPast(bucket, of: page))
   }
 
-  /// As above, for who knows whether a key that belongs in or before the bucket lies behind it.
+  /// `packBucket` if it is known whether a key that belongs in or before the bucket is stored after it.
   func packBucket(_ bucket: Int, of page: PageView, isPassed: Bool) {
-    // Each slot is stored, also where it stays as it is: which ones are taken cannot be foreseen (see `copyHalf`). At each
-    // moment at most one key stands twice, and only free slots between its two places.
+    // Store each slot, even unchanged: which ones are taken is unpredictable (see `copyHalf`). At each moment
+    // at most one key is stored twice, with only free slots between the two copies.
     var end = 0
     for slot in 0..<IndexLayout.slotsPerBucket {
       let word = page.load(Self.slotOffset(bucket, slot))
@@ -166,7 +170,7 @@ extension HashIndex {
     }
   }
 
-  /// Is there a key behind the bucket that belongs in it, or before it?
+  /// True if a key stored after the bucket belongs in it or before it.
   private func isProbedPast(_ bucket: Int, of page: PageView) throws(StoreError) -> Bool {
     for distance in 1..<IndexLayout.bucketCount {
       let next = (bucket + distance) % IndexLayout.bucketCount
@@ -181,18 +185,18 @@ extension HashIndex {
   }
 }
 
-/// What the holder of the writers' mutex is about to do, in a word of the header: who finds it after a death completes it.
+/// The change in progress, as a word of the header: after the writer's death the next writer completes it.
 enum Intent: Equatable {
-  /// Add or take away a key of a page that had so many. The operand is how many all pages had.
+  /// Add or remove a key of a page with this number of keys. The operand is the number of keys in all pages.
   case change(UInt32, Int)
-  /// Split a page, the other half of which is complete in a new one. The operand is the page that is split.
+  /// Split a page; the other half is complete in a new one. The operand is the page that is split.
   case split(new: UInt32)
-  /// Let the directory be so deep. The operand is where its new part begins, if it needs one.
+  /// Double the directory to this depth. The operand is the first page of its new part, if it needs one.
   case deepen(Int)
-  /// Let a page, complete, go on after another one, which is full. The operand is that one.
+  /// Link a complete overflow page to a full page, which is the operand.
   case link(new: UInt32)
 
-  /// Nothing.
+  /// No change in progress.
   static let none = CheckedWord.encode(0)
 
   var word: UInt64 {
@@ -204,7 +208,7 @@ enum Intent: Equatable {
     }
   }
 
-  /// What an opened word says; nil for nothing, and for what no program writes.
+  /// Decodes a checked word; nil for no intent, and for a word that no program writes.
   init?(_ value: UInt64) {
     let page = UInt32(value >> 8 & 0xFF_FFFF)
     switch value & 0xFF {

@@ -1,12 +1,13 @@
-/// How it grows: pages are split by copying, the directory doubles, and both can be completed by whoever finds them half
-/// done. Only for the holder of the writers' mutex.
+/// Growth of the index: page splits by copying and doubling of the directory. The next writer can complete
+/// either after a crash. Only for the holder of the writers' mutex.
 extension HashIndex {
-  /// Pages that are given memory at once, ahead of their use.
+  /// Pages that are populated at once, ahead of their use.
   private static let populatedPages: UInt32 = 64
-  /// Keys by which a page must fill further before a split that found no room on the disk is tried again.
+  /// After a split failed on a full disk, it is tried again once the page holds this many keys more.
   private static let retryInterval = 16
 
-  /// Splits a page that is full enough. False if it cannot be split, but still has a free slot, or can be linked.
+  /// Splits a page that is full enough. Returns false if it cannot be split, but still has a free slot or can
+  /// be linked.
   func makesRoom(for parts: HashParts, number: UInt32, page: PageView, count: Int, depth: Int)
     throws(StoreError) -> Bool
   {
@@ -35,10 +36,10 @@ extension HashIndex {
     try completeSplit(from: number, to: new)
   }
 
-  /// Copies the keys whose bit `bit` of the hash is set to where they belong in a page that nobody sees yet.
+  /// Copies the keys whose hash bit `bit` is set to their buckets in a new page that is not visible yet.
   ///
-  /// Which keys those are cannot be foreseen: each is stored, and those that stay are stored over by the next, for a
-  /// branch that is mispredicted every other time would take longer than all the rest.
+  /// Which keys these are is unpredictable: each is stored, and those that stay are overwritten by the next,
+  /// because a branch that is mispredicted every other time would take longer than everything else.
   private func copyHalf(of page: PageView, _ bit: Int, to new: PageView) throws(StoreError) -> Int {
     var filled = InlineArray<50, Int>(repeating: 0)
     var count = 0
@@ -81,7 +82,7 @@ extension HashIndex {
     page.store(CheckedWord.encode(0), at: IndexLayout.Page.overflow)
   }
 
-  /// Makes a page empty that nobody sees.
+  /// Empties a page that is not visible yet.
   func clear(_ page: PageView, _ number: UInt32, prefix: UInt32) {
     identify(page, number, prefix: prefix)
     for slot in 0..<IndexLayout.slots { page.store(Slot.empty, at: IndexLayout.Page.buckets + slot * 8) }
@@ -104,7 +105,7 @@ extension HashIndex {
     write(Intent.none, to: header, IndexLayout.Header.intent)
   }
 
-  /// Lets the page go on in a new one.
+  /// Links a new overflow page to the page.
   func addOverflow(to page: PageView, _ number: UInt32) throws(StoreError) -> UInt32 {
     let (prefix, depth) = try identity(of: page, number)
     guard depth >= maximumDepth else { throw damaged() }
@@ -126,7 +127,7 @@ extension HashIndex {
 
   // MARK: The directory
 
-  /// Doubles the directory. What it holds is copied behind it, and counts once the depth is stored.
+  /// Doubles the directory. Its entries are copied to the new half, which counts once the depth is stored.
   private func deepen(to depth: Int) throws(StoreError) {
     var start: UInt32 = 0
     let part = MappedPages.part(of: 1 << UInt32(depth - 1))
@@ -148,11 +149,11 @@ extension HashIndex {
     let half = UInt32(1) << UInt32(depth - 1)
     let part = MappedPages.part(of: half)
     if part > 0 {
-      // Allocated before this was begun.
+      // Allocated before the intent was stored.
       guard try reaches(Int(start) + 1) else { throw damaged() }
       let frontier = try frontier()
-      // What it leaves at the end of a chunk is for pages. Less than a part of the directory, it is long used up when the
-      // next part comes.
+      // The pages left at the end of a chunk become spare pages. They are fewer than a part of the directory
+      // and long used up when the next part is added.
       if frontier < start { write(Self.spare(frontier..<start), to: header, IndexLayout.Header.spare) }
       if frontier <= start {
         let end = start + MappedPages.pages(ofPart: part)
@@ -173,14 +174,14 @@ extension HashIndex {
     CheckedWord.encode(UInt64(pages.lowerBound) | UInt64(pages.upperBound) << 24)
   }
 
-  /// Pages from here on were never used.
+  /// The first page that was never used.
   func frontier() throws(StoreError) -> UInt32 {
     let frontier = try checkedWord(IndexLayout.Header.frontier)
     guard frontier <= MappedPages.limit else { throw damaged() }
     return UInt32(frontier)
   }
 
-  /// A page that nobody has; it is free until `take`.
+  /// A free page; it stays free until `claimPage`.
   func nextPage() throws(StoreError) -> UInt32 {
     let spare = try checkedWord(IndexLayout.Header.spare)
     if spare & 0xFF_FFFF < spare >> 24 {
@@ -197,7 +198,7 @@ extension HashIndex {
     return next
   }
 
-  /// Takes a page that `nextPage` gave; nothing, if that was done.
+  /// Claims a page that `nextPage` returned; does nothing if that was done.
   private func claimPage(_ page: UInt32) throws(StoreError) {
     let spare = try checkedWord(IndexLayout.Header.spare)
     if spare & 0xFF_FFFF < spare >> 24, spare & 0xFF_FFFF == page {
@@ -213,9 +214,10 @@ extension HashIndex {
 
   // MARK: After a death
 
-  /// Completes what a writer was doing when it died, in time that does not depend on the number of keys but for the
-  /// doubling of the directory. Idempotent: whoever dies in it leaves it to the next. To be called by who got the
-  /// writers' mutex from one who died, and by who is first to open the file. True if there was something to do.
+  /// Completes the change of a writer that died, in time independent of the number of keys, except for the
+  /// doubling of the directory. Idempotent: a crash in it leaves it to the next call. Must be called after
+  /// taking over the writers' mutex from a dead process, and by the first process that opens the file.
+  /// Returns true if there was something to complete.
   package func recoverIntent() throws(StoreError) -> Bool {
     precondition(isWriting, "from one who may write")
     let intent = try checkedWord(IndexLayout.Header.intent)
@@ -246,8 +248,8 @@ extension HashIndex {
     return UInt32(operand)
   }
 
-  /// Puts a page in order and counts its keys, after it lost those whose bit `bit` of the hash is set, and the second of
-  /// two copies of a key that was being moved.
+  /// Packs a page and counts its keys, after removing those whose hash bit `bit` is set and the second of two
+  /// copies of a key that was being moved.
   private func repack(_ page: PageView, clearing bit: Int?) throws(StoreError) -> Int {
     func isCleared(_ word: UInt64, _ extra: SlotExtra) -> Bool {
       guard let bit else { return false }

@@ -1,26 +1,26 @@
 private import Synchronization
 
-/// Beginning and end of an index: making, believing, closing, replacing.
+/// Creating, validating, closing and replacing an index.
 extension HashIndex {
   /// The file's name in the store's directory.
   package static let fileName = "index"
 
-  /// What `open` found.
+  /// Result of `open`.
   package enum OpenResult {
-    /// An index that holds what it says it holds.
+    /// An index whose content is valid.
     case trusted(HashIndex)
-    /// A file that must be built anew, and why.
+    /// A file that must be rebuilt, and why.
     case distrusted(String)
-    /// Nothing.
+    /// No file.
     case missing
   }
 
-  /// Opens the index at `path`. It is trusted if it was closed cleanly, or if neither boot nor file system are others
-  /// than when it was written: the kernel keeps what a process that was killed has stored, but not what it stored before
-  /// the power failed. `boot` 0 is an unknown boot, never the same as any. In time that does not depend on the number of
-  /// keys; nothing is changed. `sealing` is the secret of an encrypted store, nil for a plain one.
+  /// Opens the index at `path`. It is trusted if it was closed cleanly, or if boot and file system are the
+  /// same as when it was written: the kernel keeps the stores of a killed process, but not those from before
+  /// a power failure. `boot` 0 is an unknown boot, never equal to any. Takes time independent of the number
+  /// of keys; changes nothing. `sealing` is the secret of an encrypted store, nil for an unencrypted one.
   ///
-  /// Throws `.newerFormat` for an index of a newer program, and what the operating system refuses.
+  /// Throws `.newerFormat` for an index of a newer program, and errors of the operating system.
   package static func open(
     at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, sealing: [UInt8]? = nil,
     writable: Bool
@@ -47,8 +47,9 @@ extension HashIndex {
     return .trusted(directory)
   }
 
-  /// Makes an empty index beside `path`, under a temporary name until `install`. `secret` are 16 random bytes
-  /// that key the hash, of an encrypted store together with its secret `sealing`; `expected` keys are given pages at once, which is faster than splitting them one by one.
+  /// Creates an empty index next to `path`, under a temporary name until `install`. `secret` is 16 random
+  /// bytes that key the hash, in an encrypted store together with its secret `sealing`. Pages for `expected`
+  /// keys are allocated at once, which is faster than splitting them one by one.
   package static func create(
     at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, secret: [UInt8],
     sealing: [UInt8]? = nil, expected: Int = 0, maximumDepth: Int = 22
@@ -60,7 +61,7 @@ extension HashIndex {
       expected: expected, maximumDepth: maximumDepth)
   }
 
-  /// Makes an empty index in an empty file.
+  /// Creates an empty index in an empty file.
   static func create(
     on file: any StorageFile, store: StoreID, boot: UInt64, secret: [UInt8], sealing: [UInt8]? = nil,
     expected: Int = 0, maximumDepth: Int = 22
@@ -77,26 +78,29 @@ extension HashIndex {
     return directory
   }
 
-  /// Gives a new index the name it was made for, durably. Who still has the file that had it before finds nothing there
-  /// any more, but an error that says so. Only for the holder of the writers' mutex.
+  /// Renames a new index to its final name, durably, and retires the file that had the name: processes that
+  /// still use it get an error that says so. Only for the holder of the writers' mutex.
   package func install(at path: String, _ storage: any Storage) throws(StoreError) {
-    // Behind the renaming nothing can fail that it needs: whoever has the old file would go on with it.
+    // Open the old file first: after the rename nothing it needs may fail, or processes that have the old
+    // file would continue with it.
     let old = try storage.status(path) == nil ? nil : try Self.header(of: storage.open(path, .readWrite))
     try storage.rename(path + ".new", to: path)
     if let old { Self.retire(old) }
-    // Else the old file could come back with the power, and be believed though the journal went on without it.
+    // Otherwise the old file could reappear after a power loss, and be trusted although the journal continued
+    // without it.
     try storage.syncDirectory(DiskStorage.directory(of: path))
   }
 
-  /// The same for who goes on without this one.
+  /// Retires this index, when the process continues without it.
   func retire() { write(CheckedWord.retired, to: header, IndexLayout.Header.depth) }
 
-  /// Lets whoever has the file at `path` open find nothing there any more, but an error that says so.
+  /// Retires the file at `path`: processes that have it open find nothing any more, but get an error that
+  /// says so.
   static func retire(at path: String, _ storage: any Storage) throws(StoreError) {
     if let header = try header(of: storage.open(path, .readWrite)) { retire(header) }
   }
 
-  /// The first page of an index; nil if the file is none.
+  /// The first page of an index; nil if the file is no index.
   private static func header(of file: any StorageFile) throws(StoreError) -> Mapping? {
     guard try file.status().size >= MappedPages.pageBytes, try file.read(8, at: 0) == IndexLayout.magic
     else { return nil }
@@ -107,8 +111,8 @@ extension HashIndex {
     header.withAtomic(IndexLayout.Header.depth) { $0.store(CheckedWord.retired, ordering: .releasing) }
   }
 
-  /// Must come before the first change. After a clean close, or in a new boot, it makes durable that the file is in use:
-  /// one sync, of one page. Otherwise it costs nothing.
+  /// Must precede the first change. After a clean close, or in a new boot, it durably marks the file as in
+  /// use: one sync of one page. Otherwise it costs nothing.
   package func beginWriting() throws(StoreError) {
     guard !isWriting else { return }
     if isClean || known.boot != boot {
@@ -121,8 +125,8 @@ extension HashIndex {
     isWriting = true
   }
 
-  /// Makes all durable and notes that the file was closed cleanly. Only for a writer while nobody else has it open. A
-  /// failed sync leaves it as if its process had been killed.
+  /// Syncs everything, then marks the file as cleanly closed. Only for a writer with no other process using
+  /// the file. A failed sync leaves it as if its process had been killed.
   package func close() throws(StoreError) {
     guard isWriting, try checkedWord(IndexLayout.Header.intent) == 0 else { return }
     try file.sync()
@@ -131,10 +135,10 @@ extension HashIndex {
     isWriting = false
   }
 
-  /// The 16 random bytes of its header. Those of a plain store key the hash.
+  /// The 16 random bytes of its header. In an unencrypted store they key the hash.
   package var secret: [UInt8] { known.secret }
 
-  /// Is the hash keyed by a secret that is not in the file?
+  /// True if the hash is keyed by a secret that is not in the file.
   var isEncrypted: Bool { known.check != nil }
 
   /// The hash of a key, keyed by the seed.
@@ -145,10 +149,10 @@ extension HashIndex {
   @inline(__always)
   func hash(_ key: Span<UInt8>) -> UInt64 { XXH3.hash64(key, seed: seed) }
 
-  /// Was it not closed cleanly?
+  /// True if it was not closed cleanly.
   var wasInUse: Bool { !isClean }
 
-  /// Has somebody died in the middle of a change?
+  /// True if a writer died in the middle of a change.
   var isInterrupted: Bool { get throws(StoreError) { try checkedWord(IndexLayout.Header.intent) != 0 } }
 
   private var isClean: Bool { header.load(IndexLayout.Header.clean) == IndexLayout.clean }
@@ -156,7 +160,8 @@ extension HashIndex {
   private func checkHeader() throws(StoreError) {
     _ = try (depth(), count, applied)
     _ = try (checkedWord(IndexLayout.Header.intent), checkedWord(IndexLayout.Header.operand))
-    // Pages are allocated before they are named here. The next one is, wherever that is: not far behind the end.
+    // Pages are allocated before they are named here. The next one is, too, wherever it is: not far past the
+    // end.
     let (spare, frontier) = try (checkedWord(IndexLayout.Header.spare), frontier())
     guard try reaches(max(Int(spare >> 24), Int(frontier))) else { throw damaged() }
   }
@@ -177,7 +182,7 @@ extension HashIndex {
     page.store(Self.head(count: 0, depth: 0), at: IndexLayout.Page.head)
     try entry(0).store(CheckedWord.entry(first))
     isWriting = true
-    // Chance alone brings few pages from nine tenths to the number at which they are split.
+    // Random variation alone brings few pages from nine tenths to the number at which they are split.
     var depth = 0
     while depth < maximumDepth, expected >> depth > IndexLayout.splitAt * 9 / 10 {
       for index in 0..<UInt32(1) << UInt32(depth) {

@@ -1,6 +1,7 @@
 extension HashIndex {
-  /// Looks at every word of the index: is each sound, does each key stand where its bits say, and do all counts agree?
-  /// Throws `.damaged` if not. Only for the holder of the writers' mutex, who has recovered the intent.
+  /// Checks every word of the index: that it is valid, that each key is in the position that its bits say,
+  /// and that all counts agree. Throws `.damaged` if not. Only for the holder of the writers' mutex, after
+  /// `recoverIntent`.
   package func verify() throws(StoreError) {
     guard try checkedWord(IndexLayout.Header.intent) == 0 else { throw damaged() }
     let depth = try self.depth()
@@ -16,7 +17,7 @@ extension HashIndex {
     guard total == (try count) else { throw damaged() }
   }
 
-  /// The number of keys in a page that is in order.
+  /// Verifies a page and returns its number of keys.
   private func verify(_ page: PageView, _ number: UInt32) throws(StoreError) -> Int {
     let (prefix, depth) = try identity(of: page, number)
     let isLinked = try isLinked(page)
@@ -35,7 +36,7 @@ extension HashIndex {
         defer { last = word }
         guard Slot.isTaken(word) else {
           guard word == Slot.empty || word == Slot.removed else { throw damaged() }
-          // The free slots of a bucket are all alike; where a page goes on elsewhere, none is empty.
+          // The free slots of a bucket are all alike; in a page with an overflow page, none is empty.
           let before = last.map { Slot.isTaken($0) ? word : $0 } ?? word
           guard before == word, !(isLinked && word == Slot.empty) else { throw damaged() }
           continue

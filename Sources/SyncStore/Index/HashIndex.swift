@@ -1,32 +1,35 @@
-/// The index: hash of a key → place of its record, in a mapped file that several processes share. Extendible hashing
-/// (Fagin, Nievergelt, Pippenger, Strong 1979): a directory of 2^depth entries names pages; a full page is split by
-/// copying half of it to a new page and turning over the directory entries, so that nothing ever moves as a whole.
+/// The hash index: hash of a key → record ref, in a mapped file shared by several processes. Extendible
+/// hashing (Fagin, Nievergelt, Pippenger, Strong 1979): a directory of 2^depth entries names pages; a full
+/// page is split by copying half of it to a new page and redirecting the directory entries, so that the index
+/// is never rehashed as a whole.
 ///
 /// Invariants:
-/// - One writer: who changes anything holds the writers' mutex of the store, and called `recoverIntent` when it got the
-///   mutex from one who died, and `beginWriting` once before.
-/// - Readers take no lock. They may see a change a moment late, but never miss a key that was there all the time: a key
-///   moves within its bucket only from a later slot to an earlier one, after it was copied there, and buckets are read
-///   from the last slot to the first; a key leaves its page only after the directory names the new one, and a reader
-///   that finds nothing looks whether the entry that it used still holds.
-/// - A key lies in the bucket that its hash names, or in one of the following of the same page, with no bucket between
-///   them that ends in an empty slot; or in an overflow page of the same build, if the page itself has no free slot.
+/// - Single writer: every change requires the writers' mutex of the store, `recoverIntent` after taking the
+///   mutex over from a dead process, and `beginWriting` once before.
+/// - Readers take no lock. They may see a change slightly late, but never miss a key that was present all the
+///   time: a key moves within its bucket only from a later slot to an earlier one, after it was copied there,
+///   and buckets are read from the last slot to the first; a key leaves its page only after the directory
+///   names the new one, and a reader that finds nothing checks that the entry it used is still current.
+/// - A key is in the bucket that its hash names, or in one of the following of the same page, with no bucket
+///   between them that ends in an empty slot; or in an overflow page of the same layout, if the page itself
+///   has no free slot.
 /// - Free slots of a bucket come after all taken ones once a change is complete.
-/// - The keys themselves stay in the journal: who looks one up says whether the record at a place is the one.
+/// - The keys themselves stay in the journal: the caller of a lookup decides whether the record at a ref is
+///   the one.
 package final class HashIndex: @unchecked Sendable {
   // The variables belong to the holder of the writers' mutex.
 
   let pages: MappedPages
   let header: PageView
   let file: any StorageFile
-  /// Called after each store that another process could see, so that tests can stop at each.
+  /// Called after each store visible to other processes, so that tests can stop there.
   var observer: (() -> Void)?
   let maximumDepth: Int
   let seed: UInt64
   var known: IndexHeader
   var boot: UInt64 = 0
   var isWriting = false
-  /// Pages up to here have memory of their own.
+  /// Pages below this number are populated.
   var populatedEnd: UInt32 = 0
 
   init(
@@ -45,10 +48,11 @@ package final class HashIndex: @unchecked Sendable {
 
   // MARK: Reading
 
-  /// The place of the key with this hash for which `matches` holds; nil if there is none. Lock-free, any thread, any
-  /// process. `matches` sees places that stand in the index, seldom one of another key.
+  /// The record ref of the key with this hash for which `matches` returns true; nil if there is none.
+  /// Lock-free, from any thread and process. `matches` sees refs in the index, seldom that of another key.
   ///
-  /// Throws `.damaged` if the index must be built anew, `.closed` if that was done and this file is no longer in use.
+  /// Throws `.damaged` if the index must be rebuilt, `.closed` if it was rebuilt and this file is no longer
+  /// in use.
   @inline(__always)
   package func find(_ hash: UInt64, _ matches: (_ place: UInt64) -> Bool) throws(StoreError) -> UInt64? {
     let parts = HashParts(hash)
@@ -56,8 +60,8 @@ package final class HashIndex: @unchecked Sendable {
     let entry = try self.entry(parts, depth)
     let used = entry.load()
     let page = try pages.page(try self.page(used))
-    // Nearly always one look is enough. The less there is to do, the further ahead the processor is: it waits for this line
-    // while it works on what the caller does next.
+    // Fast path: one probe is nearly always enough. The less work there is, the further ahead the processor
+    // runs: it waits for this cache line while it already works on the caller's next steps.
     let line = page.scanLine(Self.slotOffset(parts.bucket, 0), tag: parts.tag)
     if line.isSound {
       if line.matches == 0 {
@@ -72,11 +76,11 @@ package final class HashIndex: @unchecked Sendable {
     return try findFurther(parts, matches)
   }
 
-  /// May there be a key with this hash? There may be others whose hashes meet where this looks.
+  /// True if there may be a key with this hash. Keys whose hashes share the compared bits also match.
   @inline(__always)
   package func has(_ hash: UInt64) throws(StoreError) -> Bool { try find(hash) { _ in true } != nil }
 
-  /// `find` as it goes on where one look is not enough, from the beginning.
+  /// The slow path of `find`, from the beginning, for keys that need more than one probe.
   @inline(never)
   private func findFurther(
     _ parts: HashParts, _ matches: (_ place: UInt64) -> Bool
@@ -123,8 +127,8 @@ package final class HashIndex: @unchecked Sendable {
     }
   }
 
-  /// Lets the processor fetch what `find` and `insert` of a key with this hash will look at. Who has many keys calls it some
-  /// keys ahead: the cache misses of all then overlap. A hint: it changes nothing and never fails.
+  /// Prefetches the cache lines that `find` and `insert` of a key with this hash read. Call it some keys
+  /// ahead in a batch, so that their cache misses overlap. A hint: it changes nothing and never fails.
   @inline(__always)
   package func prefetch(_ hash: UInt64) {
     let parts = HashParts(hash)
@@ -137,11 +141,11 @@ package final class HashIndex: @unchecked Sendable {
     page.prefetch(Self.extraOffset(parts.bucket, 0))
   }
 
-  /// How many keys it holds. Exact for the holder of the writers' mutex.
+  /// Number of keys. Exact for the holder of the writers' mutex.
   package var count: Int {
     get throws(StoreError) {
       let count = Int(try checkedWord(IndexLayout.Header.count))
-      // Callers set memory aside for as many.
+      // Bound it: callers allocate memory for this many.
       guard try reaches(count / IndexLayout.slots + min(count % IndexLayout.slots, 1)) else {
         throw damaged()
       }
@@ -149,7 +153,7 @@ package final class HashIndex: @unchecked Sendable {
     }
   }
 
-  /// Up to where of the journal it holds all keys, as the caller set it: an even number. Atomic.
+  /// The location up to which the index holds all keys, as the caller set it: an even number. Atomic.
   package var applied: UInt64 {
     get throws(StoreError) {
       let word = header.load(IndexLayout.Header.applied)
@@ -158,33 +162,34 @@ package final class HashIndex: @unchecked Sendable {
     }
   }
 
-  /// Notes up to where of the journal it holds all keys. Only for the holder of the writers' mutex.
+  /// Sets the location up to which the index holds all keys. Only for the holder of the writers' mutex.
   package func setApplied(_ location: UInt64) {
     precondition(isWriting && location & 1 == 0, "an even number, from one who may write")
     write(CheckedWord.withOddParity(location), to: header, IndexLayout.Header.applied)
   }
 
-  /// Did another file take this one's place (`install`)? It finds nothing any more: it is to be opened again.
+  /// True if another file replaced this one (`install`). It finds nothing any more and must be reopened.
   package var isRetired: Bool { header.load(IndexLayout.Header.depth) == CheckedWord.retired }
 
-  /// How many bytes the file takes up.
+  /// Size of the file in bytes.
   package var fileBytes: Int {
     get throws(StoreError) { try file.status().size }
   }
 
-  /// Has the file at least so many pages? It grows and never shrinks, so most often that is known without a look at it.
+  /// True if the file has at least this many pages. It grows and never shrinks, so the size at opening mostly
+  /// suffices, without a system call.
   func reaches(_ pages: Int) throws(StoreError) -> Bool {
     if try pages <= file.sizeAtOpening / MappedPages.pageBytes { return true }
     return try pages <= fileBytes / MappedPages.pageBytes
   }
 
-  /// Visits the place of each key, in no particular order. Only for the holder of the writers' mutex: a page that is
-  /// split meanwhile would be visited twice, or in part.
+  /// Visits the ref of each key, in no particular order. Only for the holder of the writers' mutex: a page
+  /// that is split concurrently would be visited twice or in part.
   package func forEachRef(_ body: (_ place: UInt64) throws(StoreError) -> Void) throws(StoreError) {
     try forEachRef(part: 0, of: 1, body)
   }
 
-  /// The same of one of so many parts of about as many keys.
+  /// Visits the refs of one of `parts` parts with about the same number of keys.
   func forEachRef(
     part: Int, of parts: Int, _ body: (_ place: UInt64) throws(StoreError) -> Void
   ) throws(StoreError) {
@@ -197,8 +202,8 @@ package final class HashIndex: @unchecked Sendable {
     }
   }
 
-  /// Visits the place of each key with what is stored of the key's hash (`HashParts.fingerprint`). As
-  /// `forEachRef`.
+  /// Visits the ref of each key with the stored bits of the key's hash (`HashParts.fingerprint`). Otherwise
+  /// like `forEachRef`.
   func forEachEntry(
     _ body: (_ place: UInt64, _ fingerprint: UInt32) throws(StoreError) -> Void
   ) throws(StoreError) {
@@ -219,7 +224,7 @@ package final class HashIndex: @unchecked Sendable {
     }
   }
 
-  /// Visits each page of keys, overflow pages behind theirs.
+  /// Visits each page of keys, overflow pages after theirs.
   func forEachPage(
     part: Int = 0, of parts: Int = 1, _ body: (UInt32, PageView) throws(StoreError) -> Void
   ) throws(StoreError) {
@@ -274,8 +279,8 @@ package final class HashIndex: @unchecked Sendable {
     return page
   }
 
-  /// The page that goes on where page `number` is full; nil if there is none. It was taken later, so its number is greater:
-  /// who follows one that says otherwise would follow it for ever.
+  /// The overflow page of page `number`; nil if there is none. It was allocated later, so its number is
+  /// greater: following a link that violates this could loop for ever.
   @inline(never)
   func overflow(_ page: PageView, _ number: UInt32) throws(StoreError) -> UInt32? {
     let next = try checkedWord(IndexLayout.Page.overflow, of: page)
@@ -284,7 +289,7 @@ package final class HashIndex: @unchecked Sendable {
     return UInt32(next)
   }
 
-  /// Is there a page that goes on where this one is full?
+  /// True if the page has an overflow page.
   func isLinked(_ page: PageView) throws(StoreError) -> Bool {
     try checkedWord(IndexLayout.Page.overflow, of: page) != 0
   }
@@ -294,7 +299,7 @@ package final class HashIndex: @unchecked Sendable {
     return depth
   }
 
-  /// Keys in a page and how many bits they have in common.
+  /// Number of keys in a page, and the number of hash bits that they share.
   @inline(__always)
   func head(of page: PageView) throws(StoreError) -> (count: Int, depth: Int) {
     let head = try checkedWord(IndexLayout.Page.head, of: page)
@@ -303,7 +308,7 @@ package final class HashIndex: @unchecked Sendable {
     return (count, depth)
   }
 
-  /// The bits that the keys of page `number` have in common.
+  /// The hash bits that the keys of page `number` share.
   func identity(of page: PageView, _ number: UInt32) throws(StoreError) -> (prefix: UInt32, depth: Int) {
     let identity = try checkedWord(IndexLayout.Page.identity, of: page)
     let depth = try head(of: page).depth
@@ -321,7 +326,7 @@ package final class HashIndex: @unchecked Sendable {
     return value
   }
 
-  /// Stores a word where readers or other processes can see it.
+  /// Stores a word that readers or other processes can see.
   @inline(__always)
   func write(_ word: UInt64, to page: PageView, _ offset: Int) {
     page.store(word, at: offset)

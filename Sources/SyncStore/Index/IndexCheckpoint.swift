@@ -1,9 +1,10 @@
-/// What a process must know beside the index to go on where another one stopped, without reading the journal: the last
-/// position, sequence and stamp, which segments there are and how much of each still counts, and where the records are
-/// that are more than a key's value. A mapped file beside the index, believed when that is.
+/// Index checkpoint: what is needed to resume from the index without replaying the journal. It holds the last
+/// position, sequence and stamp, the segments and their live bytes, and the refs of special records, those
+/// that are more than a key's value. A mapped file next to the index, trusted exactly when the index is.
 ///
-/// `schemas/ledger.md` is the byte map. Invariants: only the holder of the writers' mutex changes it; it is true up to
-/// where the index was applied; who replays from there on may find changes made already, and makes them again.
+/// `schemas/ledger.md` is the byte map. Invariants: only the holder of the writers' mutex changes it; it is
+/// valid up to the `applied` location of the index; a replay from there may find changes already made, and
+/// repeats them.
 final class IndexCheckpoint: Sendable {
   /// The file's name in the store's directory.
   static let fileName = "ledger"
@@ -11,7 +12,7 @@ final class IndexCheckpoint: Sendable {
   let pages: MappedPages
   let header: PageView
   private let file: any StorageFile
-  /// Conceals the digest, of which values could be guessed, if the store is encrypted.
+  /// Encrypts the digest, from which values could be guessed, if the store is encrypted.
   private let concealing: Secret?
 
   enum Field {
@@ -27,7 +28,7 @@ final class IndexCheckpoint: Sendable {
     static let flags = 104
     static let digest = 112
     static let last = 136
-    // A line of their own: readers look at it each time, only transactions change it.
+    // A cache line of their own: each read loads it, only transactions change it.
     static let changes = 192
     static let pending = 200
     static let damage = 208
@@ -37,7 +38,7 @@ final class IndexCheckpoint: Sendable {
   private static let version: UInt64 = 1
   private static let notesPerPage = 512
   static let segmentsPerPage = 256
-  /// Numbers that segments are given, one after the other, before the index must be built anew.
+  /// Limit on the segment slots that are assigned, in sequence, before the index must be rebuilt.
   static let segmentLimit = 1 << 18 - 1
 
   private init(_ file: any StorageFile, concealing: Secret?, writable: Bool) throws(StoreError) {
@@ -47,7 +48,8 @@ final class IndexCheckpoint: Sendable {
     self.concealing = concealing
   }
 
-  /// The ledger at `path`, if it goes with the index of this identity; nil if it cannot be believed.
+  /// The index checkpoint at `path`, if it belongs to the index of this identity; nil if it cannot be
+  /// trusted.
   static func open(
     at path: String, _ storage: any Storage, identity: UInt64, concealing: Secret? = nil, writable: Bool
   ) throws(StoreError) -> IndexCheckpoint? {
@@ -62,7 +64,7 @@ final class IndexCheckpoint: Sendable {
     return ledger
   }
 
-  /// An empty one on an empty file.
+  /// Creates an empty index checkpoint in an empty file.
   static func create(
     on file: any StorageFile, identity: UInt64, concealing: Secret? = nil
   ) throws(StoreError) -> IndexCheckpoint {
@@ -81,7 +83,7 @@ final class IndexCheckpoint: Sendable {
     return ledger
   }
 
-  /// Makes all of it durable.
+  /// Syncs the whole file.
   func sync() throws(StoreError) { try file.sync() }
 
   private static let firstBytes = Int(MappedPages.chunk(of: 0).upperBound) * MappedPages.pageBytes
@@ -96,7 +98,7 @@ final class IndexCheckpoint: Sendable {
 
   // MARK: Numbers
 
-  /// The last position given.
+  /// The last position assigned.
   var position: UInt64 { get throws(StoreError) { try checkedWord(Field.position) } }
   /// The last sequence of the present actor.
   var sequence: UInt64 { get throws(StoreError) { try checkedWord(Field.sequence) } }
@@ -109,28 +111,28 @@ final class IndexCheckpoint: Sendable {
     }
   }
 
-  /// The place of the last record; 0 if there is none yet.
+  /// The ref of the last record; 0 if there is none yet.
   var last: UInt64 { get throws(StoreError) { try checkedWord(Field.last) } }
 
-  /// Notes the last of each. No single one may be trusted before the index says up to where it was applied.
+  /// Stores the last value of each. None of them may be trusted before `applied` of the index covers it.
   @inline(__always)
   func setCounters(position: UInt64, sequence: UInt64, clock: Stamp, last: UInt64) {
     header.store(CheckedWord.encode(last), at: Field.last)
     header.store(CheckedWord.encode(position), at: Field.position)
     header.store(CheckedWord.encode(sequence), at: Field.sequence)
-    // Rounded up, which a clock may always be: the lowest bit guards the rest.
+    // Rounded up, which a clock always may be: the lowest bit is the parity of the rest.
     let stamp = clock.rawValue & 1 == 0 ? clock.rawValue : clock.rawValue &+ 1
     header.store(CheckedWord.withOddParity(stamp), at: Field.clock)
   }
 
-  /// What is so of the store, once and for all.
+  /// Facts about the store that never become false again.
   struct Flags: OptionSet {
     let rawValue: UInt64
     /// Some record had a deadline.
     static let deadlines = Flags(rawValue: 1)
-    /// Some record waited for its time.
+    /// Some record was parked.
     static let parked = Flags(rawValue: 2)
-    /// `parked` is set when a record waits: older programs did not do so.
+    /// `parked` is set whenever a record is parked: older programs did not set it.
     static let notesParked = Flags(rawValue: 4)
   }
 
@@ -143,31 +145,31 @@ final class IndexCheckpoint: Sendable {
     }
   }
 
-  /// Was damage met in the journal? Then who opens the store reads all of it.
+  /// True if damage was found in the journal. Then the next opening scans the whole journal.
   var isDamageFound: Bool { header.load(Field.damage) != 0 }
 
-  /// Damage was met. For anybody who may write.
+  /// Records that damage was found. Any process with write access may call it.
   func setDamageFound() { header.store(1, at: Field.damage) }
 
   // MARK: The digest
 
-  /// Does somebody keep the running part of the digest?
+  /// True if the running digest is maintained.
   @inline(__always)
   var keepsDigest: Bool { header.load(Field.digest + 16) != 0 }
 
-  /// The running part of the digest, if somebody keeps it and it is that of the journal up to `applied`.
+  /// The running digest, if it is maintained and is that of the journal up to `applied`.
   func digest(at applied: UInt64) -> StateDigest? {
     let stored = stored
     return header.load(Field.digest + 16) == Self.check(stored, applied) ? concealed(stored) : nil
   }
 
-  /// Keeps the running part of the digest from now on; nil if it is not known.
+  /// Starts maintaining the running digest, or stops with nil, for an unknown digest.
   func setDigest(_ digest: StateDigest?, at applied: UInt64) {
     if let digest { changeDigest { $0 = digest } }
     header.store(digest == nil ? 0 : Self.check(stored, applied), at: Field.digest + 16)
   }
 
-  /// Changes the running part, which counts again once `moveDigest` is told up to where.
+  /// Changes the running digest. It is valid again after `moveDigest`.
   func changeDigest(_ change: (inout StateDigest) -> Void) {
     var changed = concealed(stored)
     change(&changed)
@@ -176,13 +178,13 @@ final class IndexCheckpoint: Sendable {
     header.store(words?.1 ?? changed.low, at: Field.digest + 8)
   }
 
-  /// It is that of the journal up to `applied` now.
+  /// Declares the running digest valid for the journal up to `applied`.
   @inline(__always)
   func moveDigest(to applied: UInt64) {
     if keepsDigest { header.store(Self.check(stored, applied), at: Field.digest + 16) }
   }
 
-  /// As it stands there.
+  /// The digest as stored, possibly encrypted.
   private var stored: StateDigest {
     StateDigest(high: header.load(Field.digest), low: header.load(Field.digest + 8))
   }
@@ -193,7 +195,7 @@ final class IndexCheckpoint: Sendable {
     return StateDigest(high: words.0, low: words.1)
   }
 
-  /// Another one for whatever single bit of the three words turns over; never 0.
+  /// A check word that changes with any single flipped bit of the three words; never 0.
   @inline(__always)
   private static func check(_ digest: StateDigest, _ applied: UInt64) -> UInt64 {
     let low = digest.low &* 0xC2B2_AE3D_27D4_EB4F
@@ -203,23 +205,24 @@ final class IndexCheckpoint: Sendable {
 
   // MARK: Changes of several keys
 
-  /// Even, and the same before and after a look into the index: no change of several keys at once was under way.
+  /// Seqlock for changes of several keys: a read of the index is consistent if it was even, and the same
+  /// before and after.
   @inline(__always)
   var seqlock: UInt64 { header.load(Field.changes) }
 
-  /// Where the records begin that are being taken into the index; nil if none are.
+  /// Where the records begin that are being indexed; nil if there are none.
   var pending: Location? {
     let packed = header.load(Field.pending)
     return packed == 0 ? nil : Location(packed: packed)
   }
 
-  /// From now on the index may hold a part of the changes from `start` on.
+  /// Marks the index as possibly holding only a part of the changes from `start` on.
   func beginWrite(from start: Location) {
     header.store(start.packed, at: Field.pending)
     header.store(seqlock | 1, at: Field.changes)
   }
 
-  /// The index holds all of them.
+  /// Marks those changes as complete.
   func endWrite() {
     guard seqlock & 1 != 0 else { return }
     header.store(seqlock &+ 1, at: Field.changes)
@@ -228,10 +231,10 @@ final class IndexCheckpoint: Sendable {
 
   // MARK: Segments
 
-  /// How many segments were given a number.
+  /// Number of segment slots assigned.
   var segmentCount: Int { get throws(StoreError) { Int(try checkedWord(Field.segments)) } }
 
-  /// The numbers in the journal of those that have one of these numbers here.
+  /// The segment numbers in these slots.
   func segments(in slots: Range<Int>) throws(StoreError) -> [UInt32] {
     var numbers: [UInt32] = []
     while numbers.count < slots.count {
@@ -245,7 +248,7 @@ final class IndexCheckpoint: Sendable {
     return numbers
   }
 
-  /// Gives a segment the next number; nil if there are no more.
+  /// Assigns the next slot to a segment; nil if there are no more.
   func add(segment number: UInt32, live: Int) throws(StoreError) -> Int? {
     let slot = try segmentCount
     guard slot < Self.segmentLimit else { return nil }
@@ -257,19 +260,19 @@ final class IndexCheckpoint: Sendable {
     return slot
   }
 
-  /// Where the bytes of a segment that still count are counted.
+  /// The live-byte counter of a segment.
   func liveByteCounter(_ slot: Int) throws(StoreError) -> LiveByteCounter {
     let (page, offset) = try counterPosition(ofSegment: slot)
     return LiveByteCounter(page: page, offset: offset + 8)
   }
 
-  /// Bytes of a segment's records that still count. A number that serves compaction alone: it may be off by what one
-  /// killed writer has left.
+  /// Bytes of a segment's live records. Used for compaction only: it may be off by what one killed writer did
+  /// not count.
   struct LiveByteCounter {
     fileprivate let page: PageView
     fileprivate let offset: Int
 
-    /// More or less than this is never true, and would be counted with.
+    /// Values outside are corrupt; clamped before they are used.
     private static let bounds: ClosedRange = -1 << 40...1 << 40
 
     var live: Int {
@@ -290,19 +293,19 @@ final class IndexCheckpoint: Sendable {
 
   // MARK: Notes
 
-  /// How many places are noted.
+  /// Number of special records, and marks of installed compactions.
   var specialRecordCount: Int { get throws(StoreError) { try notes.count } }
 
-  /// What is noted.
+  /// The stored refs of special records.
   struct SpecialRecords {
-    /// The places of records that are more than a key's value, in the order in which they were noted.
+    /// Refs of records that are more than a key's value, in the order in which they were added.
     var refs: [UInt64] = []
-    /// The count of the last compaction whose copy the index and the notes have taken in wholly: nothing names any more
-    /// what it has replaced.
+    /// The count of the last compaction whose copy is installed completely: nothing refers any more to what
+    /// it replaced.
     var installedCompaction: UInt32 = 0
   }
 
-  /// Above all places: the rest is a count of compactions.
+  /// Above all refs: such a word holds a count of compactions.
   private static let installedCompactionMark: UInt64 = 1 << 48
 
   func specialRecords() throws(StoreError) -> SpecialRecords {
@@ -318,19 +321,19 @@ final class IndexCheckpoint: Sendable {
           noted.installedCompaction = UInt32(truncatingIfNeeded: note)
         }
       }
-      // Another process may have put them together anew meanwhile, and again in the same pages.
+      // Another process may have rewritten the list meanwhile, and again in the same pages.
       if try notes.round == round { return noted }
     }
   }
 
-  /// Notes one more.
+  /// Adds a ref to the list.
   func addSpecialRecord(_ place: UInt64) throws(StoreError) {
     let (count, round) = try notes
     try store(place, as: count, round)
     header.store(Self.notes(count + 1, round), at: Field.notes)
   }
 
-  /// Notes these instead of all that were: they are complete before they count.
+  /// Replaces the whole list: the new one is complete before it becomes valid.
   func replaceSpecialRecords(_ notes: SpecialRecords) throws(StoreError) {
     let round = (try self.notes.round + 1) & 0xFF_FFFF
     let all = [Self.installedCompactionMark | UInt64(notes.installedCompaction)] + notes.refs
@@ -344,7 +347,7 @@ final class IndexCheckpoint: Sendable {
     try pages.page(number).store(CheckedWord.encode(place), at: Self.offset(ofNote: index))
   }
 
-  /// How many there are, and how often they were put together: even and odd rounds have pages of their own.
+  /// Number of entries, and how often the list was rewritten: even and odd rounds have pages of their own.
   private var notes: (count: Int, round: Int) {
     get throws(StoreError) {
       let word = try checkedWord(Field.notes)

@@ -1,4 +1,4 @@
-/// The part of the index's header that says whose it is and whether it can be believed.
+/// The part of the index's header that identifies its store and shows whether it can be trusted.
 struct IndexHeader: Equatable {
   var store: StoreID
   /// The boot of the machine in which it was last written.
@@ -6,9 +6,10 @@ struct IndexHeader: Equatable {
   var inode: UInt64
   var fileSystem: UInt64
   var birth: UInt64
-  /// 16 random bytes that key the hash, or, with a check, from which and a secret elsewhere its key is made.
+  /// 16 random bytes that key the hash; with a check, the hash key is derived from them and a secret stored
+  /// elsewhere.
   var secret: [UInt8]
-  /// Tells whether that secret is the right one; nil if there is none.
+  /// Verifies that secret; nil if there is none.
   var check: [UInt8]?
 
   init(store: StoreID, boot: UInt64, secret: [UInt8], check: [UInt8]?, _ status: FileStatus) {
@@ -16,7 +17,7 @@ struct IndexHeader: Equatable {
     (inode, fileSystem, birth) = (status.inode, status.fileSystem, status.birth)
   }
 
-  /// What the bytes of the header say.
+  /// Decodes the bytes of the header.
   ///
   /// - Throws: `.damaged` if they are; `.newerFormat` for a newer version.
   init(_ bytes: [UInt8], path: String) throws(StoreError) {
@@ -68,6 +69,6 @@ struct IndexHeader: Equatable {
     return writer.bytes
   }
 
-  /// Was it written by this very file, rather than copied into it?
+  /// True if it was written to this very file, not copied into it.
   func isOf(_ status: FileStatus) -> Bool { inode == status.inode && birth == status.birth }
 }

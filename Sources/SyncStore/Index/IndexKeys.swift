@@ -1,18 +1,18 @@
-/// What an index is keyed by. That of a plain store has its secret in its header. That of an encrypted one has there only
-/// random bytes: with a secret of the store's keys they give the seed of the hash, a check that tells a wrong secret, and
-/// a key for the digest in the ledger (HKDF, RFC 5869).
+/// The keys of an index. In an unencrypted store the secret is in the index header. In an encrypted store the
+/// header has only random bytes: with a secret derived from the store's keys they give the seed of the hash,
+/// a check that detects a wrong secret, and a key for the digest in the index checkpoint (HKDF, RFC 5869).
 struct IndexKeys {
   /// The seed of the keys' hash.
   let seed: UInt64
-  /// 16 bytes for the header, of which nothing follows; nil without a secret.
+  /// 16 bytes for the header that reveal nothing; nil without a secret.
   let check: [UInt8]?
-  /// 32 bytes that conceal the digest; nil without a secret.
+  /// The 32-byte key that encrypts the digest; nil without a secret.
   let digest: Secret?
 
   /// Bytes of the check.
   static let checkBytes = 16
 
-  /// `random` are the 16 bytes in the header, `secret` is that of the store's keys, if it has any.
+  /// `random` is the 16 bytes in the header, `secret` is that of the store's keys, if it has any.
   init(random: [UInt8], secret: [UInt8]?) {
     guard let secret else {
       (seed, check, digest) = (Self.seed(random), nil, nil)

@@ -1,9 +1,9 @@
-/// Where things lie in the file of the index, and how its words guard themselves. `schemas/index.md` is the byte map;
-/// this is its twin in code.
+/// Offsets in the file of the hash index, and the check bits of its words. `schemas/index.md` is the byte
+/// map; this is its counterpart in code.
 enum IndexLayout {
   static let version: UInt16 = 1
   static let magic: [UInt8] = Array("SYNCINDX".utf8)
-  /// Says, among the features that a reader must know, that the hash is keyed by a secret which is not in the file.
+  /// A feature required of readers: the hash is keyed by a secret which is not in the file.
   static let encryptedFeature: UInt64 = 1
 
   /// The first page of the file.
@@ -17,14 +17,14 @@ enum IndexLayout {
     static let fileSystem = 56
     static let birth = 64
     static let secret = 72
-    /// In an index that is keyed by a secret of the store's keys.
+    /// Only in an index keyed by a secret of the store's keys.
     static let check = 88
     static let checksum = 120
     /// Bytes of the part that the checksum covers, with the checksum.
     static let fixedLength = 128
-    // Words of its own line: readers look at it each time, writers change it only when the directory doubles.
+    // A cache line of their own: each lookup loads it, writers change it only when the directory doubles.
     static let depth = 128
-    // Words that each change touches.
+    // Words that each change writes.
     static let intent = 192
     static let operand = 200
     static let count = 208
@@ -32,7 +32,7 @@ enum IndexLayout {
     static let frontier = 224
     static let spare = 232
     static let clean = 240
-    /// Where the parts of the directory begin, part 0 first.
+    /// First pages of the parts of the directory, part 0 first.
     static let parts = 256
   }
 
@@ -50,18 +50,18 @@ enum IndexLayout {
   static let slots = bucketCount * slotsPerBucket
   /// Keys at which a page is split: 75 %. Fuller pages have longer searches, emptier ones cost more memory.
   static let splitAt = 300
-  /// Bits of the hash that can choose an entry of the directory.
+  /// Bits of the hash that can select an entry of the directory.
   static let maximumDepth = 22
-  /// The page that part 0 of the directory is.
+  /// The page of part 0 of the directory.
   static let firstDirectoryPage: UInt32 = 1
-  /// Says that the file was closed with all in it durable; any other word says that it was not.
+  /// Marks a file that was closed after everything in it was synced; any other word means that it was not.
   static let clean: UInt64 = 0xC105_ED00_7A11_5AFE
   static let notClean: UInt64 = 0x3EFA_12FF_85EE_A501
 }
 
-/// Words with a check byte, so that no single bit can turn over unnoticed, and a word of zeros is none.
+/// Words with a check byte: any single flipped bit is detected, and a word of zeros is invalid.
 enum CheckedWord {
-  /// Seals a number below 2^56.
+  /// Adds the check byte to a number below 2^56.
   @inline(__always)
   static func encode(_ value: UInt64) -> UInt64 {
     var fold = value ^ (value >> 32)
@@ -77,7 +77,7 @@ enum CheckedWord {
     return encode(value) == word ? value : nil
   }
 
-  /// An entry of the directory: the number of a page, below 2^24.
+  /// An entry of the directory: the number of a page, below 2^24, with its check byte.
   @inline(__always)
   static func entry(_ page: UInt32) -> UInt32 {
     page | ((page ^ page >> 8 ^ page >> 16) & 0xFF ^ 0xA5) << 24
@@ -90,11 +90,11 @@ enum CheckedWord {
     return self.entry(page) == entry ? page : nil
   }
 
-  /// The word for the depth of the directory: one more than it in each byte.
+  /// The word for the depth of the directory: depth + 1 in each byte.
   @inline(__always)
   static func encodeDepth(_ depth: Int) -> UInt64 { UInt64(depth + 1) &* 0x0101_0101_0101_0101 }
 
-  /// The depth in a word; nil if it is damaged, or says that the file was retired.
+  /// The depth in a word; nil if it is damaged or the file was retired.
   @inline(__always)
   static func decodeDepth(_ word: UInt64) -> Int? {
     let depth = Int(word & 0xFF) - 1
@@ -102,20 +102,21 @@ enum CheckedWord {
     return depth
   }
 
-  /// In place of the depth once another file took this one's place.
+  /// Replaces the depth once another file replaced this one.
   static let retired: UInt64 = 0xDEAD_1D00_0BEE_F00D
 
-  /// A word of which bit 0 is left free, made odd in its number of ones.
+  /// Sets bit 0 of a word, which must be free, to odd parity.
   static func withOddParity(_ word: UInt64) -> UInt64 { word | UInt64(~word.nonzeroBitCount & 1) }
 }
 
-/// What the index takes of a key's hash.
+/// The bits of a key's hash that the index uses.
 ///
-/// Bits 0–21 choose the entry of the directory, as many as it is deep. A slot's tag has bits 9–24 and its extra bits
-/// 0–8: all that a split can ever ask for stands beside the place, so that no split reads the journal (on average 300
-/// cache misses, one put in 150, and keys that can be encrypted or damaged). The tag overlaps with bits that the page
-/// has in common only when the directory is more than 9 deep; at 10 million keys 9 to 10 bits still tell keys of one
-/// bucket apart: one lookup in a hundred looks at a second key. The upper half chooses the bucket.
+/// Bits 0–21 select the entry of the directory, as many as its depth. A slot's tag has bits 9–24 and its
+/// extra bits 0–8: all bits that a split can ever need are stored next to the ref, so that no split reads the
+/// journal (on average 300 cache misses, one put in 150, and keys that can be encrypted or damaged). The tag
+/// overlaps with the bits that a page shares only when the directory is deeper than 9; at 10 million keys 9
+/// to 10 bits still distinguish keys of one bucket: one lookup in a hundred reads a second key. The upper
+/// half selects the bucket.
 struct HashParts {
   let hash: UInt64
 
@@ -127,7 +128,7 @@ struct HashParts {
     UInt32(truncatingIfNeeded: hash) & (1 &<< UInt32(truncatingIfNeeded: depth) &- 1)
   }
 
-  /// The bucket it belongs in.
+  /// The home bucket of the key.
   @inline(__always)
   var bucket: Int { Int(((hash >> 32) &* UInt64(IndexLayout.bucketCount)) >> 32) }
 
@@ -135,11 +136,11 @@ struct HashParts {
   @inline(__always)
   var tag: UInt64 { hash >> 9 & 0xFFFF }
 
-  /// The bits beside its slot.
+  /// The bits stored next to its slot.
   @inline(__always)
   var splitBits: UInt16 { UInt16(hash & 0x1FF) }
 
-  /// What a slot stores of the hash, in 31 bits: the tag and the bits beside it (0–24), and the bucket
+  /// The bits of the hash that a slot stores, 31 in all: the tag and its extra bits (0–24), and the bucket
   /// (25–30).
   var fingerprint: UInt32 { Self.fingerprint(tag: tag, splitBits: splitBits, bucket: bucket) }
 
@@ -148,16 +149,16 @@ struct HashParts {
   }
 }
 
-/// A word of a bucket: nothing, or a place with a tag. Each has an odd number of ones, which a single bit that turned
-/// over, and a word of zeros, have not.
+/// A word of a bucket: free, or a record ref with a tag. Each has odd parity, which a word with one flipped
+/// bit, and a word of zeros, do not have.
 enum Slot {
-  /// Bits of a place.
+  /// Bits of a record ref.
   static let refMask: UInt64 = 1 << 47 - 1
-  /// Never taken since its bucket had room: who searches can stop here. Only at the end of a bucket.
+  /// Never taken since its bucket had a free slot: a search can stop here. Only at the end of a bucket.
   static let empty: UInt64 = 0xE000_FFFF_FFFF_FFFF
-  /// Free, and a key that belongs here can be in a later bucket.
+  /// Free, but a key that belongs here can be in a later bucket.
   static let removed: UInt64 = 0xD001_FFFF_FFFF_FFFE
-  /// Places are below.
+  /// Record refs are below.
   static let refLimit: UInt64 = refMask - 1
   private static let parity: UInt64 = 1 << 47
 
@@ -171,7 +172,7 @@ enum Slot {
   @inline(__always) static func tag(_ word: UInt64) -> UInt64 { word >> 48 }
   @inline(__always) static func isTaken(_ word: UInt64) -> Bool { word & refMask < refLimit }
 
-  /// Folded by hand: without the instruction that counts ones, which the oldest x86-64 lacks, this is the shortest.
+  /// Folded by hand: the shortest form without the popcount instruction, which the oldest x86-64 lacks.
   @inline(__always)
   static func isOdd(_ word: UInt64) -> Bool {
     var fold = word ^ word >> 32
@@ -182,8 +183,8 @@ enum Slot {
   }
 }
 
-/// The 16 bits beside a slot, which only writers look at: bits 0–8 of the hash, by how many buckets the key lies behind
-/// the one it belongs in, and a bit that makes the number of ones odd.
+/// The 16 bits next to a slot, which only writers read: bits 0–8 of the hash, the number of buckets between
+/// the home bucket and the slot's, and a parity bit that makes the number of ones odd.
 struct SlotExtra {
   let bits: UInt16
 
@@ -207,30 +208,30 @@ struct SlotExtra {
 }
 
 extension LineScan {
-  /// Are they eight sound slots? Eight odd words have an even sum; zeros would have one too.
+  /// True for eight valid slots. Eight odd words have an even sum; zeros would have one, too.
   @inline(__always)
   var isSound: Bool { !Slot.isOdd(fold) && last != 0 }
 
-  /// Can a search end here?
+  /// True if a search can end here.
   @inline(__always)
   var isOpen: Bool { last == Slot.empty }
 }
 
 extension CacheLine {
-  /// Are they eight sound slots? Eight odd words have an even sum; zeros would have one too.
+  /// True for eight valid slots: see `LineScan.isSound`.
   @inline(__always)
   var isSound: Bool {
     !Slot.isOdd(zero ^ one ^ two ^ three ^ four ^ five ^ six ^ seven) && seven != 0
   }
 
-  /// Can a search end here?
+  /// True if a search can end here.
   @inline(__always)
   var isOpen: Bool { seven == Slot.empty }
 
   /// Bit n is set if slot n has this tag.
   @inline(__always)
   func matches(_ tag: UInt64) -> UInt32 {
-    // By arithmetic: which slot it is cannot be foreseen, so a branch for each would be mispredicted.
+    // Branch-free: which slot matches is unpredictable, so a branch for each would be mispredicted.
     @inline(__always) func bit(_ word: UInt64, _ number: UInt32) -> UInt32 {
       ((UInt32(truncatingIfNeeded: word >> 48 ^ tag) &- 1) >> 31) << number
     }

@@ -1,49 +1,48 @@
-/// The index of a journal and the ledger beside it, as one process has them: shared with all others, or, where no file
-/// can be had or believed, in the memory of this one.
+/// The index of a journal with its index checkpoint, as one process has them: shared with all other
+/// processes, or, where no file is available or trusted, in memory of this one.
 ///
-/// Which records count is changed by the holder of the writers' mutex alone if it is shared, and under the engine's lock
-/// if it is not.
+/// A shared index is changed only by the holder of the writers' mutex, one in memory under the engine's lock.
 final class JournalIndex: @unchecked Sendable {
-  /// Hash of a key → place of its record.
+  /// Hash of a key → record ref.
   let hashIndex: HashIndex
-  /// What else is to be known of the journal.
+  /// The index checkpoint.
   let checkpoint: IndexCheckpoint
-  /// Do other processes use it? Not before it has its name.
+  /// True if other processes use it: not before it has its name.
   private(set) var isShared: Bool
-  /// Is it in files, with or without their names?
+  /// True if it is in files, with or without their names.
   let isInFiles: Bool
-  /// The segments that the ledger has numbered, in order, as far as it was read; owned by the engine.
+  /// The segment numbers in the checkpoint's slots, in order, as far as they were read; owned by the engine.
   private var slotNumbers: [UInt32] = []
-  /// How many come before those: the ledger has all that there ever were since the index was built, and is read from its end, as far as
-  /// there is any that is looked for.
+  /// Number of slots before those: the checkpoint has all segments since the index was built, and is read
+  /// from its end, only as far as a lookup needs.
   private var unreadSlots: Int?
-  /// It was found to be damaged, or replaced, and is to be built anew; owned by the engine.
+  /// Set if it was found damaged or replaced and must be rebuilt; owned by the engine.
   var failure: StoreError?
-  /// Faults of this process among which there was none of its pages; owned by the engine.
+  /// Page faults of this process that were found not to concern its pages; owned by the engine.
   private var faultsSeen: UInt32 = 0
-  /// It names a segment that this process has not mapped yet; owned by the engine.
+  /// True if it refers to a segment that this process has not mapped yet; owned by the engine.
   var namesUnmappedSegment = false
 
   private init(_ keys: HashIndex, _ ledger: IndexCheckpoint, isInFiles: Bool, isShared: Bool) {
     (self.hashIndex, self.checkpoint, self.isInFiles, self.isShared) = (keys, ledger, isInFiles, isShared)
   }
 
-  /// Where its files are.
+  /// Location of its files.
   struct Files: Sendable {
     let storage: any Storage
     /// The store's directory.
     let directory: String
     let store: StoreID
-    /// Names the boot; 0 is unknown.
+    /// Identifies the boot; 0 is unknown.
     let boot: UInt64
-    /// Has the secret of an encrypted store.
+    /// Provides the secret of an encrypted store.
     let seal: JournalKeys
 
     fileprivate var index: String { directory + "/" + HashIndex.fileName }
     fileprivate var checkpointPath: String { directory + "/" + IndexCheckpoint.fileName }
   }
 
-  /// The one in the directory, if it can be believed; nil if it must be built anew.
+  /// The index in the directory, if it can be trusted; nil if it must be rebuilt.
   ///
   /// - Throws: `.newerFormat` for an index of a newer program.
   static func open(_ files: Files, writable: Bool) throws(StoreError) -> JournalIndex? {
@@ -59,13 +58,13 @@ final class JournalIndex: @unchecked Sendable {
       else { return nil }
       return JournalIndex(keys, ledger, isInFiles: true, isShared: true)
     } catch {
-      // Derived from the journal: whatever stands there instead is in nobody's way.
+      // Derived from the journal: a foreign or damaged file here can simply be replaced.
       guard error.code == .foreignFile || error.code == .damaged else { throw error }
       return nil
     }
   }
 
-  /// An empty one in files of its own, which have no names yet. `secret` are 16 random bytes.
+  /// Creates an empty index in files that have no names yet. `secret` is 16 random bytes.
   static func create(_ files: Files, secret: [UInt8], expected: Int) throws(StoreError) -> JournalIndex {
     let sealing = files.seal.indexSecret
     let keys = try HashIndex.create(
@@ -79,7 +78,7 @@ final class JournalIndex: @unchecked Sendable {
     return JournalIndex(keys, ledger, isInFiles: true, isShared: false)
   }
 
-  /// An empty one in memory. `secret` are 16 random bytes.
+  /// Creates an empty index in memory. `secret` is 16 random bytes.
   static func inMemory(_ files: Files, secret: [UInt8]) -> JournalIndex {
     do throws(StoreError) {
       let keys = try HashIndex.create(
@@ -92,21 +91,23 @@ final class JournalIndex: @unchecked Sendable {
     }
   }
 
-  /// Gives the files their names, durably. From now on others use them; only for the holder of the writers' mutex.
+  /// Renames the files to their final names, durably. From then on other processes use them; only for the
+  /// holder of the writers' mutex.
   func install(_ files: Files) throws(StoreError) {
-    // A ledger without its index is not believed, nor the other way round.
+    // Neither file is trusted without the other.
     try files.storage.rename(files.checkpointPath + ".new", to: files.checkpointPath)
     try hashIndex.install(at: files.index, files.storage)
     isShared = true
   }
 
-  /// Sees to it that no index is found there any more, durably, before the journal goes on without it.
+  /// Removes the index durably, before the journal continues without it.
   static func removeFiles(_ files: Files) throws(StoreError) {
     let names = [files.index, files.checkpointPath]
     var isThere = false
     for name in names + names.map({ $0 + ".new" }) {
       if let status = try files.storage.status(name), status.kind == .file {
-        // First: else whoever has it open would go on with a file that nobody else can find.
+        // First: otherwise processes that have it open would continue with a file that no other process can
+        // find.
         if name == files.index { try HashIndex.retire(at: name, files.storage) }
         _ = try files.storage.remove(name)
         isThere = true
@@ -115,17 +116,18 @@ final class JournalIndex: @unchecked Sendable {
     if isThere { try files.storage.syncDirectory(files.directory) }
   }
 
-  /// What the ledger that goes with an index names: the half of the random bytes that keys nothing.
+  /// The identity stored in the checkpoint of an index: the half of the random bytes that is no key.
   private static func identity(of keys: HashIndex) -> UInt64 {
     keys.secret.suffix(8).reduce(0) { $0 << 8 | UInt64($1) }
   }
 
   // MARK: Using it
 
-  /// Did the kernel refuse a page of it (F26, F28, F38)? Then what was entered is not all there for other processes.
+  /// True if the kernel refused a page of it (F26, F28, F38). Then indexed records may be invisible to other
+  /// processes.
   var hasFaulted: Bool {
     let faults = Mapping.faults
-    // Looked at once for each fault, of whatever mapping.
+    // Checked once for each fault, of any mapping.
     guard faults != faultsSeen else { return false }
     guard hashIndex.pages.hasFaulted || checkpoint.pages.hasFaulted else {
       faultsSeen = faults
@@ -134,20 +136,21 @@ final class JournalIndex: @unchecked Sendable {
     return true
   }
 
-  /// Must come before the first change; see `HashIndex.beginWriting`.
+  /// Must precede the first change; see `HashIndex.beginWriting`.
   @inline(__always)
   func beginWriting() throws(StoreError) {
     if !hashIndex.isWriting { try hashIndex.beginWriting() }
   }
 
-  /// Makes all durable and notes that it was closed cleanly. Only for a writer while nobody else has it open.
+  /// Syncs everything and marks the index as cleanly closed. Only for a writer with no other process using
+  /// it.
   func close() throws(StoreError) {
     guard isShared, hashIndex.isWriting, !hashIndex.isRetired, failure == nil else { return }
     try checkpoint.sync()
     try hashIndex.close()
   }
 
-  /// The number of a segment in the index; nil if it has none yet.
+  /// The slot of a segment; nil if it has none yet.
   func slot(of number: UInt32) throws(StoreError) -> Int? {
     let count = try checkpoint.segmentCount
     var unread = self.unreadSlots ?? count
@@ -165,7 +168,7 @@ final class JournalIndex: @unchecked Sendable {
     return nil
   }
 
-  /// Gives a segment the next number.
+  /// Assigns the next slot to a segment.
   func add(segment number: UInt32) throws(StoreError) -> Int {
     guard let slot = try checkpoint.add(segment: number, live: 0) else {
       throw StoreError(.damaged, "has numbered as many segments as it can: it is to be built anew")

@@ -1,13 +1,13 @@
-/// Sorts places of records by their keys, eight bytes at a time (radix exchange: D. E. Knuth, The Art of Computer
+/// Sorts record locations by key, eight bytes at a time (radix exchange: D. E. Knuth, The Art of Computer
 /// Programming 3, 5.2.2 and 5.2.5), so that keys are compared in full only where few share long prefixes.
 struct KeySort<Source: KeySource> {
   private let keys: Source
 
-  /// Up to so many are sorted by comparing keys.
+  /// Up to this many items are sorted by comparing keys.
   private static var comparisonSortLimit: Int { 32 }
-  /// Bytes of a key are asked for so many keys before they are needed: the memory has other keys on the way meanwhile.
+  /// Keys are prefetched this many items ahead, so that their cache misses overlap.
   private static var prefetchDistance: Int { 16 }
-  /// Where a short key lies in a record, without optional fields.
+  /// End of a short key in a record without optional fields.
   private static var keyBytes: Int { RecordLayout.fixedLength + 24 }
 
   /// Sorts items whose keys agree in the first `depth` bytes.
@@ -31,8 +31,8 @@ struct KeySort<Source: KeySource> {
     }
   }
 
-  /// Sorts items whose words at `depth` are the same. A key that ends within the word looks like one that goes on with
-  /// zeros: it comes before those that do.
+  /// Sorts items whose words at `depth` are the same. A key that ends within the word looks like one that
+  /// continues with zeros: it comes before those that do.
   private func sortTies(_ items: inout [SortItem], _ range: Range<Int>, at depth: Int) {
     var ended: [(count: Int, item: SortItem)] = []
     var others: [SortItem] = []
@@ -54,9 +54,9 @@ struct KeySort<Source: KeySource> {
     }
   }
 
-  /// Gives each item the word of its key that comes behind all that the keys share. Returns where that is.
+  /// Loads into each item the first word of its key after the common prefix. Returns its offset.
   private func load(_ items: inout [SortItem], behind depth: Int) -> Int {
-    // A guess from a few keys is nearly always right, and then one look at each is enough.
+    // A guess from a few keys is nearly always right, and then one pass is enough.
     let first = keys.key(at: items[0].location)
     var common = first.count
     for index in stride(from: 0, to: items.count, by: max(1, items.count / 32)) {
@@ -87,8 +87,8 @@ struct KeySort<Source: KeySource> {
 }
 
 extension KeySort<SegmentSnapshot> {
-  /// The places in the order of the keys there, all of them different. Those whose record is damaged are left out, and
-  /// returned apart.
+  /// The locations in key order; all keys are different. Locations of damaged records are returned
+  /// separately.
   static func sorted(_ places: [Location], in segments: SegmentSnapshot) -> (
     places: [Location], damaged: [Location]
   ) {
@@ -110,7 +110,7 @@ extension KeySort<SegmentSnapshot> {
     return (items.map { keys.record(at: $0.location) }, keys.damaged)
   }
 
-  /// A damaged key would have others looked for where they are not.
+  /// Removes damaged records: a damaged key would misplace others.
   private func removeDamaged(_ items: inout [SortItem]) -> [Location] {
     var damaged: [Location] = []
     let length = items.first.map { min(keys.length($0.location), 512) } ?? 0
@@ -128,17 +128,18 @@ extension KeySort<SegmentSnapshot> {
   }
 }
 
-/// A place that is being sorted.
+/// A location that is being sorted.
 private struct SortItem {
   var word: UInt64
   var location: Location
 
-  /// Up to so many are sorted by comparing.
+  /// Up to this many items are sorted by comparison.
   private static let comparisonSortLimit = 32
-  /// Pages of the journal that are read at random within, one group after the other: so a disk is not read back and forth.
+  /// Groups nearby pages of the journal: reads are random only within a group, so that a disk does not seek
+  /// back and forth.
   static let groupBits: UInt64 = 16
 
-  /// Sorts by the words, a byte at a time from the lowest; bytes that are the same everywhere are passed over.
+  /// LSD radix sort by the words, a byte at a time; bytes that are equal in all items are skipped.
   fileprivate static func radix(_ items: [SortItem]) -> [SortItem] {
     guard items.count > comparisonSortLimit else { return items.sorted { $0.word < $1.word } }
     var counts = [Int](repeating: 0, count: 8 * 256)

@@ -1,16 +1,16 @@
-/// Keys in mapped memory, as sorting looks at them millions of times.
+/// Keys in mapped memory, read millions of times by a sort.
 protocol KeySource {
-  /// Where they lie.
+  /// The memory of the keys.
   var bytes: MappingTable { get }
-  /// The key at a place.
+  /// The key at a location.
   func key(at location: Location) -> KeyLocation
-  /// The first bytes there are fetched: they are read soon.
+  /// Prefetches the first bytes at a location that is read soon.
   func prefetch(_ location: Location, _ count: Int)
 }
 
-/// Where a key lies.
+/// Mapping and range of a key.
 struct KeyLocation {
-  /// Of the mapping.
+  /// Number of the mapping.
   var number: Int
   var start: Int
   var count: Int
@@ -20,18 +20,19 @@ struct KeyLocation {
 }
 
 extension KeySource {
-  /// Eight bytes of a key from `offset` on, the first one highest; zeros behind the end.
+  /// Eight bytes of a key from `offset` on, big-endian; zeros after the end.
   @inline(__always)
   func word(_ key: KeyLocation, at offset: Int) -> UInt64 {
     let left = key.count - offset
     guard left > 0 else { return 0 }
     if left >= 8 { return bytes.load(key.number, at: key.start + offset, as: UInt64.self).byteSwapped }
-    // The eight bytes that end with the key: what lies behind it may be being written. Each has that many before it.
+    // Load the eight bytes that end with the key: bytes after it may be being written. Each key has that many
+    // before it.
     let last: UInt64 = bytes.load(key.number, at: key.start + key.count - 8)
     return last.byteSwapped << UInt64(8 * (8 - left))
   }
 
-  /// Is the left key before the right one? They are known to agree in the first `depth` bytes.
+  /// True if `left` sorts before `right`. They are known to agree in the first `depth` bytes.
   func isLess(_ left: KeyLocation, _ right: KeyLocation, behind depth: Int = 0) -> Bool {
     var offset = depth
     while offset < left.count, offset < right.count {
@@ -42,7 +43,7 @@ extension KeySource {
     return left.count < right.count
   }
 
-  /// How many bytes from the beginning are the same, up to `limit`.
+  /// Length of the common prefix, up to `limit`.
   @inline(__always)
   func commonPrefix(_ left: KeyLocation, _ right: KeyLocation, limit: Int) -> Int {
     let limit = min(limit, left.count, right.count)
@@ -56,32 +57,32 @@ extension KeySource {
   }
 }
 
-/// The keys of sealed records, each opened once, for the time of a sort.
+/// The keys of encrypted records, each decrypted once, for the duration of a sort.
 ///
-/// A key's place here, its number, is not that of its record: that one stands before it.
+/// A key's location here is not that of its record, which is stored in front of it.
 struct DecryptedKeys: KeySource {
   let bytes: MappingTable
-  /// A place for each.
+  /// The location of each key.
   let places: [Location]
-  /// Records that could not be opened.
+  /// Records that could not be decrypted.
   let damaged: [Location]
 
-  /// Bytes of a piece of memory, which is zeroed at the end. The first ones are smaller, each half of the next: few keys need
-  /// few.
+  /// Bytes of a piece of memory, which is zeroed at the end. The first ones are smaller, each half of the
+  /// next: few keys need few.
   private static let pieceBytes = 4 << 20
   private static let smallerPieces = 8
-  /// Before each key: where its record is, and how long it is.
+  /// Bytes in front of each key: the location of its record, and its length.
   private static let heading = 16
   private static let countOffset = 8
 
-  /// Of these records, in the order in which they are to be read.
+  /// Decrypts the keys of these records, in the order in which they are to be read.
   init(_ locations: some Sequence<Location>, in segments: SegmentSnapshot) {
     var pieces: [Mapping] = []
     var end = 0
     var places: [Location] = []
     var damaged: [Location] = []
     for location in locations {
-      // In a segment that is not sealed nothing but the checksum tells what is damaged.
+      // In a segment that is not encrypted only the checksum detects damage.
       guard segments.isWhole(location) else {
         damaged.append(location)
         continue
@@ -117,7 +118,7 @@ struct DecryptedKeys: KeySource {
     bytes.prefetch(Int(location.segment), at: location.offset, bytes: min(count, 64))
   }
 
-  /// Where the record is whose key is at this place.
+  /// The location of the record whose key is at this location.
   func record(at location: Location) -> Location {
     Location(packed: bytes.load(Int(location.segment), at: location.offset))
   }

@@ -1,15 +1,15 @@
-/// Which places of the journal the index names, at one moment: a bit for each at which a record can begin. Who goes through the journal
-/// in its order need not look up each key.
+/// Live records at one moment: one bit per possible record offset, set if the index refers to the record. A
+/// pass in journal order then needs no index lookup per record.
 struct LiveRecordBitmap: Sendable {
-  /// Where the words of each segment begin, by its number in the index, and where the last one's end.
+  /// The first word of each segment, by its slot, and the end of the last one's.
   private var starts: [Int] = [0]
   private var words: [UInt64]
-  /// How many there are.
+  /// Number of bits set.
   private(set) var count = 0
-  /// Was each that was added in one of the segments?
+  /// False if a ref was added that is in none of the segments.
   private(set) var isComplete = true
 
-  /// None yet, of the segments that have a number in the index.
+  /// An empty bitmap for the segments that have a slot.
   init(_ table: SegmentTable) {
     let perWord = UInt64.bitWidth * RecordLayout.alignment
     var end = 0
@@ -20,7 +20,7 @@ struct LiveRecordBitmap: Sendable {
     words = Array(repeating: 0, count: end)
   }
 
-  /// Adds one that is not there yet.
+  /// Sets the bit of a ref that is not in it yet.
   @inline(__always)
   mutating func insert(_ place: UInt64) {
     guard let word = word(of: place) else { return isComplete = false }
@@ -28,7 +28,7 @@ struct LiveRecordBitmap: Sendable {
     count &+= 1
   }
 
-  /// Adds those of another one of the same segments, none of which is there yet.
+  /// Adds the bits of a bitmap of the same segments, none of which is set yet.
   mutating func add(_ other: LiveRecordBitmap) {
     isComplete = isComplete && other.isComplete
     for index in words.indices { words[index] |= other.words[index] }
@@ -40,7 +40,7 @@ struct LiveRecordBitmap: Sendable {
     word(of: place).map { words[$0] & 1 << (place & 63) != 0 } ?? false
   }
 
-  /// The first one at or behind a place in the same segment.
+  /// The first live ref at or after `place` in the same segment.
   func first(from place: UInt64) -> UInt64? {
     guard let first = word(of: place) else { return nil }
     let slot = SegmentTable.slot(ofRef: place)
@@ -52,7 +52,7 @@ struct LiveRecordBitmap: Sendable {
     return nil
   }
 
-  /// The words that have the same share of all places each, in their order.
+  /// Splits the words, in order, into `count` ranges with about the same number of refs each.
   func shares(_ count: Int) -> [Range<Int>] {
     var ends: [Int] = []
     var met = 0
@@ -64,7 +64,7 @@ struct LiveRecordBitmap: Sendable {
     return zip([0] + ends.dropLast(), ends).map { $0..<$1 }
   }
 
-  /// Visits the places in these words, in their order.
+  /// Visits the refs in these words, in order.
   @inline(__always)
   func forEach(in range: Range<Int>, _ body: (_ place: UInt64) -> Void) {
     var slot = 0

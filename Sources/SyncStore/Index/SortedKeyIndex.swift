@@ -1,25 +1,26 @@
-/// The places of all keys' records in the order of the keys' bytes: for scans and snapshots. Built at the first one, and
-/// brought up to date when the next begins.
+/// Sorted key index: the locations of all keys' records in byte order of the keys, for scans and snapshots.
+/// Built by the first one, and updated when the next begins.
 ///
-/// A value that can be read without the engine's lock. The places lie in chunks, so that a view which is brought up to
-/// date while a snapshot holds the old one copies only the chunks in which something changed.
+/// A value that can be read without the engine's lock. The locations are in chunks, so that an update while a
+/// snapshot holds the old value copies only the chunks that change.
 ///
-/// Invariants: no chunk is empty, none has more than `largestChunk` places; all places can be read in `segments`.
+/// Invariants: no chunk is empty, none has more than `largestChunk` locations; all locations can be read in
+/// `segments`.
 struct SortedKeyIndex: Sendable {
   private(set) var segments: SegmentSnapshot
-  /// Up to where the journal was read for it.
+  /// The location up to which the journal was read for it.
   private(set) var upTo: Location
-  /// How many places there are, those of the dead and the store's own among them.
+  /// Number of locations, including those of dead records and of the store's own keys.
   private(set) var count: Int
-  /// Places whose record was found damaged: nobody can say where in the order they belong.
+  /// Locations whose record was found damaged: their position in the order is unknown.
   private(set) var damaged: [Location]
   private var chunks: [[Location]]
 
   private static let largestChunk = 1024
-  /// Leaves room, so that the first changes do not split every chunk.
+  /// Leaves space, so that the first changes do not split every chunk.
   private static let builtChunk = 768
 
-  /// Of all these places, each of another key.
+  /// Built from all these locations, each of another key.
   init(_ places: [Location], upTo: Location, in segments: SegmentSnapshot) {
     (self.upTo, self.segments) = (upTo, segments)
     let sorted: [Location]
@@ -30,7 +31,8 @@ struct SortedKeyIndex: Sendable {
     }
   }
 
-  /// Takes in records that are now the current ones of their keys, in any order; `segments` are those of now.
+  /// Merges records that are now the current ones of their keys, in any order; `segments` is the present
+  /// snapshot.
   mutating func merge(_ changes: [Location], upTo: Location, in segments: SegmentSnapshot) {
     guard !chunks.isEmpty else {
       self = SortedKeyIndex(changes, upTo: upTo, in: segments)
@@ -39,7 +41,7 @@ struct SortedKeyIndex: Sendable {
     (self.upTo, self.segments) = (upTo, segments)
     let (changes, lost) = KeySort<SegmentSnapshot>.sorted(changes, in: segments)
     damaged += lost
-    // From behind, so that a chunk that is split moves none that is still to come.
+    // Backwards, so that splitting a chunk does not move one that is still to be merged.
     var end = changes.count
     while end > 0 {
       let chunk = self.chunk(of: segments.keyBytes(at: changes[end - 1]))
@@ -93,12 +95,12 @@ struct SortedKeyIndex: Sendable {
       })
   }
 
-  /// The chunk in which the key is, or would be.
+  /// The chunk in which the key is or would be.
   private func chunk(of key: [UInt8]) -> Int {
     max(0, Self.firstIndex(of: chunks) { segments.compare($0[0], key) <= 0 } - 1)
   }
 
-  /// How many elements are before the first one for which `isBefore` does not hold.
+  /// Number of elements before the first one for which `isBefore` is false.
   private static func firstIndex<Elements: RandomAccessCollection>(
     of elements: Elements, _ isBefore: (Elements.Element) -> Bool
   ) -> Int where Elements.Index == Int {
@@ -112,18 +114,20 @@ struct SortedKeyIndex: Sendable {
 
   // MARK: Reading
 
-  /// A place in the order.
+  /// A position in the order.
   struct Position {
     var chunk: Int
     var index: Int
   }
 
-  /// Behind the last place.
+  /// The position after the last location.
   var end: Position { Position(chunk: chunks.count, index: 0) }
 
-  /// The first place whose key is not before `key`; behind the last one if all are. `.damaged` if that cannot be told.
+  /// The first position whose key is not before `key`, possibly `end`.
+  ///
+  /// - Throws: `.damaged` if damaged keys make it uncertain.
   func firstPosition(notBefore key: [UInt8]) throws(StoreError) -> Position {
-    // The chunk before the first one that begins at the key or behind it may hold it.
+    // The chunk before the first one that begins at the key or after it may hold it.
     let chunk =
       Self.firstIndex(of: chunks) { segments.compare($0[0], key) < 0 } - 1
     var position = Position(chunk: 0, index: 0)
@@ -133,7 +137,8 @@ struct SortedKeyIndex: Sendable {
         index < chunks[chunk].count
         ? Position(chunk: chunk, index: index) : Position(chunk: chunk + 1, index: 0)
     }
-    // A key that was damaged since may have led astray. It did not if both neighbours are whole and where they should be.
+    // A key damaged since may have misled the search. It did not if both neighbours are whole and on the
+    // right side.
     if let next = location(at: position) {
       guard segments.isWhole(next), segments.compare(next, key) >= 0 else {
         throw segments.error(at: firstDamaged(next))
@@ -147,13 +152,15 @@ struct SortedKeyIndex: Sendable {
     return position
   }
 
-  /// The place of a damaged record: this one, or the first there is.
+  /// The location of a damaged record: this one, or the first there is.
   private func firstDamaged(_ location: Location) -> Location {
     guard segments.isWhole(location) else { return location }
     return chunks.lazy.joined().first { !segments.isWhole($0) } ?? location
   }
 
-  /// Where the record of a key is; nil if nothing is held of it. `.damaged` if that cannot be told.
+  /// The location of the record of a key; nil if there is none.
+  ///
+  /// - Throws: `.damaged` if damaged keys make it uncertain.
   func location(of key: [UInt8]) throws(StoreError) -> Location? {
     if let location = location(at: try firstPosition(notBefore: key)), segments.compare(location, key) == 0 {
       return location
@@ -171,13 +178,14 @@ struct SortedKeyIndex: Sendable {
     return position.chunk > 0 ? chunks[position.chunk - 1].last : nil
   }
 
-  /// Records are fetched so many at once, before those fetched last are read: a processor looks for several in memory at a
-  /// time, each likely to lie on another page.
+  /// Records are prefetched in groups of this size, one group ahead of the one being read: the processor
+  /// fetches several cache lines in parallel, each likely on another page.
   private static let group = 16
-  /// Of long records only so many bytes: the processor itself fetches what is read on and on.
+  /// At most this many bytes of a long record: the hardware prefetcher fetches the rest of a sequential read.
   private static let fetched = 512
 
-  /// Visits the places between two positions until `body` has had enough. `isUsable` is asked now and then.
+  /// Visits the locations between two positions until `body` returns `.stop`. `isUsable` is called once per
+  /// chunk.
   @inline(__always)
   func visit(
     from low: Position, to high: Position, reversed: Bool,
@@ -193,7 +201,7 @@ struct SortedKeyIndex: Sendable {
       let end = number == high.chunk ? high.index : chunk.count
       var index = reversed ? end - 1 : start
       var (left, next, unfetched) = (end - start, index, end - start)
-      // Records of one store are much alike.
+      // Records of one store have similar lengths.
       var length = left > 0 ? min(segments.length(places[index]), Self.fetched) : 0
       for _ in 0..<min(Self.group, max(left, 0)) {
         segments.prefetch(places[next], length)

@@ -1,6 +1,6 @@
-/// What the records of one append take up, wherever they come to lie.
+/// Upper bound of the bytes that the records of one append take up, wherever they are stored.
 struct AppendExtent: Sendable {
-  /// All whose numbers the records use.
+  /// All actors whose numbers the records use.
   private(set) var actors: Set<ActorID> = []
   private var last: ActorID?
   private var records = 0
@@ -12,15 +12,15 @@ struct AppendExtent: Sendable {
     for entry in entries { add(entry) }
   }
 
-  /// The most bytes that they can take up, with the definitions of their actors.
+  /// The most bytes that the records can take up, with the definitions of their actors.
   var bytes: Int { records + actors.count * Self.definitions }
 
-  /// The bytes that come on top where they are sealed: of each record and definition, and of the writer's epoch.
+  /// Extra bytes if the records are encrypted: for each record and definition, and for the writer's epoch.
   var encryptionBytes: Int {
     (count + 2 * actors.count) * EncryptedRecordLayout.overhead + EncryptedRecordLayout.definitions
   }
 
-  /// Adds one.
+  /// Adds an entry.
   mutating func add(_ entry: JournalEntry) {
     switch entry {
     case .write(let record, _), .parked(let record, _), .loser(let record): add(record)
@@ -57,7 +57,8 @@ struct AppendExtent: Sendable {
     for actor in batch.used { actors.insert(batch.actors[actor]) }
   }
 
-  /// The most bytes that a write with its value in the journal can take up by itself, if it names nobody but its author.
+  /// The most bytes that a write with an inline value can take up by itself, if it names no actor but its
+  /// author.
   static func bytes(key: Int, value: Int) -> Int {
     RecordLayout.aligned(length(open: 0, key: key, value: value))
   }

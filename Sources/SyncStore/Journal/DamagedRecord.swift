@@ -1,16 +1,17 @@
-/// Finds out whose value a damaged record held, so that damage costs that key alone (rule R2, F28). The value itself is
-/// never taken from it.
+/// Finds the key of a damaged record, so that the damage costs that key alone (rule R2, F28). The value
+/// itself is never recovered from it.
 enum DamagedRecord {
-  /// Records up to this many bytes are searched for the one byte that is bad.
+  /// Records up to this many bytes are searched for a single bad byte.
   private static let searchedBytes = 4 << 10
-  /// Bytes that a disk loses at once, or a multiple of them.
+  /// A disk loses bytes in units of this size, or of a multiple of it.
   private static let sector = 512
 
-  /// The key of the one record that filled `range`; nil if that cannot be told.
+  /// The key of the one record that filled `range`; nil if it cannot be determined.
   ///
-  /// If one bit or one byte was changed in the fixed part or the key, putting it right makes the checksum hold again,
-  /// which shows what stood there. Otherwise length and key are believed only where a whole sector cannot have taken
-  /// them: in sectors that also hold bytes of whole neighbours. A wrong guess would give a key an older value.
+  /// If one bit or one byte was changed in the fixed part or the key, restoring it makes the checksum match,
+  /// which shows the original bytes. Otherwise length and key are believed only where the loss of a whole
+  /// sector cannot have changed them: in sectors that also hold bytes of whole neighbours. A wrong guess
+  /// would give a key an older value.
   static func key(in range: Range<Int>, of segment: Segment) -> [UInt8]? {
     guard range.count >= RecordLayout.fixedLength, range.count <= Limits.transactionBytes else { return nil }
     if let seal = segment.cipher { return encryptedKey(in: range, of: segment, seal) }
@@ -31,11 +32,11 @@ enum DamagedRecord {
     return key(of: bytes, length: length)
   }
 
-  /// Bytes of sealed records that are searched: every byte counts there, not only those of the key.
+  /// Encrypted records up to these sizes are searched: every byte counts there, not only those of the key.
   private static let encryptedBitsBytes = 8 << 10
   private static let encryptedBytes = 1 << 10
 
-  /// The same for a sealed record: its key shows only when every bit is what it was.
+  /// The key of an encrypted record: readable only once every bit is restored.
   private static func encryptedKey(in range: Range<Int>, of segment: Segment, _ seal: SegmentCipher)
     -> [UInt8]?
   {
@@ -48,7 +49,8 @@ enum DamagedRecord {
         ? repairedKey(copy, by: Array(1...255), range: range, segment: segment, seal: seal) : nil)
   }
 
-  /// The key that shows when one of the bytes of `copy`, which belongs at `range`, is changed by one of `changes`.
+  /// The key that becomes readable when one of the bytes of `copy`, which belongs at `range`, is changed by
+  /// one of `changes`.
   private static func repairedKey(
     _ copy: Mapping, by changes: [UInt8], range: Range<Int>, segment: Segment, seal: SegmentCipher
   ) -> [UInt8]? {
@@ -63,9 +65,9 @@ enum DamagedRecord {
         let checksum = copy.withBytes(RecordLayout.length..<length) { XXH3.hash64($0, seed: seed) }
         guard UInt32(truncatingIfNeeded: checksum) == copy.load(RecordLayout.checksum, as: UInt32.self)
         else { continue }
-        // The definition of an epoch is nobody's value, as that of an actor.
+        // Like that of an actor, the definition of an epoch holds no key's value.
         if copy.load(RecordLayout.kind) == RecordLayout.Kind.epoch.rawValue { return [] }
-        // The checksum alone may fit by chance.
+        // The checksum alone may match by chance.
         if let plain = seal.decrypt(copy, at: 0, place: range.lowerBound, definitions: segment.mapping) {
           return key(of: plain.bytes(0..<plain.count), length: Int(plain.load(4, as: UInt32.self)))
         }
@@ -74,7 +76,7 @@ enum DamagedRecord {
     return nil
   }
 
-  /// The key that shows when one of the bytes in `places` is changed by one of `changes`.
+  /// The key that becomes readable when one of the bytes in `places` is changed by one of `changes`.
   private static func search(
     _ bytes: inout [UInt8], _ places: Range<Int>, by changes: [UInt8], seed: UInt64
   ) -> [UInt8]? {
@@ -90,7 +92,8 @@ enum DamagedRecord {
     return nil
   }
 
-  /// Do all sectors that hold the first `front` bytes of `range` also hold bytes from before or behind it?
+  /// True if every sector that holds some of the first `front` bytes of `range` also holds bytes outside
+  /// `range`.
   private static func isBracketed(_ range: Range<Int>, front: Int) -> Bool {
     let sectors = range.lowerBound / sector...(range.lowerBound + front - 1) / sector
     return sectors.allSatisfy { $0 * sector < range.lowerBound || ($0 + 1) * sector > range.upperBound }

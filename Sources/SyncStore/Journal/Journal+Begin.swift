@@ -1,16 +1,18 @@
-/// Beginning a segment: the file made ready ahead, its header, its name.
+/// Beginning a segment: preparing its file, writing its header, naming it.
 extension Journal {
-  /// Begins the next segment, which ends the last one at `length`, with `transactions` in it and place for `room` bytes.
-  /// Returns where they end.
+  /// Begins the next segment, which closes the last one at `length`, with `transactions` in it and space for
+  /// `room` more bytes. Returns where the transactions end.
   ///
-  /// Its beginning is durable before it has its name, and that is when this returns: whatever happens, it is wholly there
-  /// or wholly absent (F5). If this fails although `isNamed`, nothing may be appended behind `length` any more.
+  /// Its beginning is durable before it gets its name, and the name is durable on return: after a crash the
+  /// segment is complete or absent (F5). If this fails although `isNamed`, nothing may be appended past
+  /// `length` any more.
   ///
-  /// If it `isPostponed`, neither is durable yet: whoever makes a record in it durable sees to that first, and nobody begins
-  /// a later one before (`Store.syncSegmentHeader`). A loss of power leaves it wholly there, or blank, or absent.
+  /// With `isPostponed` neither is durable yet: the first sync of a record in the segment must sync both
+  /// before, and no later segment may begin until then (`Store.syncSegmentHeader`). A power loss leaves the
+  /// segment complete, blank or absent.
   ///
-  /// On a full disk it is smaller than others, down to what is needed; if there is not even room for that, it is made of the reserve, as
-  /// far as the `claim` allows.
+  /// On a full disk the segment is smaller, down to the size needed; without space for that, it is made of
+  /// the reserve, as far as `claim` allows.
   @discardableResult
   mutating func begin(
     after length: Int, durable: Int, position: UInt64, room: Int = 0, transactions: [[JournalEntry]] = [],
@@ -19,7 +21,7 @@ extension Journal {
     let storage = environment.storage
     let last = segments.last
     let number = (last?.number ?? 0) + 1
-    // Under a name that only the holder of the writers' mutex uses: `next` may be replaced at any time.
+    // A name that only the holder of the writers' mutex uses: `next` may be replaced at any time.
     let unnamed = preparedPath + ".new"
     do throws(StoreError) {
       let generation = try keys.generationToBegin()
@@ -47,7 +49,7 @@ extension Journal {
       for entries in transactions { encoder.encode(entries) }
       segment.target.store(header.encoded(), at: 0)
       try segment.flush(0..<encoder.end)
-      // No more than that: the rest are zeros, of which there may be many that are not on the disk yet.
+      // Sync the used part only: the zeros after it may be many, and not on the disk yet.
       if !isPostponed { try file.sync(0..<encoder.end, of: mapping) }
       if let error = segment.faultError { throw error }
       try storage.rename(unnamed, to: directory + "/" + SegmentName(number).text)
@@ -62,7 +64,7 @@ extension Journal {
     }
   }
 
-  /// Is there a file with this segment's name? If that cannot be told, there may be.
+  /// True if a file with this segment's name exists, or if that cannot be determined.
   func isNamed(_ number: UInt32) -> Bool {
     let path = directory + "/" + SegmentName(number).text
     do throws(StoreError) { return try environment.storage.status(path) != nil } catch {
@@ -70,7 +72,7 @@ extension Journal {
     }
   }
 
-  /// How large the next segment is to be: they double up to the largest, and one transaction always fits.
+  /// Size of the next segment in bytes: sizes double up to the largest, and one transaction always fits.
   func sizeOfNext(room: Int) -> Int {
     let grown = segments.last.map { max($0.mapping.count * 2, Self.firstSegment) } ?? Self.firstSegment
     let needed = SegmentHeader.length + room
@@ -78,7 +80,8 @@ extension Journal {
     return (max(min(grown, largestForDisk), needed) + unit - 1) & ~(unit - 1)
   }
 
-  /// A file of zeros with place for `room` bytes of records, as large as there is space for, and the part of the reserve that it was.
+  /// A zeroed file with space for `room` bytes of records, as large as the disk allows, and the part of the
+  /// reserve that it was taken from, if any.
   private mutating func acquireFile(as path: String, room: Int, _ claim: SpaceClaim) throws(StoreError) -> (
     file: any StorageFile, mapping: Mapping?, part: SpaceReserve.Purpose?
   ) {
@@ -87,7 +90,8 @@ extension Journal {
     var size = sizeOfNext(room: room)
     while true {
       do throws(StoreError) {
-        // Otherwise the last space would go to what cannot give any back. The first segment has to be there before a reserve is.
+        // Restore the reserve first: otherwise the last space would go to appends that cannot free any. The
+        // first segment precedes the reserve.
         if !segments.isEmpty {
           try reserve.restore(
             claim == .ordinary ? SpaceReserve.Purpose.allCases : [.records, .copy], next: size)
@@ -106,7 +110,7 @@ extension Journal {
     }
   }
 
-  /// The part of the reserve that what makes this `claim` may use; nil if there is none, or none that is large enough.
+  /// The part of the reserve that `claim` may use; nil if there is none that is large enough.
   private func acquireReserve(as path: String, room: Int, _ claim: SpaceClaim) throws(StoreError) -> (
     any StorageFile, SpaceReserve.Purpose
   )? {
@@ -124,7 +128,8 @@ extension Journal {
     return nil
   }
 
-  /// A file of `size` zeros or more: the prepared one if it is large enough, mapped already if this process prepared it.
+  /// A zeroed file of at least `size` bytes: the prepared one if it is large enough, already mapped if this
+  /// process prepared it.
   private mutating func acquirePrepared(as path: String, size: Int) throws(StoreError) -> (
     file: any StorageFile, mapping: Mapping?
   ) {
@@ -133,7 +138,7 @@ extension Journal {
     prepared = nil
     if let status = try storage.status(preparedPath), status.kind == .file, status.size >= size {
       try storage.rename(preparedPath, to: path)
-      // Another process may have put its own there between those two calls.
+      // Another process may have replaced the prepared file between those two calls.
       if let taken = try storage.status(path), taken.kind == .file, taken.size >= size {
         if let mine, mine.inode == taken.inode, mine.mapping.count == taken.size {
           return (mine.file, mine.mapping)
@@ -148,9 +153,9 @@ extension Journal {
     return (file, nil)
   }
 
-  /// Sees to it that no file is begun a second time: after a loss of power, or in a copy of a directory in use, one that was a
-  /// segment may have the name that it had when it was made ready. Whatever were to be lost of its new beginning, the old one would
-  /// be read in its place, and end the segment before it where that had ended then.
+  /// Prevents a file from being begun as a segment twice. After a power loss, or in a copy of a directory in
+  /// use, a file that was a segment may have the name that it had when it was prepared. If its new beginning
+  /// were lost, its old one would be read instead, and would end the preceding segment at the old offset.
   func removeUsed() throws(StoreError) {
     if try environment.storage.status(preparedPath)?.kind == .file {
       _ = try environment.storage.remove(preparedPath)
@@ -158,19 +163,20 @@ extension Journal {
     try reserve.removeIfUsed()
   }
 
-  /// Bytes for which memory is found at once.
+  /// Bytes of a mapping that are populated in one step.
   static let populatedAtOnce = 128 << 10
 
-  /// Bytes of zeros that are written at once: as many as a file system that can keeps together, so that its pages cost a fraction of what
-  /// they do one by one. A sync writes all of what was kept together and changed, and with this few takes no longer for it.
-  /// Each size of a segment is a multiple of it.
+  /// Bytes of zeros written per call: as many as a file system with large folios keeps together, so that the
+  /// pages cost a fraction of what they cost one by one. A sync writes the whole of each such unit that
+  /// changed, and at this size takes no longer for it. Every segment size is a multiple of it.
   private static let writtenAtOnce = 16 << 10
 
-  /// Zeros that the disk is given at once: syncs of the records that come meanwhile wait for so many, not for a whole segment of them.
+  /// Bytes of zeros after which writeback is started: a concurrent sync of records waits for this many, not
+  /// for a whole segment.
   static let writtenBackAtOnce = 2 << 20
 
-  /// Finds memory for a segment that is to be filled, ahead of the tail and not all at once: for the parts that are wanted when
-  /// their turn comes. `then` is told of each part.
+  /// Populates the pages of a segment ahead of the tail, step by step: only the parts for which `isWanted` is
+  /// true when their turn comes. Calls `then` for each part populated.
   static func populate(
     _ mapping: Mapping, _ atOnce: Int = populatedAtOnce, where isWanted: (_ start: Int) -> Bool,
     then: (Range<Int>) -> Void = { _ in }
@@ -182,24 +188,28 @@ extension Journal {
     }
   }
 
-  /// A segment made ready: whoever made it hands its mapping over, whose pages need not be found again.
+  /// A prepared segment. Its mapping is handed over, so that its pages need not be faulted in again.
   struct PreparedSegment: Sendable {
     let file: any StorageFile
     let mapping: Mapping
     fileprivate let inode: UInt64
   }
 
-  /// Makes the whole next segment ready, so that the writer neither allocates nor faults (rule R1): allocated, filled with zeros
-  /// and mapped, and synced if it `isDurable`, lest the first sync of a record in it wait for all of its zeros. Otherwise memory can be
-  /// found, in the mapping that is returned, while the writer has begun to use it. Runs beside the writer. Nil if there is one already,
-  /// or another process is at it.
+  /// Prepares the whole next segment, so that the writer neither allocates nor faults (rule R1): allocated,
+  /// filled with zeros and mapped. If `isDurable`, it is synced, too; otherwise the first sync of a record in
+  /// it would wait for all of its zeros. Without `isDurable`, the returned mapping can be populated while the
+  /// writer already uses it.
+  ///
+  /// Runs concurrently with the writer. Returns nil if there is a prepared segment already or another process
+  /// is preparing one.
   static func prepare(
     directory: String, size: Int, storage: any Storage, isDurable: Bool
   ) throws(StoreError) -> PreparedSegment? {
     let path = directory + "/next"
     if let status = try storage.status(path), status.size >= size { return nil }
     let file = try storage.open(path + ".preparing", .openOrCreate)
-    // Another process may have finished between the opening and the lock: then this file is a part of the journal by now.
+    // Another process may have finished between the open and the lock: then this file is a part of the
+    // journal by now.
     guard try file.lock(byte: 0, .exclusive, wait: false) else { return nil }
     let inode = try file.status().inode
     guard try storage.status(path + ".preparing")?.inode == inode else { return nil }
@@ -218,7 +228,7 @@ extension Journal {
       mapping.expectZeros()
       if isDurable { try file.sync() }
       try storage.rename(path + ".preparing", to: path)
-      // It may become a part of the journal at once, and goes on being locked by nobody.
+      // It may become a part of the journal at any moment and must not stay locked.
       _ = try file.lock(byte: 0, .none, wait: false)
       return PreparedSegment(file: file, mapping: mapping, inode: inode)
     } catch {
@@ -229,7 +239,8 @@ extension Journal {
 }
 
 extension Mapping {
-  /// It will be written from its beginning to its end, and what nobody has found memory for is zeros that are not there yet: the kernel would
-  /// make as many of them as it reads ahead, and the writer wait for all (17 ms for 8 MiB).
+  /// Disables read-ahead. The mapping is written from beginning to end, and pages not populated yet are zeros
+  /// without blocks: the kernel would create as many as it reads ahead, and the writer would wait for all (17
+  /// ms for 8 MiB).
   fileprivate func expectZeros() { adviseRandom() }
 }

@@ -1,23 +1,24 @@
-/// Segment files that are shorter than their headers say: somebody, or a failing file system, has cut them.
+/// Segment files that are shorter than their headers state: truncated by another program or a failing file
+/// system.
 extension Journal {
-  /// What is mapped for a segment's file.
+  /// The content mapped for a segment's file.
   struct Content {
     let mapping: Mapping
-    /// By how many bytes the file is too short.
+    /// Number of bytes by which the file is too short.
     var missing = 0
-    /// `Segment.cutEnd`.
+    /// See `Segment.truncatedEnd`.
     var truncatedEnd: Int?
   }
 
   /// The content of a segment's file. Missing bytes read as zeros, like the unused rest of a segment: whole
-  /// records are served, a record that was cut is damage. A writer lengthens the file; a reader gets a copy in
-  /// memory, since a mapping has no pages past the end of a file.
+  /// records are served, a record that was cut is damage. A writer lengthens the file; a reader gets a copy
+  /// in memory, since a mapping has no pages past the end of a file.
   ///
   /// The header of the next segment records where a closed segment ends. For the last segment the index may
-  /// (`knownEnd`), or zeros after the last record show that none was lost. Otherwise the content ends at
-  /// `Segment.cutEnd`, and a writer gets a copy, too: it lengthens the file only after the header of a new
-  /// segment records this end durably. Lengthened earlier, the file looks complete after a crash, and the
-  /// loss goes unnoticed.
+  /// know the end (`knownEnd`), or zeros after the last record show that none was lost. Otherwise the content
+  /// ends at `Segment.truncatedEnd`, and a writer gets a copy, too: it lengthens the file only after the
+  /// header of a new segment records this end durably. Lengthened earlier, the file looks complete after a
+  /// crash, and the loss goes unnoticed.
   func content(of file: any StorageFile, _ header: SegmentHeader, isLast: Bool) throws(StoreError) -> Content
   {
     let (size, present) = (Int(header.size), try file.sizeAtOpening)
@@ -36,16 +37,17 @@ extension Journal {
     return Content(mapping: try file.map(size, writable: true), missing: missing)
   }
 
-  /// The end of a last segment of whose file only the first `present` bytes are there; nil if no record was lost.
+  /// The end of a last segment that has only its first `present` bytes in the file; nil if no record was
+  /// lost.
   private func truncatedEnd(present: Int, copy: Mapping, header: SegmentHeader) -> Int? {
     if let knownEnd, knownEnd.segment == header.number {
       return knownEnd.offset > present ? min(knownEnd.offset, copy.count) : nil
     }
     let whole = Self.wholeEnd(present: present, copy: copy, header: header)
     guard !Self.isEnd(whole, present: present, copy: copy) else { return nil }
-    // The gap covers at least one slot without a record, so that the loss stays visible as damage. It must not
-    // have the length of the record that was cut: damage of exactly one record's length is attributed to that
-    // record alone, and others may have followed it.
+    // The gap covers at least one slot without a record, so that the loss stays visible as damage. It must
+    // not have the length of the record that was cut: damage of exactly one record's length is attributed to
+    // that record alone, and others may have followed it.
     let last = max(RecordLayout.aligned(present), SegmentHeader.length)
     let end = min(last + RecordLayout.fixedLength, copy.count)
     guard whole + RecordLayout.length + 4 <= copy.count else { return end }
@@ -53,7 +55,8 @@ extension Journal {
     return stated == end - whole ? min(end + RecordLayout.alignment, copy.count) : end
   }
 
-  /// Fails if the last segment was cut: processes that have it open count on what was lost.
+  /// Fails if the last segment was truncated while in use: other processes that have it open rely on what was
+  /// lost.
   func checkEnd() throws(StoreError) {
     guard let last = segments.last, last.truncatedEnd != nil else { return }
     throw StoreError(
@@ -62,9 +65,9 @@ extension Journal {
       path: path(of: last.number))
   }
 
-  /// Fails if the last segment was cut, in a directory that is a copy. A copy is cut at its watermark (rule R9),
-  /// and the records that state the watermark are lost: with an earlier one, reads would silently return older
-  /// values.
+  /// Fails if the last segment was truncated, in a directory that is a copy. A copy is cut at its watermark
+  /// (rule R9), and the records that state the watermark are lost: with an earlier one, reads would silently
+  /// return older values.
   func checkCopy() throws(StoreError) {
     guard let last = segments.last, last.truncatedEnd != nil else { return }
     throw StoreError(
@@ -74,8 +77,8 @@ extension Journal {
       path: path(of: last.number))
   }
 
-  /// Lengthens the file of a segment that was cut. The header of the next segment must record its end durably.
-  /// If this fails, the next opening does it.
+  /// Lengthens the file of a truncated segment. The header of the next segment must record its end durably
+  /// first. If this fails, the next opening does it.
   func lengthen(_ segment: Segment) {
     guard (try? segment.file.allocate(to: segment.mapping.count)) != nil else { return }
     segment.missingBytes = 0
@@ -85,14 +88,15 @@ extension Journal {
       "the file was cut within its records: what is whole is served, and what was lost is asked of the peers")
   }
 
-  /// Where the last whole record ends within the first `present` bytes.
+  /// The end of the last whole record within the first `present` bytes.
   private static func wholeEnd(present: Int, copy: Mapping, header: SegmentHeader) -> Int {
     var reader = RecordIterator(copy, salt: header.salt, limit: present)
     while reader.next() != nil {}
     return reader.offset
   }
 
-  /// Whether the `present` bytes show that no record follows at `end`: records follow one another, and none begins with eight zeros.
+  /// True if the `present` bytes show that no record follows at `end`: records are contiguous, and none
+  /// begins with eight zeros.
   private static func isEnd(_ end: Int, present: Int, copy: Mapping) -> Bool {
     end + RecordLayout.durable <= present && copy.lastNonZero(end..<present) == nil
   }

@@ -1,38 +1,40 @@
-/// The segments of one store, as one engine has them mapped. A struct under the engine's lock.
+/// The segments of one store, as one engine has mapped them. Protected by the engine's lock.
 ///
-/// Invariants: the numbers for which segments stand are dense and ascending; each header names its predecessor's salt;
-/// only the holder of the writers' mutex appends or begins a segment; the last one was never compacted.
+/// Invariants: the segment numbers covered are dense and ascending; each header names its predecessor's salt;
+/// only the holder of the writers' mutex appends or begins a segment; the last segment is never a compacted
+/// one.
 struct Journal {
   let directory: String
   let environment: Environment
   let store: StoreID
   let writable: Bool
-  /// The keys of its segments.
+  /// The keys of the segments.
   let keys: JournalKeys
   var segments: [Segment] = []
-  /// Finds them by number, and those that compaction replaced while they are read.
+  /// Finds segments by number, including those that compaction replaced and that are still being read.
   var table = SegmentTable()
-  /// What compaction replaced and may still be read.
+  /// Segments that compaction replaced and that may still be read.
   private(set) var replaced: [Segment] = []
-  /// What compaction has written and that does not count yet.
+  /// Segments that compaction has written but not installed yet.
   private(set) var uninstalled: [Segment] = []
-  /// How many segments compaction has replaced so far.
+  /// Number of segments that compaction has replaced so far.
   private(set) var replacedCount = 0
-  /// The next segment, if this process has made it ready.
+  /// The next segment, if this process has prepared it.
   var prepared: PreparedSegment?
-  /// Does a compaction of this process use the part of the reserve for its copy?
+  /// Set while a compaction of this process uses the reserve's part for its copy.
   let copyHold: CopyReserveFlag
-  /// The journal's tail-segment sizes double up to this, in bytes.
+  /// Upper bound in bytes for the size of a new tail segment; sizes double up to it.
   let largestSegment: Int
-  /// Where the records end, if the index vouches for it: tells what is lost of a last segment whose file was cut.
+  /// End of the records according to the index; nil if unknown. Shows how much a truncated last segment has
+  /// lost.
   var knownEnd: Location?
 
-  /// Bytes of the first segment, unless the largest has fewer.
+  /// Bytes of the first segment, unless `largestSegment` is smaller.
   static let firstSegment = 1 << 20
-  /// Segments have a multiple of so many bytes.
+  /// Segment sizes are multiples of this many bytes.
   static let smallestSegment = 64 << 10
   var preparedPath: String { directory + "/next" }
-  /// Where compaction writes.
+  /// File that compaction writes to.
   var compactingPath: String { directory + "/next.compacted" }
 
   init(
@@ -44,7 +46,7 @@ struct Journal {
     (self.writable, self.largestSegment, self.keys) = (writable, largestSegment, seal)
   }
 
-  /// The same journal with nothing mapped.
+  /// A copy of this journal with nothing mapped.
   func emptied() -> Journal {
     Journal(
       directory: directory, environment: environment, store: store, writable: writable,
@@ -53,19 +55,20 @@ struct Journal {
 
   // MARK: Finding segments
 
-  /// The segment of that number, also one that compaction replaced and somebody still reads; nil if it is not mapped.
+  /// The segment of that number, also if compaction has replaced it and it is still being read; nil if not
+  /// mapped.
   @inline(__always)
   func segment(_ number: UInt32) -> Segment? { table[number] }
 
-  /// Where the segment of that number stands among `segments`; nil if it does not.
+  /// The index of the segment of that number among `segments`; nil if it is not there.
   func index(of number: UInt32) -> Int? {
-    // The last one is asked for at every append.
+    // Fast path: every append looks up the last segment.
     if let last = segments.last, last.number == number { return segments.count - 1 }
     return segments.lastIndex { $0.number == number }
   }
 
-  /// Where the records of the segment at `place` end, as it says itself or the next one does; nil for the last one, unless its file was
-  /// cut.
+  /// The end of the records of the segment at `place`, from its own header or the next one's; nil for the
+  /// last segment, unless its file was truncated.
   func closedLength(at place: Int) -> Int? {
     let own = segments[place].header.closedLength
     if own > 0 { return Int(own) }
@@ -73,13 +76,16 @@ struct Journal {
     return Int(segments[place + 1].header.previousLength)
   }
 
-  /// Does the journal come to `left` before it comes to `right`? Numbers do not tell, once segments were compacted.
+  /// True if `left` precedes `right` in the journal. Segment numbers do not show the order once compaction
+  /// has run.
   func precedes(_ left: Location, _ right: Location) -> Bool {
     guard left.segment != right.segment else { return left.offset < right.offset }
     return (index(of: left.segment) ?? -1) < (index(of: right.segment) ?? -1)
   }
 
-  /// The record at `location`, its checksum verified; `.damaged` if it is not whole any more.
+  /// The record at `location`, with its checksum verified.
+  ///
+  /// - Throws: `.damaged` if the record is not whole any more.
   func record(at location: Location) throws(StoreError) -> RecordView {
     guard let segment = segment(location.segment),
       let view = segment.record(at: location.offset, limit: segment.mapping.count)
@@ -93,25 +99,27 @@ struct Journal {
     return view
   }
 
-  /// Where the segment of that number lies, or would.
+  /// The path of the segment of that number, whether or not its file exists.
   func path(of number: UInt32) -> String {
     directory + "/" + (table[number]?.header.name ?? SegmentName(number)).text
   }
 
-  /// The bytes of all segment files.
+  /// Total size of all segment files, in bytes.
   var fileBytes: Int { segments.reduce(0) { $0 + $1.mapping.count } }
 
   // MARK: Loading
 
-  /// Maps all segments of the directory. The last one may be blank (its beginning was cut off by a loss of power): then
-  /// it is left out, and its number returned.
+  /// Maps all segments of the directory. The last one may be blank (a power loss cut off its beginning): then
+  /// it is left out and its number returned.
   mutating func load() throws(StoreError) -> UInt32? {
     try load(SegmentName.chain(of: SegmentName.all(in: directory, environment.storage), from: 1))
   }
 
-  /// The same with what a compaction has replaced in the place of its copy, if it is later than the last one that the index
-  /// has `adopted`. `isUnfinished` is set if there is something of the kind, or to be removed. `files` are the names in the
-  /// directory.
+  /// Loads like `load()`, but takes the segments that a compaction replaced instead of its copy if that
+  /// compaction is later than `adopted`, the last one that the index has adopted. `files` are the names in
+  /// the directory.
+  ///
+  /// Sets `isUnfinished` if there are such segments, or leftovers to remove.
   mutating func loadUnfinished(
     _ files: [String], adopted: UInt32, _ isUnfinished: inout Bool
   ) throws(StoreError) -> UInt32? {
@@ -120,7 +128,7 @@ struct Journal {
     let chain = SegmentName.unfinishedChain(of: names, adopted: adopted)
     isUnfinished = chain != nil
     let blank = try load((chain ?? counted.names, counted.missing))
-    // The index may name some records where they were, and some where they are.
+    // The index may refer to some records by their old location and to others by the new one.
     for copy in counted.names where table[copy.number] == nil && copy.compaction > 0 {
       if let segment = try map(copy, isLast: false) { addUninstalled(segment) }
     }
@@ -148,11 +156,12 @@ struct Journal {
     return nil
   }
 
-  /// Maps the segments up to `number` that others have begun since. True if they have compacted some of them already.
+  /// Maps the segments up to `number` that other processes have begun since. Returns true if some of them are
+  /// already compacted.
   @discardableResult
   mutating func extend(to number: UInt32) throws(StoreError) -> Bool {
     guard let last = segments.last?.header.covered.upperBound, last < number else { return false }
-    // What others have written in the meantime, they may have compacted too.
+    // Segments written by other processes in the meantime may also have been compacted.
     let chain = SegmentName.chain(of: try SegmentName.all(in: directory, environment.storage), from: last + 1)
     for name in chain.names where name.covered.upperBound <= number {
       guard let segment = try map(name) else {
@@ -172,30 +181,30 @@ struct Journal {
     return chain.names.contains { $0.compaction > 0 }
   }
 
-  /// Maps what compaction has replaced and not yet removed: the index may still name it.
+  /// Maps segments that compaction has replaced and not yet removed: the index may still refer to them.
   mutating func loadReplaced() throws(StoreError) {
     let names = try SegmentName.all(in: directory, environment.storage)
     let chain = SegmentName.chain(of: names, from: 1).names
-    // Mostly there is none; so no table is made for a first opening beside others.
+    // There are mostly none: do not build a table when opening a store that other processes use.
     guard chain.count < names.count else { return }
     let counted = Set(chain)
     for name in names where !counted.contains(name) && name.covered.upperBound < segments.last?.number ?? 0 {
       do throws(StoreError) {
         if let segment = try map(name) { addReplaced(segment) }
       } catch {
-        // Removed since it was listed: then nothing names it any more.
+        // Removed since it was listed, so nothing refers to it any more.
         guard try environment.storage.status(directory + "/" + name.text) == nil else { throw error }
       }
     }
   }
 
-  /// Removes what compaction has replaced and a kill has left. Only for the holder of the writers' mutex.
+  /// Removes replaced segments that a killed compaction left. Only for the holder of the writers' mutex.
   func removeReplaced() throws(StoreError) {
     let names = try SegmentName.all(in: directory, environment.storage)
     let counted = Set(SegmentName.chain(of: names, from: 1).names)
     let last = segments.last?.number ?? 0
     let replaced = names.filter { !counted.contains($0) && $0.covered.upperBound < last }
-    // The name of what replaced them has to last before theirs go.
+    // The name of their replacement must be durable before theirs are removed.
     if !replaced.isEmpty { try environment.storage.syncDirectory(directory) }
     for name in replaced { _ = try environment.storage.remove(directory + "/" + name.text) }
     _ = try environment.storage.remove(compactingPath)
@@ -207,7 +216,7 @@ struct Journal {
     table.insert(segment)
   }
 
-  /// Leaves out the segments behind the one at `place`.
+  /// Leaves out the segments after the one at `place`.
   mutating func drop(behind place: Int) {
     for segment in segments[(place + 1)...] { table.remove(segment.number) }
     segments.removeSubrange((place + 1)...)
@@ -215,10 +224,10 @@ struct Journal {
 
   // MARK: Compaction
 
-  /// Puts `segment` in the place of those it stands for, which can still be read until `forget`.
+  /// Replaces the segments that `segment` covers. They stay readable until `unmapReplaced`.
   mutating func replace(by segment: Segment) {
     let stands = segment.header.covered
-    // One that was found at opening stands there already.
+    // A replacement found at opening is in place already.
     guard !segments.contains(where: { $0 === segment }) else { return }
     guard let first = segments.firstIndex(where: { $0.header.covered.lowerBound == stands.lowerBound }),
       let last = segments.firstIndex(where: { $0.header.covered.upperBound == stands.upperBound })
@@ -230,12 +239,12 @@ struct Journal {
     table.insert(segment)
   }
 
-  /// The numbers of the segments that stand for those.
+  /// The numbers of the segments that cover the numbers in `stands`.
   func numbers(within stands: ClosedRange<UInt32>) -> [UInt32] {
     segments.filter { stands.contains($0.header.covered.lowerBound) }.map(\.number)
   }
 
-  /// Keeps what `other` had mapped readable.
+  /// Keeps the mappings of `other` readable.
   mutating func retainMappings(of other: Journal) {
     for segment in other.segments + other.replaced where table[segment.number] == nil {
       table.insert(segment)
@@ -244,13 +253,13 @@ struct Journal {
     }
   }
 
-  /// Makes a segment readable that does not count yet.
+  /// Makes a segment readable that is not installed yet.
   mutating func addUninstalled(_ segment: Segment) {
     table.insert(segment)
     uninstalled.append(segment)
   }
 
-  /// Makes a segment readable that does not count any more.
+  /// Makes a segment readable that was replaced.
   mutating func addReplaced(_ segment: Segment) {
     guard table[segment.number] == nil else { return }
     table.insert(segment)
@@ -258,10 +267,10 @@ struct Journal {
     replacedCount += 1
   }
 
-  /// May there be segments that the index has given no number?
+  /// True if some segments may have no slot in the index yet.
   var lacksSlots: Bool { table.lacksSlots }
 
-  /// Gives segments that have none the numbers that the index calls them by, as far as it has some for them.
+  /// Assigns index slots to the segments that have none, as far as the index has slots for them.
   mutating func assignSlots(
     _ slot: (Segment) throws(StoreError) -> (Int, IndexCheckpoint.LiveByteCounter)?
   ) throws(StoreError) {
@@ -277,18 +286,18 @@ struct Journal {
     table.lacksSlots = lacksSlots
   }
 
-  /// Takes the numbers of an index away that is used no more.
+  /// Drops the slots of an index that is no longer in use.
   mutating func forgetSlots() {
     for segment in segments + replaced + uninstalled { (segment.slot, segment.liveByteCounter) = (nil, nil) }
     table.forgetSlots()
   }
 
-  /// Unmaps what compaction replaced, but for what came behind the first `count` of all it ever did.
+  /// Unmaps replaced segments that are among the first `count` ever replaced; later ones stay mapped.
   mutating func unmapReplaced(before count: Int) {
     let gone = min(replaced.count, max(0, count - (replacedCount - replaced.count)))
     for segment in replaced[..<gone] {
       table.remove(segment.number)
-      // It may be a writer, or a reader, that lets go of it last.
+      // Deferred: the last reference may be held by a writer or reader, which must not pay for the release.
       segment.file.deferRelease()
     }
     replaced.removeFirst(gone)
@@ -309,7 +318,7 @@ struct Journal {
     }
   }
 
-  /// The segment of that name; nil if it is blank. Only the last one may be appended to.
+  /// Maps the segment of that name; nil if it is blank. Only the last segment may be appended to.
   func map(_ name: SegmentName, isLast: Bool = true) throws(StoreError) -> Segment? {
     let path = directory + "/" + name.text
     let file = try environment.storage.open(path, writable ? .readWrite : .readOnly)
@@ -356,20 +365,22 @@ struct Journal {
         segment.headerDamaged = false
         segment.repairs.append("one of the two copies of its header was damaged: it was written anew")
       }
-      // Not of the last one: who is just beginning it may die, and another one write something else there.
+      // Not for a last, appended segment: a process that is just beginning it may die, and another one may
+      // write something else there.
       if !isLast || header.compaction > 0 { segment.readLeadingDefinition(in: page) }
       return segment
     }
   }
 
-  /// The first page of a file that ends within it: the first copy of the header may be whole.
+  /// Pads the first page of a file that ends within it: the first copy of the header may still be whole.
   private static func padded(_ page: [UInt8]) -> [UInt8] {
     guard !page.isEmpty, page.count < SegmentHeader.length else { return page }
     return page + [UInt8](repeating: 0, count: SegmentHeader.length - page.count)
   }
 
-  /// Writes the copy of a header that is not whole as the other one is: a loss of power may have torn it. Nothing else ever writes to
-  /// the header of a segment that is there, so nobody is in the way. False if it could not be done: the other copy serves as well.
+  /// Rewrites a damaged copy of the header from the whole one: a power loss may have torn it. Nothing else
+  /// writes to the header of an existing segment, so there is no race. Returns false on failure: the other
+  /// copy serves as well.
   private func repairHeader(_ page: [UInt8], of file: any StorageFile, _ path: String) -> Bool {
     guard let mending = SegmentHeader.headerRepair(page),
       (try? file.write(mending.bytes, at: mending.offset)) != nil

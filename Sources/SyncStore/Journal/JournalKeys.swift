@@ -1,10 +1,11 @@
 private import Synchronization
 
-/// The keys of one opening of a store, and what follows from them for its segments. Every open store has one; that of a
-/// plain store holds nothing and costs nothing.
+/// The keys of one opening of a store, and the keys derived for its segments. Every open store has an
+/// instance; that of an unencrypted store is empty and costs nothing.
 ///
-/// Invariants: an opening has an epoch of its own, drawn when the first sealed segment is met; the ring that is held is one
-/// that was in the file at some time; a segment is begun only under the ring that the file holds then.
+/// Invariants: an opening has an epoch of its own, drawn when it first maps an encrypted segment; the key
+/// ring in memory is one that was in the file at some time; a segment begins only under the ring that is in
+/// the file at that moment.
 final class JournalKeys: Sendable {
   private let store: StoreID
   /// The key file.
@@ -12,27 +13,27 @@ final class JournalKeys: Sendable {
   private let environment: Environment
   private let writable: Bool
   private let state: LockedField<State>
-  /// What threads have read lately; nil if that is not kept.
+  /// Cache of recently decrypted records; nil if there is none.
   let decryptedRecords: DecryptedRecordCache?
 
   private struct State {
     var ring: KeyRing? { didSet { blobKeys = nil } }
-    /// What follows from it for the blob tier, once that was asked for.
+    /// The blob tier's keys, derived from the ring at first use.
     var blobKeys: BlobKeys?
-    /// The file that it was read from.
+    /// Content of the file that the ring was read from.
     var bytes: [UInt8]?
-    /// Why it is not known that the file lasts (rule R4).
+    /// Why it is unknown whether the file is durable (rule R4).
     var failure: StoreError?
     var epoch: [UInt8]?
   }
 
-  /// The name of the key file in the store's directory.
+  /// The directory of the key file, in the store's directory.
   static let directory = "keys"
   private static let name = "keys/ring"
 
   /// The keys of the store in the directory `path`, unlocked by `passphrase` if there are any.
   ///
-  /// - Throws: `.keyRequired`, `.wrongKey`, `.notEncrypted`, `.damaged` …; nothing was changed then.
+  /// - Throws: `.keyRequired`, `.wrongKey`, `.notEncrypted`, `.damaged` …; then nothing has changed.
   init(
     _ path: String, store: StoreID, passphrase: Passphrase?, environment: Environment, writable: Bool,
     openedBytes: Int = 0
@@ -68,13 +69,13 @@ final class JournalKeys: Sendable {
     state = LockedField(State())
   }
 
-  /// That of a store that is being created: with a new ring if a passphrase is given.
+  /// Keys for a store that is being created: with a new ring if a passphrase is given.
   static func create(
     _ path: String, store: StoreID, _ configuration: Configuration, _ environment: Environment
   ) throws(StoreError) -> JournalKeys {
     let seal = JournalKeys(path, store: store, environment)
     guard let passphrase = configuration.passphrase else {
-      // A creation that was killed may have left one.
+      // A creation that was killed may have left a ring.
       try seal.replace(nil)
       return seal
     }
@@ -83,7 +84,7 @@ final class JournalKeys: Sendable {
     return seal
   }
 
-  /// Keys for a store that has none.
+  /// A new key ring for a store that has none.
   func newRing(
     _ passphrase: Passphrase, _ cost: Scrypt.Parameters, first: UInt32, acceptsPlain: Bool
   ) throws(StoreError) -> KeyRing {
@@ -101,7 +102,7 @@ final class JournalKeys: Sendable {
       .inputOutput, "there is no memory to derive a key from the passphrase: free some", path: path)
   }
 
-  /// Has the store in the directory `path` keys?
+  /// True if the store in the directory `path` has keys.
   static func isThere(_ path: String, _ storage: any Storage) throws(StoreError) -> Bool {
     try storage.status(path + "/" + name) != nil
   }
@@ -110,10 +111,10 @@ final class JournalKeys: Sendable {
     StoreError(.keyRequired, "the store is encrypted: open it with its passphrase", path: path)
   }
 
-  /// The keys; nil for a plain store.
+  /// The keys; nil for an unencrypted store.
   var ring: KeyRing? { state.withLock { $0.ring } }
 
-  /// What the blob tier is sealed with; nil for a plain store.
+  /// Keys that encrypt the blob tier; nil for an unencrypted store.
   var blobKeys: BlobKeys? {
     state.withLock { state in
       guard state.blobKeys == nil, let ring = state.ring else { return state.blobKeys }
@@ -123,21 +124,23 @@ final class JournalKeys: Sendable {
     }
   }
 
-  /// Does anything that is written take the room of what is sealed?
+  /// True if appends must reserve the extra bytes of encrypted records.
   var isEncrypted: Bool { state.withLock { $0.ring != nil } }
 
-  /// What the hashes of the index are keyed by, 16 bytes that stay for the life of the encrypted store; nil for a plain one.
+  /// The 16 bytes that key the hashes of the index, constant for the life of the encrypted store; nil for an
+  /// unencrypted one.
   var indexSecret: [UInt8]? {
-    // Not a copy of no keys: the runtime would make a type for it at each process's first opening.
+    // Check first instead of mapping nil: the runtime would make a type for it at each process's first
+    // opening.
     isEncrypted ? ring?.derived(16, for: "syncstore index v1") : nil
   }
 
   // MARK: Segments
 
-  /// What seals the segment with this header; nil for a plain one.
+  /// The cipher of the segment with this header; nil for an unencrypted segment.
   ///
-  /// - Throws: `.wrongKey` or `.keyRequired` if this process does not have its key; `.foreignFile` if it is plain and the
-  ///   store is not.
+  /// - Throws: `.wrongKey` or `.keyRequired` if this process does not have its key; `.foreignFile` if the
+  ///   segment is unencrypted and the store is encrypted.
   func cipher(for header: SegmentHeader, path: String) throws(StoreError) -> SegmentCipher? {
     if let seal = cachedCipher(header) { return seal.value }
     // Another process may have changed the keys since.
@@ -176,7 +179,7 @@ final class JournalKeys: Sendable {
     }
   }
 
-  /// The generation that a segment is to have that begins now.
+  /// The key generation for a segment that begins now.
   func generationToBegin() throws(StoreError) -> UInt32 {
     try refresh()
     return state.withLock { $0.ring?.current ?? 0 }
@@ -184,10 +187,10 @@ final class JournalKeys: Sendable {
 
   // MARK: The file
 
-  /// Reads the file again if it is not the one that was read.
+  /// Reads the file again if it has changed since it was read.
   func refresh() throws(StoreError) {
     let (path, storage) = (path, environment.storage)
-    // Read and taken over at once: else what another thread has put there meanwhile would be forgotten.
+    // Read and apply under one lock: otherwise a ring that another thread stores meanwhile would be lost.
     try state.withLock { state throws(StoreError) in
       let bytes = try storage.contents(of: path, limit: KeyRingFile.limit)
       guard bytes != state.bytes else { return }
@@ -205,7 +208,7 @@ final class JournalKeys: Sendable {
 
   private func updated(_ ring: KeyRing?, from bytes: [UInt8]?) throws(StoreError) -> KeyRing? {
     guard let bytes else {
-      // Nothing is sealed any more: what was said of plain segments holds for all.
+      // Nothing is encrypted any more: what applied to unencrypted segments holds for all.
       guard ring?.acceptsPlain ?? true else {
         throw StoreError(.damaged, "is gone: restore it from a backup", path: path)
       }
@@ -219,22 +222,22 @@ final class JournalKeys: Sendable {
     return updated
   }
 
-  /// Makes durable what another process may have put there, or removed, and not come to the end of: a segment that is begun under its
-  /// keys would be lost with it, and an older file asks for another passphrase, or for one at all.
+  /// Makes a replacement or removal durable that another process may not have finished: a segment begun under
+  /// the new keys would be lost with it, and an older file needs another passphrase, or one at all.
   private static func makeDurable(_ path: String, _ storage: any Storage) throws(StoreError) {
     let directory = type(of: storage).directory(of: path)
     guard try storage.status(directory) != nil else { return }
     try storage.syncDirectoryAndParent(directory)
   }
 
-  /// Puts a ring in the place of the one there is, durably; nil removes it. Only for who holds the compaction lock.
+  /// Replaces the key ring durably; nil removes it. Only for the holder of the compaction lock.
   func replace(_ ring: KeyRing?) throws(StoreError) {
     let (path, storage) = (path, environment.storage)
     let directory = type(of: storage).directory(of: path)
     let bytes = ring?.encoded(random: environment.random)
     try state.withLock { state throws(StoreError) in
       if let bytes {
-        // One that is there may have been made by who was killed then.
+        // The directory may exist already, made by a process that was killed afterwards.
         _ = try storage.createDirectory(directory)
         try storage.syncDirectory(type(of: storage).directory(of: directory))
         try storage.replace(path, with: bytes)

@@ -1,17 +1,17 @@
-/// A part of the journal as it was mapped at a moment, to be read without the engine's lock: what stands there is never changed. Whatever
-/// compaction replaces stays readable here as long as this lives.
+/// A part of the journal as it was mapped at a moment, readable without the engine's lock: its bytes never
+/// change. Segments that compaction replaces stay readable as long as this lives.
 struct JournalSlice: Sendable {
-  /// A segment, with what is needed of it that others may add to.
+  /// A segment, with a copy of the state that may still grow.
   struct Source: Sendable {
     let segment: Segment
-    /// Its number in the index, if it has one.
+    /// Its slot in the index, if it has one.
     let slot: Int?
     /// The actors that it has defined so far.
     let actors: [ActorID?]
-    /// Where the part lies in it.
+    /// Range of the slice in the segment.
     let bytes: Range<Int>
 
-    /// The name of a write in it; nil if its author is not known, or it is of no author.
+    /// The dot of a write in it; nil if its author is unknown or the record has none.
     @inline(__always)
     func dot(of view: RecordView) -> Dot? {
       let number = Int(view.actorNumber)
@@ -19,12 +19,13 @@ struct JournalSlice: Sendable {
       return Dot(actor: actor, sequence: view.sequence)
     }
 
-    /// The same of other bytes.
+    /// The part of this source with these bytes.
     func part(_ bytes: Range<Int>) -> Source {
       Source(segment: segment, slot: slot, actors: actors, bytes: bytes)
     }
 
-    /// Where a transaction begins at or behind `offset`, but before the end; nil if that is not found by one of the `current` places.
+    /// The offset of the first transaction at or after `offset`, but before the end; nil if none of the
+    /// `current` records leads to one.
     func transaction(behind offset: Int, _ current: LiveRecordBitmap) -> Int? {
       guard let slot, let place = current.first(from: SegmentTable.ref(slot: slot, offset: offset))
       else { return nil }
@@ -37,18 +38,18 @@ struct JournalSlice: Sendable {
       return reader.offset < bytes.upperBound ? reader.offset : nil
     }
 
-    /// The open dots that a write in it names.
+    /// The open dots of a write in it.
     func open(of view: RecordView, _ shape: RecordView.Shape) -> [Dot] {
       shape.openCount > 0 ? view.open(shape) { Int($0) < actors.count ? actors[Int($0)] : nil } : []
     }
   }
 
   let sources: [Source]
-  /// The last position in it.
+  /// The last position in the slice.
   let position: UInt64
 
-  /// The same in at most so many parts of about as many bytes, if it has enough for several, in their order: each of whole segments, or,
-  /// where it is known which places are `current`, of whole transactions.
+  /// Splits the slice, in order, into at most `count` parts of about equal size, if it is large enough: each
+  /// of whole segments, or, given `current`, of whole transactions.
   func parts(_ count: Int, _ current: LiveRecordBitmap? = nil) -> [JournalSlice] {
     let bytes = sources.reduce(0) { $0 + $1.bytes.count }
     guard count > 1, bytes >= Self.parallelThreshold else { return [self] }
@@ -65,7 +66,7 @@ struct JournalSlice: Sendable {
         parts.append([])
         left = share
       }
-      // Where it ends nearer to its share without this one than with it, the next part begins.
+      // Begin the next part here if this one is nearer to its share without the source than with it.
       if parts.count < count, left < share, left < source.bytes.count - left {
         parts.append([])
         left = share
@@ -76,10 +77,10 @@ struct JournalSlice: Sendable {
     return parts.map { JournalSlice(sources: $0, position: position) }
   }
 
-  /// Fewer are gone through by one thread.
+  /// Slices of fewer bytes are read by one thread.
   private static let parallelThreshold = 8 << 20
 
-  /// Visits its records in their order. False if bytes of it are damaged: then it was not gone through to its end.
+  /// Visits the records in order. Returns false if bytes are damaged: then the visit stopped early.
   func visit(
     _ body: (Source, RecordView) throws(StoreError) -> Void
   ) throws(StoreError) -> Bool {
@@ -102,10 +103,12 @@ struct JournalSlice: Sendable {
 }
 
 extension Engine {
-  /// What this view has read of the journal, from a place at or before what lies behind a position; nil if it has read nothing.
+  /// The journal as far as this view has read it, from an offset at or before the first record after
+  /// `position`; nil if it has read nothing.
   func slice(behind position: UInt64) -> JournalSlice? { slice(from: start(of: position + 1)) }
 
-  /// The same from a place where a record ends; nil as well if that is not a part of the journal any more.
+  /// The journal from `start`, the end of a record; nil also if that segment is not part of the journal any
+  /// more.
   func slice(from start: Location) -> JournalSlice? {
     guard let first = journal.index(of: start.segment), let last = journal.index(of: applied.segment),
       first <= last
@@ -124,7 +127,7 @@ extension Engine {
 }
 
 extension RecordView {
-  /// A write of a key, not a beaten one: its author may not be known.
+  /// True for a write of a key that is no conflict loser; its author may be unknown.
   var isOfKey: Bool {
     switch kind {
     case .value, .blob, .tombstone: !flags.contains(.loser)

@@ -1,15 +1,15 @@
-/// Appending where a store to mapped memory can fail though the bytes were allocated (btrfs, ZFS, FUSE, network file
-/// systems): the records are put together in memory of this process, written with `pwrite`, which can say that there is no
-/// space, and read through the mapping of the file as everywhere (rule R1, F26).
+/// Appending on file systems where a store to mapped memory can fail although the bytes were allocated
+/// (btrfs, ZFS, FUSE, network file systems). Records are encoded in memory of this process, written with
+/// `pwrite`, which can report a full disk, and read through the mapping as everywhere (rule R1, F26).
 extension Segment {
-  /// Are its records written to the file, rather than stored into its mapping?
+  /// True if records are written to the file with `pwrite` rather than stored into its mapping.
   var usesPwrite: Bool { target !== mapping }
 
-  /// Writes the records that were put together in `range`.
+  /// Writes the records encoded in `range`.
   func flush(_ range: Range<Int>) throws(StoreError) {
     guard usesPwrite else { return }
     try file.write(range, of: target, at: range.lowerBound)
-    // What was written is not looked at again: its memory goes back a MiB at a time.
+    // Written bytes are not read from here again: return their memory, a MiB at a time.
     let chunk = 1 << 20
     let done = range.upperBound / chunk * chunk
     if done > range.lowerBound { target.discard(max(0, done - chunk - range.count)..<done) }
@@ -23,8 +23,9 @@ extension Segment {
 }
 
 extension Store {
-  /// Writes what was put together in `range`, and before it what `first` does. If that fails nothing of it stays behind the tail, lest it
-  /// be taken for records once new ones end where it begins; if that fails, too, nobody writes any more (rule R4).
+  /// Runs `first`, then writes the records encoded in `range`. On failure the range is zeroed: otherwise its
+  /// records would be taken for valid ones once new records end where they begin. If zeroing fails, too, or
+  /// the error is not a full disk, the store is poisoned (rule R4).
   func flush(
     _ range: Range<Int>, of segment: Segment, _ first: (Segment) throws(StoreError) -> Void
   ) throws(StoreError) {

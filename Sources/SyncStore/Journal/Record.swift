@@ -1,32 +1,32 @@
-/// One write, as the journal keeps it and as a peer receives it: the fields, without checksum and place.
+/// One write, as the journal keeps it and as a peer receives it: the fields, without checksum and location.
 package struct Record: Hashable, Sendable {
-  /// What the record says of its key.
+  /// The record's effect on its key.
   package enum Content: Hashable, Sendable {
     /// The key was deleted.
     case tombstone
     /// The value itself.
     case inline([UInt8])
-    /// The value lies in the blob tier.
+    /// The value is in the blob tier.
     case blob(BlobReference)
   }
 
-  /// Which write it is.
+  /// The name of the write.
   package var dot: Dot
-  /// When it was made.
+  /// Time of the write.
   package var stamp: Stamp
   /// The newest write by another actor that it replaced, through its author's own overwrites.
   package var base: Dot?
-  /// What it replaced, directly or through what it replaced, that its author's vector did not cover then.
+  /// Writes that it replaced, directly or indirectly, and that its author's vector did not cover then.
   package var open: [Dot]
   /// When it expires, in milliseconds since 1970.
   package var deadline: UInt64?
   /// The type of the value.
   package var type: ValueType
-  /// Whose value it is; 1 to `Limits.keyBytes` bytes.
+  /// The key; 1 to `Limits.keyBytes` bytes.
   package var key: [UInt8]
   /// The value, a reference to it, or its absence.
   package var content: Content
-  /// Set on all records of a transaction but the last: what follows belongs to the same transaction.
+  /// Set on all records of a transaction but the last: the next record belongs to the same transaction.
   package var continues: Bool
 
   /// All fields.
@@ -39,29 +39,29 @@ package struct Record: Hashable, Sendable {
     (self.type, self.key, self.content, self.continues) = (type, key, content, continues)
   }
 
-  /// What decides between it and another record of its key.
+  /// The version that decides between this and another record of its key.
   package var version: Version { Version(stamp: stamp, dot: dot) }
-  /// Does it say that the key was deleted?
+  /// True if the record deletes the key.
   package var isTombstone: Bool { content == .tombstone }
-  /// Is its key one of the store's own (members, frontiers), never shown to the user?
+  /// True if the key is one of the store's own (members, frontiers), never shown to the user.
   package var isReserved: Bool { ReservedKey.isReserved(key) }
 }
 
-/// A value in the blob tier: named by its content.
+/// A reference to a value in the blob tier, by the hash of its content.
 public struct BlobReference: Hashable, Sendable {
   /// The SHA-256 of the content.
   public let hash: BlobHash
   /// The number of bytes of the content.
   public let size: UInt64
-  /// A few bytes kept in the journal beside the reference, at most `Limits.blobMetadataBytes`.
+  /// A few bytes kept in the journal with the reference, at most `Limits.blobMetadataBytes`.
   public let metadata: [UInt8]
 
-  /// The blob of `size` bytes whose SHA-256 is `hash`.
+  /// A reference to the blob of `size` bytes whose SHA-256 is `hash`.
   public init(hash: BlobHash, size: UInt64, metadata: [UInt8] = []) {
     (self.hash, self.size, self.metadata) = (hash, size, metadata)
   }
 
-  /// The reference that a record holds in these bytes; nil if they are too few.
+  /// Decodes the reference in a record; nil if there are too few bytes.
   init?(recorded bytes: [UInt8]) {
     guard bytes.count >= RecordLayout.blobLength, let hash = BlobHash(bytes: bytes[..<32]) else { return nil }
     let size = bytes[32..<40].reversed().reduce(0) { $0 << 8 | UInt64($1) }
@@ -71,7 +71,7 @@ public struct BlobReference: Hashable, Sendable {
 
 /// The SHA-256 of a blob's content. Its text is 64 lower-case hex digits and nothing else (F83).
 public struct BlobHash: Hashable, Comparable, Sendable, CustomStringConvertible {
-  // The bytes in their order, eight in each, the first of them highest: no allocation, and their order is that of the numbers.
+  // Big-endian words: no allocation, and their order is the order of the bytes.
   private let first, second, third, fourth: UInt64
 
   /// The 32 bytes.
@@ -85,7 +85,8 @@ public struct BlobHash: Hashable, Comparable, Sendable, CustomStringConvertible 
   /// Nil unless there are exactly 32 bytes.
   package init?(bytes: some Collection<UInt8>) { self.init(each: bytes) }
 
-  /// The same for what the bytes of messages and records are: other modules cannot specialise the general one.
+  /// Specialised for the bytes of messages and records: other modules cannot specialise the generic
+  /// initialiser.
   package init?(bytes: ArraySlice<UInt8>) { self.init(each: bytes) }
 
   private init?(each bytes: some Collection<UInt8>) {
@@ -126,10 +127,10 @@ public struct BlobHash: Hashable, Comparable, Sendable, CustomStringConvertible 
   /// The first eight bytes, lowest first.
   var prefix: UInt64 { first.byteSwapped }
 
-  /// Eight of the bytes: they are as good as random already.
+  /// Hashes eight of the bytes: they are as good as random already.
   public func hash(into hasher: inout Hasher) { hasher.combine(first) }
 
-  /// The order of the bytes.
+  /// Compares the bytes in order.
   public static func < (left: BlobHash, right: BlobHash) -> Bool {
     (left.first, left.second, left.third, left.fourth) < (
       right.first, right.second, right.third, right.fourth
@@ -137,22 +138,23 @@ public struct BlobHash: Hashable, Comparable, Sendable, CustomStringConvertible 
   }
 }
 
-/// Keys that the store keeps for itself: they begin with a zero byte, which no user's key may.
+/// Keys that the store reserves for itself: they begin with a zero byte, which no user's key may.
 package enum ReservedKey {
   /// The first byte of every such key.
   static let first: UInt8 = 0
 
-  /// Does the key belong to the store?
+  /// True if the key belongs to the store.
   package static func isReserved(_ key: [UInt8]) -> Bool { key.first == first }
 
-  /// What a member is: name, rights, addresses. Replicated like any record.
+  /// Key of a member's record: name, rights, addresses. Replicated like any record.
   package static func member(_ device: DeviceID) -> [UInt8] { [0] + Array("member/".utf8) + device.bytes }
-  /// The vector that a member has reached. Replicated like any record.
+  /// Key of the vector that a member has reached. Replicated like any record.
   package static func frontier(_ device: DeviceID) -> [UInt8] { [0] + Array("frontier/".utf8) + device.bytes }
-  /// Before all frontiers.
+  /// Common prefix of all frontiers.
   static let frontierPrefix: [UInt8] = [0] + Array("frontier/".utf8)
-  /// Deleted by who has taken back writes of which all are gone: a write that nobody else has.
+  /// Key of a tombstone that a copy writes after it retracted writes and all of these are gone: a write that
+  /// no other copy has.
   static let restamped: [UInt8] = [0] + Array("restamped".utf8)
-  /// Before all member records.
+  /// Common prefix of all member records.
   package static let memberPrefix: [UInt8] = [0] + Array("member/".utf8)
 }

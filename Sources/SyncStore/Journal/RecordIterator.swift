@@ -1,19 +1,20 @@
-/// Goes through the whole records of a segment, one after the other, as they are stored and without counting a reference. It
-/// stops where no record is: finding the way again behind damage is for `ResyncingRecordIterator`. Whoever uses it keeps the segment.
+/// Iterates over the whole records of a segment, as stored, without reference counting. It stops at the first
+/// invalid record: use `ResyncingRecordIterator` to continue after damage. The caller keeps the segment
+/// alive.
 struct RecordIterator {
   private let bytes: MappedBytes
   private let salt: UInt64
   private let limit: Int
   private let verifies: Bool
-  /// Where the next record is.
+  /// Offset of the next record.
   private(set) var offset: Int
 
-  /// From `offset` on, up to `limit`. With `verifies` false the checksums are known to hold.
+  /// Iterates from `offset` up to `limit`. With `verifies` false the checksums are known to match.
   init(_ segment: Segment, from offset: Int = SegmentHeader.length, limit: Int, verifies: Bool = true) {
     self.init(segment.mapping, salt: segment.header.salt, from: offset, limit: limit, verifies: verifies)
   }
 
-  /// The same of a segment's content, whose header has this salt.
+  /// Iterates over a segment's content, given the salt in its header.
   init(
     _ mapping: Mapping, salt: UInt64, from offset: Int = SegmentHeader.length, limit: Int,
     verifies: Bool = true
@@ -23,7 +24,7 @@ struct RecordIterator {
     (self.offset, self.limit, self.verifies) = (offset, min(limit, mapping.count), verifies)
   }
 
-  /// The bytes of the next record; nil at the limit, and where what stands there is none.
+  /// The bytes of the next record; nil at the limit, and at bytes that are no record.
   @inline(__always)
   mutating func next() -> MappedBytes? {
     guard offset &+ RecordLayout.fixedLength <= limit else { return nil }
@@ -40,7 +41,7 @@ struct RecordIterator {
 }
 
 extension MappedBytes {
-  /// Of the bytes of a record: does its checksum hold?
+  /// Verifies the checksum of a record's bytes.
   @inline(__always)
   func checksumHolds(seed: UInt64) -> Bool {
     let sum = withBytes(RecordLayout.length..<count) { XXH3.hash64($0, seed: seed) }
@@ -49,7 +50,7 @@ extension MappedBytes {
 }
 
 extension WritableBytes {
-  /// Ends a record of `length` bytes: zeros up to the next, and the checksum.
+  /// Completes a record of `length` bytes: zero padding up to the next, and the checksum.
   @inline(__always)
   func close(length: Int, seed: UInt64) {
     clear(from: length)

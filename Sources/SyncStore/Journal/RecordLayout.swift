@@ -1,4 +1,5 @@
-/// Where the fields of a record lie in a segment. `schemas/journal.md` is the byte map; this is its twin in code.
+/// Offsets of a record's fields in a segment. `schemas/journal.md` is the byte map; this is its counterpart
+/// in code.
 enum RecordLayout {
   static let checksum = 0
   static let length = 4
@@ -22,9 +23,9 @@ enum RecordLayout {
   /// Bytes of a record that defines an actor's number.
   static let actorDefinitionLength = fixedLength + 16
 
-  /// What a record is.
+  /// Kind of a record.
   enum Kind: UInt8 {
-    /// A value, here.
+    /// An inline value.
     case value = 1
     /// A reference to a value in the blob tier.
     case blob = 2
@@ -32,22 +33,23 @@ enum RecordLayout {
     case tombstone = 3
     /// A key and value of this copy alone.
     case local = 4
-    /// The end of a local key.
+    /// Removal of a local key.
     case localRemoval = 5
-    /// Gives an actor its number in this segment. Written twice: one bad byte must not take an actor's records.
+    /// Assigns an actor its number in this segment. Written twice: one bad byte must not take an actor's
+    /// records.
     case actor = 6
     /// Only carries the durable offset.
     case checkpoint = 7
-    /// In a sealed segment, and never sealed itself: names a key epoch. Written twice, as actors are.
+    /// In an encrypted segment, and never encrypted itself: names a key epoch. Written twice, as actors are.
     case epoch = 8
-    /// Says that a copy gave up what it held of a key, up to the version that it bears (rule R8). 9 is a sealed record.
+    /// A copy dropped what it held of a key, up to this record's version (rule R8). 9 is an encrypted record.
     case purge = 10
   }
 
-  /// What else is to be known of a record.
+  /// Further properties of a record.
   struct Flags: OptionSet {
     let rawValue: UInt8
-    /// What follows belongs to the same transaction.
+    /// The next record belongs to the same transaction.
     static let continues = Flags(rawValue: 1)
     /// A base dot follows the fixed part.
     static let base = Flags(rawValue: 2)
@@ -55,29 +57,30 @@ enum RecordLayout {
     static let deadline = Flags(rawValue: 4)
     /// Open dots follow.
     static let open = Flags(rawValue: 8)
-    /// The beaten side of a conflict, kept for a while: it has no position and does not travel.
+    /// The losing value of a conflict, kept for a while: it has no position and is not sent.
     static let loser = Flags(rawValue: 16)
-    /// Of a purge: what goes is a parked record of that very version, not what is held. Of a write: its time had not come when it was
-    /// appended, so that no append has judged yet what it beats.
+    /// On a purge: the purged record is a parked one of exactly that version, not the current one. On a
+    /// write: it was parked when it was appended, so that no append has decided yet which records it
+    /// supersedes.
     static let parked = Flags(rawValue: 32)
-    /// Of a purge: what goes had a value.
+    /// On a purge: the purged record had a value.
     static let valued = Flags(rawValue: 64)
-    /// Those that say that optional fields follow.
+    /// Flags that announce optional fields.
     static let fields: Flags = [.base, .deadline, .open]
     static let known: Flags = [.continues, .base, .deadline, .open, .loser, .parked, .valued]
 
-    /// Bytes of the base and the deadline that stand before the key.
+    /// Bytes of the base and the deadline, which precede the key.
     @inline(__always)
     var bytesBeforeKey: Int {
       (contains(.base) ? RecordLayout.dotLength : 0) &+ (contains(.deadline) ? 8 : 0)
     }
   }
 
-  /// Where the deadline stands, if there is one.
+  /// Offset of the deadline, if there is one.
   @inline(__always)
   static func deadline(_ flags: Flags) -> Int { fixedLength &+ (flags.contains(.base) ? dotLength : 0) }
 
-  /// Where the key stands in these bytes of a record, in its plain form; nil if they do not reach as far.
+  /// Range of the key in these bytes of a decrypted record; nil if they are too few.
   @inline(__always)
   static func keyRange(of record: RawSpan) -> Range<Int>? {
     guard record.byteCount >= fixedLength else { return nil }
@@ -94,11 +97,11 @@ enum RecordLayout {
     return end <= record.byteCount ? start..<end : nil
   }
 
-  /// The bytes that a record of `length` bytes takes up.
+  /// The bytes that a record of `length` bytes takes up, with padding.
   static func aligned(_ length: Int) -> Int { (length + alignment - 1) & ~(alignment - 1) }
 }
 
-/// The fields that a plain record begins with, but for its checksum and its length.
+/// The fields at the beginning of an unencrypted record, without checksum and length.
 struct FixedPart {
   var kind: RecordLayout.Kind
   var flags: RecordLayout.Flags
@@ -106,14 +109,14 @@ struct FixedPart {
   /// The number of its author in the segment.
   var actor: UInt16
   var keyCount: UInt16
-  /// How far behind the base position of the segment.
+  /// Distance from the base position of the segment.
   var position: UInt64
   var sequence: UInt64
   var stamp: Stamp
-  /// Up to where the segment is known durable.
+  /// Offset up to which the segment is known durable.
   var durable: Int
 
-  /// Stores them at the beginning of a record of `length` bytes.
+  /// Stores the fields at the beginning of a record of `length` bytes.
   @inline(__always)
   func store(in record: WritableBytes, length: Int) {
     let small =
@@ -128,7 +131,7 @@ struct FixedPart {
   }
 }
 
-/// A place in the journal. Ordered as the journal is.
+/// Segment number and offset of a record. Ordered by number, then offset.
 struct Location: Hashable, Comparable, Sendable {
   /// Segment number in the upper half, offset in the lower.
   let packed: UInt64

@@ -1,13 +1,15 @@
-/// A record in place, or, of a sealed one, its plain form. Its fields may be read once `checksumHolds` was seen.
+/// A record in place or, if it is encrypted, its decrypted form. Its fields may be read only after
+/// `checksumHolds`.
 struct RecordView {
   let segment: Segment
   let offset: Int
-  /// The plain form of a sealed record.
+  /// The decrypted form of an encrypted record.
   private let decrypted: Mapping?
-  /// Those of `bytes`, without a reference that would be counted at each look: this view keeps them mapped.
+  /// The bytes of `bytes`, without a reference that each access would count: this view keeps them mapped.
   private let fields: MappedBytes
 
-  /// Opens it, if it is sealed; `keeps` it then if this store keeps what is read.
+  /// Decrypts the record if it is encrypted; with `keeps`, the result is cached if this store caches
+  /// decrypted records.
   @inline(__always)
   init(segment: Segment, offset: Int, keeps: Bool = false) {
     (self.segment, self.offset) = (segment, offset)
@@ -16,7 +18,7 @@ struct RecordView {
     fields = MappedBytes(decrypted ?? segment.mapping)
   }
 
-  /// Does not open it: of a sealed record, what stands in the clear.
+  /// A view without decryption: of an encrypted record, only the cleartext fields may be read.
   @inline(__always)
   init(encrypted segment: Segment, offset: Int) {
     (self.segment, self.offset) = (segment, offset)
@@ -24,18 +26,18 @@ struct RecordView {
     fields = MappedBytes(segment.mapping)
   }
 
-  /// Where the fields are: offsets in a `shape` are in these bytes.
+  /// The memory of the fields: offsets in a `shape` refer to it.
   @inline(__always)
   var bytes: Mapping { decrypted ?? segment.mapping }
-  /// Where the record begins in `bytes`.
+  /// Offset of the record in `bytes`.
   @inline(__always)
   var start: Int { decrypted == nil ? offset : 0 }
 
-  /// False for a record in a sealed segment that could not be opened: nothing of it may be believed.
+  /// False for an encrypted record that could not be decrypted: none of its fields may be trusted.
   var isReadable: Bool { segment.cipher == nil || decrypted != nil }
 
   var location: Location { Location(segment: segment.number, offset: offset) }
-  /// Bytes of the record, or of its plain form.
+  /// Bytes of the record, or of its decrypted form.
   var length: Int { Int(load(RecordLayout.length, as: UInt32.self)) }
   var end: Int {
     offset + RecordLayout.aligned(length) + (decrypted == nil ? 0 : EncryptedRecordLayout.overhead)
@@ -53,7 +55,7 @@ struct RecordView {
   var actor: ActorID? { actor(numbered: actorNumber) }
   var dot: Dot? { actor.map { Dot(actor: $0, sequence: sequence) } }
   var version: Version? { dot.map { Version(stamp: stamp, dot: $0) } }
-  /// A write of a key, not a beaten one, and one whose author is known.
+  /// True for a write of a key that is no conflict loser and whose author is known.
   var isWrite: Bool {
     switch kind {
     case .value, .blob, .tombstone: !flags.contains(.loser) && actor != nil
@@ -61,8 +63,8 @@ struct RecordView {
     }
   }
 
-  /// Does it, for a record of that length? Of a view that was not opened: the checksum is of the bytes as they are stored.
-  /// Bytes may change between two looks: the length is read once.
+  /// Verifies the checksum for a record of that length. Only for a view that was not decrypted: the checksum
+  /// covers the stored bytes. Bytes may change between two reads, so the length is read once.
   func checksumHolds(length: Int) -> Bool {
     let stored = load(RecordLayout.checksum, as: UInt32.self)
     let body = (offset + RecordLayout.length)..<(offset + length)
@@ -71,11 +73,11 @@ struct RecordView {
     }
   }
 
-  /// Where the optional fields, the key and the value lie; nil if the lengths contradict each other, which only a
-  /// program with another idea of the format could have written under a right checksum.
+  /// Ranges of the optional fields, the key and the value; nil if the lengths contradict each other, which
+  /// only a program with another version of the format could have written under a valid checksum.
   var shape: Shape? {
     let (flags, end) = (flags, start + length)
-    // A record may have been damaged since its checksum was seen.
+    // A record may have been damaged since its checksum was verified.
     guard end <= fields.count else { return nil }
     var next = start + RecordLayout.fixedLength
     var shape = Shape()
@@ -115,14 +117,14 @@ struct RecordView {
     var value = 0..<0
   }
 
-  /// Is its key one of the store's own?
+  /// True if the key is one of the store's own.
   func isReserved(_ shape: Shape) -> Bool {
     guard !shape.key.isEmpty else { return false }
     return withExtendedLifetime(self) { fields.load(shape.key.lowerBound) == ReservedKey.first }
   }
 
   func key(_ shape: Shape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.key) } }
-  /// The key; nil if the record has none, or cannot be read.
+  /// The key; nil if the record has none or cannot be read.
   var keyBytes: [UInt8]? { shape.map { key($0) } }
   func value(_ shape: Shape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.value) } }
   func deadline(_ shape: Shape) -> UInt64? { shape.deadline.map { bytes.load($0) } }
@@ -131,17 +133,19 @@ struct RecordView {
 
   func open(_ shape: Shape) -> [Dot] { open(shape, by: actor(numbered:)) }
 
-  /// The same, with the actors as they were known at a moment: the segment's own are for the holder of the engine's lock.
+  /// The open dots, with the actors as known at a moment: the segment's own may be read only under the
+  /// engine's lock.
   func open(_ shape: Shape, by actor: (UInt16) -> ActorID?) -> [Dot] {
     (0..<shape.openCount).compactMap { dot(at: shape.open + $0 * RecordLayout.dotLength, by: actor) }
   }
 
-  /// The reference that a record of kind `.blob` holds.
+  /// The reference in a record of kind `.blob`.
   func blob(_ shape: Shape) -> BlobReference? {
     kind == .blob ? BlobReference(recorded: value(shape)) : nil
   }
 
-  /// What a write that replaces it has to know; nil for one that is not a write, or contradicts itself.
+  /// The fields that an overwrite needs; nil if the record is not a write or its fields contradict each
+  /// other.
   var replaced: ReplacedRecord? {
     guard let shape, let dot else { return nil }
     switch kind {
@@ -154,7 +158,7 @@ struct RecordView {
       isTombstone: kind == .tombstone, deadline: deadline(shape))
   }
 
-  /// The record's fields; nil for one that is not a write, or contradicts itself.
+  /// The record's fields; nil if it is not a write or they contradict each other.
   func decoded() -> Record? {
     guard let shape, let dot else { return nil }
     let content: Record.Content
@@ -171,7 +175,7 @@ struct RecordView {
       key: key(shape), content: content, continues: flags.contains(.continues))
   }
 
-  /// What a record of kind `.purge` says.
+  /// The purge that a record of kind `.purge` states.
   var purge: Purge? {
     guard let shape, let version else { return nil }
     return Purge(
@@ -183,7 +187,7 @@ struct RecordView {
     actor(bytes.load(offset)).map { Dot(actor: $0, sequence: bytes.load(offset + 2)) }
   }
 
-  /// Does it name an author: a write, beaten or not, or the purge of one?
+  /// True if it names an author: a write, conflict losers included, or the purge of one.
   var namesActor: Bool {
     switch kind {
     case .value, .blob, .tombstone, .purge: true
@@ -191,10 +195,10 @@ struct RecordView {
     }
   }
 
-  /// The number that stands at `field` of the record.
+  /// The number stored at `field` of the record.
   func number(at field: Int) -> UInt16 { load(field) }
 
-  /// The actor that has it; nil if its definition was lost.
+  /// The actor whose number is stored at `field`; nil if its definition was lost.
   func actor(at field: Int) -> ActorID? { actor(numbered: load(field)) }
 
   private func actor(numbered number: UInt16) -> ActorID? {

@@ -1,6 +1,6 @@
-/// Opening a journal after whatever happened to it. The decision is `RecoveryPlan`; this carries it out.
+/// Crash recovery of a journal. `RecoveryPlan` decides; this extension carries it out.
 extension Journal {
-  /// Reads all segments.
+  /// Scans all segments.
   func scan() -> [SegmentScan] {
     segments.indices.map { index in
       SegmentScan(
@@ -11,7 +11,8 @@ extension Journal {
 
   /// Decides where the valid part ends. Writes nothing.
   ///
-  /// - Throws: `.inputOutput` or `.damaged` if pages cannot be had there: what cannot be read now is not cut off (F28).
+  /// - Throws: `.inputOutput` or `.damaged` if pages there cannot be read: what is unreadable now must not be
+  ///   cut off (F28).
   func plan(_ scans: [SegmentScan], atWatermark: Bool) throws(StoreError) -> RecoveryPlan? {
     guard !segments.isEmpty else { return nil }
     let plan = RecoveryPlan(
@@ -21,12 +22,12 @@ extension Journal {
     return plan
   }
 
-  /// Sets aside what lies behind the valid part and seals the segment there: appending goes on in a new one (rule R3).
-  /// Done again after a crash in the middle, it ends in the same state (F8).
+  /// Sets aside everything after the valid part and closes the segment there: appending continues in a new
+  /// one (rule R3). Idempotent: repeated after a crash in the middle, it ends in the same state (F8).
   ///
-  /// `transactions` are to be in the new segment as soon as it is there. Where they are those of segments that could not be
-  /// synced (`isRescue`), these come back if that cannot be (`restoreUnsyncedNames`). Returns where the transactions end; nil if
-  /// nothing was cut.
+  /// `transactions` are in the new segment from its beginning. If they come from segments that could not be
+  /// synced (`isRescue`) and this fails, those segments are restored by `restoreUnsyncedNames`. Returns where
+  /// the transactions end; nil if nothing was cut.
   mutating func carryOut(
     _ plan: RecoveryPlan, position: UInt64, blank: UInt32?, transactions: [[JournalEntry]],
     isRescue: Bool = false
@@ -34,9 +35,10 @@ extension Journal {
     let storage = environment.storage
     if let blank { _ = try storage.remove(path(of: blank)) }
     guard plan.truncates else { return nil }
-    // Later segments first, from the last one, each durably: the chain of numbers stays dense at every moment.
+    // Later segments first, from the last one, each durably: the chain of numbers stays dense at every
+    // moment.
     for segment in segments[(plan.tailIndex + 1)...].reversed() {
-      // A copy was synced before it was one.
+      // A compacted segment was synced before it was installed.
       let isUnsynced = isRescue && segment.header.compaction == 0
       try storage.rename(
         path(of: segment.number), to: isUnsynced ? unsyncedPath(segment.number) : asidePath(segment.number))
@@ -50,7 +52,7 @@ extension Journal {
           directory + "/torn-\(tail.number)-\(plan.tailOffset)",
           with: tail.mapping.bytes(plan.tailOffset..<(last + 1)))
       } catch {
-        // On a full disk they stay in the segment alone, behind its end, until it is compacted.
+        // On a full disk these bytes stay in the segment alone, after its end, until it is compacted.
         guard error.code == .diskFull else { throw error }
       }
     }
@@ -64,9 +66,9 @@ extension Journal {
   private func unsyncedPath(_ number: UInt32) -> String { directory + "/\(Self.unsynced)\(number)" }
   private func asidePath(_ number: UInt32) -> String { directory + "/aside-\(number)-\(environment.now())" }
 
-  /// Gives segments that could not be synced their names back where a recovery has set them aside and did not come to write
-  /// once more all that they hold; what it has written goes. Only for who is alone, before anything reads the journal. Returns the
-  /// names in the directory as they are then.
+  /// Restores the names of segments that could not be synced, if a recovery set them aside and did not finish
+  /// rewriting what they hold; what it has written is removed. Only with exclusive access, before anything
+  /// reads the journal. Returns the names in the directory afterwards.
   func restoreUnsyncedNames() throws(StoreError) -> [String] {
     let storage = environment.storage
     let names = try storage.list(directory)
@@ -88,7 +90,7 @@ extension Journal {
     return try storage.list(directory)
   }
 
-  /// Is there anything to be settled?
+  /// True if an unfinished rescue is left to complete or undo.
   var hasUnsynced: Bool {
     get throws(StoreError) {
       let (numbers, isRescued) = try unsyncedSegments()
@@ -96,7 +98,7 @@ extension Journal {
     }
   }
 
-  /// All that they hold was written once more: they are set aside for good.
+  /// Sets the unsynced segments aside for good, after all that they hold was written again.
   func finishRescue() throws(StoreError) {
     guard let first = try unsyncedSegments().numbers.first else { return }
     try environment.storage.rename(unsyncedPath(first), to: directory + "/\(Self.rescued)\(first)")
@@ -110,7 +112,7 @@ extension Journal {
       try storage.rename(unsyncedPath(number), to: asidePath(number))
     }
     try storage.syncDirectory(directory)
-    // Last: as long as it is there, it tells.
+    // Last: this file marks the rescue as complete while others may remain.
     for name in try storage.list(directory) where name.hasPrefix(Self.rescued) {
       let number = UInt32(name.dropFirst(Self.rescued.count)) ?? 0
       try storage.rename(directory + "/" + name, to: asidePath(number))
@@ -129,9 +131,9 @@ extension Journal {
     return (numbers.sorted(), names.contains { $0.hasPrefix(rescued) })
   }
 
-  /// Does the valid part of the last segment end in a whole, complete transaction? What a killed writer had stored, but
-  /// not yet published, is taken in as far as it is complete; the rest is blanked, lest it be taken for records once new
-  /// ones end where it begins (F2, F13).
+  /// The end of the last complete transaction that a killed writer stored but did not publish. Up to there it
+  /// is replayed; the rest is zeroed, otherwise it would be taken for records once new ones end where it
+  /// begins (F2, F13).
   func endOfUnpublished(from offset: Int, to limit: Int, in segment: Segment) -> Int {
     let limit = min(limit, segment.mapping.count)
     var walker = ResyncingRecordIterator(segment, from: offset, limit: limit, isSealed: true)
@@ -142,7 +144,7 @@ extension Journal {
     return end
   }
 
-  /// Blanks what one who died may have stored behind the valid part, up to `writing`.
+  /// Zeros what a dead writer may have stored after the valid part, up to `writing`.
   func blank(behind end: Location, upTo writing: Location?) {
     guard let segment = segment(end.segment), let writing, writing.segment == end.segment else { return }
     let limit = min(writing.offset, segment.mapping.count)

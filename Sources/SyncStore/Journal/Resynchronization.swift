@@ -1,27 +1,29 @@
 internal import Synchronization
 
-/// What finding the next record after damage may cost.
+/// Bounds the cost of finding the next record after damage.
 ///
-/// After damage any bytes may stand where a record has its length, and each 8 bytes may seem to begin one: hashing whatever length is
-/// stated there would cost the square of the damaged bytes. So a record must be possible by the fields that it begins with, and what is
-/// hashed in vain stays within a multiple of what was looked through.
+/// After damage any bytes may take the place of a record's length, and each 8 bytes may seem to begin one:
+/// hashing whatever length is stated there would cost the square of the damaged bytes. So the fields at the
+/// beginning of a candidate must be plausible, and the bytes hashed in vain stay within a multiple of the
+/// bytes searched.
 extension Segment {
-  /// Bytes looked through after damage, and bytes hashed for it, of all passes through this segment.
+  /// Bytes searched after damage, and bytes hashed for it, of all passes through this segment.
   final class SearchCost: Sendable {
     let searched = Atomic(0)
     let hashed = Atomic(0)
   }
 
-  /// The longest record there can be: a batch of a round with all that belongs to it has less.
+  /// The longest possible record: a batch of a delta stream with all its overhead is smaller.
   static let longestRecord = 16 << 20
-  /// Bytes that may be hashed for each one that is looked through, and before any was.
+  /// Bytes that may be hashed for each byte searched, and before any was.
   private static let hashedPerByte = 64
   private static let hashedAtFirst = 32 << 20
-  /// Records up to this length are tried whatever was hashed before. Longer ones are passed over as damaged once the bytes before them
-  /// were made to seem records thousands of times.
+  /// Records up to this length are tried whatever was hashed before. Longer ones are skipped as damaged once
+  /// the bytes before them were forged to resemble records thousands of times.
   private static let shortRecord = 1024
 
-  /// Is there a whole record at `offset`, where nothing says that one begins? As `record(at:limit:isSealed:)`, at a bounded cost.
+  /// True if a whole record begins at `offset`, where none is expected. Like `record(at:limit:isSealed:)`, at
+  /// a bounded cost.
   func isRecordBehindDamage(at offset: Int, limit: Int, isSealed: Bool) -> Bool {
     searchCost.searched.add(RecordLayout.alignment, ordering: .relaxed)
     guard let length = possibleLength(at: offset, limit: limit) else { return false }
@@ -38,7 +40,7 @@ extension Segment {
     guard offset + RecordLayout.fixedLength <= limit else { return nil }
     let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
     guard length >= RecordLayout.fixedLength, length <= min(limit - offset, Self.longestRecord),
-      // Nothing was known durable that came later.
+      // The durable offset in a record never exceeds its own offset.
       Int(mapping.load(offset + RecordLayout.durable, as: UInt32.self)) <= offset,
       mapping.load(offset + RecordLayout.type + 1, as: UInt8.self) == 0
     else { return nil }
@@ -47,14 +49,14 @@ extension Segment {
       return cipher != nil && length >= EncryptedRecordLayout.least ? length : nil
     }
     guard let known = RecordLayout.Kind(rawValue: kind) else {
-      // Of a program that knows more kinds of records.
+      // Written by a newer program that knows more kinds of records.
       return kind > 0 && kind < 64 ? length : nil
     }
     guard known == .epoch || cipher == nil else { return nil }
     return possibleValue(of: known, at: offset, length: length).map { _ in length }
   }
 
-  /// Bytes of the value that a record of this kind would have; nil if it cannot have so many.
+  /// Bytes of the value of a record of this kind; nil if that length is impossible.
   private func possibleValue(of kind: RecordLayout.Kind, at offset: Int, length: Int) -> Int? {
     let flags = RecordLayout.Flags(rawValue: mapping.load(offset + RecordLayout.flags))
     guard flags.isSubset(of: .known) else { return nil }

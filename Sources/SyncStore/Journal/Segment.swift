@@ -1,60 +1,62 @@
 /// One mapped file of the journal.
 ///
-/// Invariants: the mapping covers the whole file as its header states it; `definitions` holds what those absorbed so far
-/// say. Owned by one engine: what can change is touched under its lock alone, the rest by anybody.
+/// Invariants: the mapping covers the whole file as its header states it; `definitions` holds the actor
+/// definitions replayed so far. Owned by one engine: mutable state is touched only under its lock, the rest
+/// from any thread.
 final class Segment: @unchecked Sendable {
   let header: SegmentHeader
   let file: any StorageFile
   let mapping: Mapping
-  /// Where records are put together: the mapping, or memory from which they are written to the file.
+  /// Where records are encoded: the mapping, or memory that is then written to the file with `pwrite`.
   let target: Mapping
-  /// What seals its records; nil if they are plain.
+  /// Encrypts and decrypts the records; nil if they are not encrypted.
   let cipher: SegmentCipher?
-  /// The epoch that this process seals under here; nil until it is defined.
+  /// The epoch key that this process encrypts with in this segment; nil until its epoch is defined.
   private(set) var epochKey: SegmentCipher.EpochKey?
-  /// Those of actors, by the number that they give in this segment.
+  /// Actor definitions, by the number that they assign in this segment.
   private var definitions: [Definition] = []
-  /// The one that it begins with, as it was read with the header; it counts once it is taken in.
+  /// The definition at the beginning, as read with the header; it counts once it is replayed.
   private var leading: LeadingDefinition?
-  /// The other way round, where there are many.
+  /// Actor to number, maintained only where there are many actors.
   private var numbers: [ActorID: UInt16] = [:]
-  /// Its number in the index; nil before it has one.
+  /// Its slot in the index; nil before it has one.
   var slot: Int?
-  /// Where its live bytes are counted for all processes.
+  /// Counts its live bytes for all processes.
   var liveByteCounter: IndexCheckpoint.LiveByteCounter?
-  /// Where some positions are: asked for when a round begins, and found by reading on from the last one.
+  /// Offsets of some positions, extended lazily when a delta scan begins.
   private var samples: [(position: UInt64, offset: Int)] = []
-  /// Bytes that no compaction would gain, as the one that wrote it has found: definitions, ends of local keys.
+  /// Bytes that no compaction would reclaim, as found by the compaction that wrote it: definitions, removals
+  /// of local keys.
   var fixedBytes = 0
-  /// False after a compaction that could not be done.
+  /// False after a compaction of it has failed.
   var isWorthCompacting = true
-  /// Up to where anything may be appended; behind it only what gives space back.
+  /// Limit for ordinary appends; past it only appends that free space are allowed.
   let commonLimit: Int
-  /// The one asked for last: nearly always the same.
+  /// The last lookup: nearly always the same actor.
   private var recent: (actor: ActorID, number: UInt16)?
-  /// Is one of the two copies of the header damaged?
+  /// True if one of the two copies of the header is damaged.
   var headerDamaged = false
-  /// Bytes by which its file was found shorter than its header says: they read as zeros.
+  /// Bytes by which its file was found shorter than its header states; they read as zeros.
   var missingBytes = 0
-  /// The assumed end of a last segment whose file was cut within its records; nil for any other segment. Such a
-  /// segment is a copy in memory, and nothing is appended to it.
+  /// The assumed end of a last segment whose file was truncated within its records; nil for any other
+  /// segment. Such a segment is a copy in memory, and nothing is appended to it.
   var truncatedEnd: Int?
-  /// What was put right as it was opened, for people.
+  /// Repairs made when it was opened, as text for people.
   var repairs: [String] = []
-  /// What the search for records after damage has cost so far.
+  /// Accumulated cost of the searches for records after damage.
   let searchCost = SearchCost()
 
   private struct Definition {
-    /// Nil where it was lost.
+    /// Nil if the definition was lost.
     var actor: ActorID?
-    /// 0 where it was lost.
+    /// 0 if the definition was lost.
     var offset = 0
   }
 
   private struct LeadingDefinition {
     let actor: ActorID
     let number: UInt16
-    /// Does it stand there twice, as it should?
+    /// True if both copies of the definition are there, as they should be.
     let isTwice: Bool
   }
 
@@ -67,7 +69,7 @@ final class Segment: @unchecked Sendable {
     commonLimit = header.isReserve ? 0 : mapping.count
   }
 
-  /// Up to where what makes this claim may be appended.
+  /// The offset up to which an append with this claim may write.
   func limit(_ claim: SpaceClaim) -> Int {
     switch claim {
     case .ordinary: commonLimit
@@ -78,24 +80,24 @@ final class Segment: @unchecked Sendable {
 
   var number: UInt32 { header.number }
 
-  /// Is there room for the numbers of what is appended behind this position? What one transaction or one segment holds is far
-  /// less than what is left then; only a position that somebody forged leaves none.
+  /// True if the relative positions of records appended after `position` fit. One transaction or one segment
+  /// needs far less than what is left; only a forged position leaves none.
   func numbers(behind position: UInt64) -> Bool { position &- header.basePosition < 1 << 31 }
 
-  /// Bytes of records that still count; what is left of the file is what compaction would gain.
+  /// Bytes of live records; compaction would reclaim the rest of the file.
   var liveBytes: Int {
     get { liveByteCounter?.live ?? 0 }
     set { liveByteCounter?.live = newValue }
   }
 
-  /// What the index calls the record at `offset`.
+  /// The record ref by which the index names the record at `offset`.
   @inline(__always)
   func ref(at offset: Int) -> UInt64 {
     guard let slot else { preconditionFailure("a segment has its slot before it has records that count") }
     return SegmentTable.ref(slot: slot, offset: offset)
   }
 
-  /// The number of `actor` here; nil if it has none yet.
+  /// The number of `actor` in this segment; nil if it has none yet.
   func number(of actor: ActorID) -> UInt16? {
     if let recent, recent.actor == actor { return recent.number }
     let found =
@@ -106,7 +108,7 @@ final class Segment: @unchecked Sendable {
     return number
   }
 
-  /// So many are looked through.
+  /// Up to this many actors are searched linearly.
   private static let fewActors = 16
 
   /// The actor with this number; nil if its definition was lost.
@@ -115,16 +117,16 @@ final class Segment: @unchecked Sendable {
     Int(number) < definitions.count ? definitions[Int(number)].actor : nil
   }
 
-  /// All actors by their numbers; nil where a definition was lost.
+  /// All actors by number; nil where a definition was lost.
   var actors: [ActorID?] { definitions.map(\.actor) }
 
-  /// Where actors are defined, in order.
+  /// Offsets of the actor definitions, in order.
   var definitionOffsets: [Int] { definitions.map(\.offset).filter { $0 > 0 }.sorted() }
 
-  /// The number that the next definition gives.
+  /// The number that the next definition assigns.
   var nextNumber: Int { definitions.count }
 
-  /// Takes in a definition.
+  /// Records an actor definition.
   func define(_ actor: ActorID, as number: UInt16, at offset: Int) {
     while definitions.count <= Int(number) { definitions.append(Definition()) }
     if definitions[Int(number)].offset == 0 { definitions[Int(number)].offset = offset }
@@ -139,11 +141,12 @@ final class Segment: @unchecked Sendable {
     numbers[actor] = number
   }
 
-  /// Bytes at the beginning of a file that are read for its header: with it comes the definition that most segments begin with, twice.
+  /// Bytes read from the beginning of a file for its header, including the two copies of the definition that
+  /// most segments begin with.
   static let headBytes = SegmentHeader.length + AppendExtent.definitions
 
-  /// Keeps the definition at the beginning, from the first bytes of the file, which were read for the header: whoever goes on where
-  /// another stopped need not have the kernel find that page of each segment.
+  /// Keeps the definition at the beginning from the bytes read for the header, so that resuming from an index
+  /// checkpoint need not fault in that page of every segment.
   func readLeadingDefinition(in head: [UInt8]) {
     guard cipher == nil, let first = definition(at: SegmentHeader.length, in: head) else { return }
     let second = definition(at: SegmentHeader.length + Self.definitionBytes, in: head)
@@ -153,7 +156,7 @@ final class Segment: @unchecked Sendable {
 
   private static let definitionBytes = RecordLayout.aligned(RecordLayout.actorDefinitionLength)
 
-  /// What the record there defines, if it is a whole one that defines an actor; nil otherwise.
+  /// The actor that the record at `start` defines; nil unless it is a whole actor definition.
   private func definition(at start: Int, in bytes: [UInt8]) -> (actor: ActorID, number: UInt16)? {
     let (key, end) = (start + RecordLayout.fixedLength, start + RecordLayout.actorDefinitionLength)
     guard bytes.count >= end,
@@ -169,7 +172,8 @@ final class Segment: @unchecked Sendable {
     return (actor, bytes.load(start + RecordLayout.actor))
   }
 
-  /// Takes in the definition at `offset`, if it is that one. False if it is to be looked for where it lies.
+  /// Applies the leading definition if it is the one at `offset`. Returns false if the record itself must be
+  /// read.
   func defineLeading(at offset: Int) -> Bool {
     guard let leading,
       offset == SegmentHeader.length
@@ -180,16 +184,17 @@ final class Segment: @unchecked Sendable {
   }
 
   private static let samplingInterval: UInt64 = 128
-  /// Local records take no position, and may be large: where there are many members, each write of one is followed by a vector.
+  /// A sample is also taken after this many bytes: local records take no position and may be large (with many
+  /// members, each write of one is followed by a vector).
   private static let samplingBytes = 16 << 10
 
-  /// An offset at or before which the record of `position` lies, or the end of the records, which is at `limit`.
+  /// An offset at or before the record of `position`, or the end of the records, which is at `limit`.
   func start(of position: UInt64, limit: Int) -> Int {
     if (samples.last?.position ?? header.basePosition) < position { sample(upTo: position, limit: limit) }
     var (low, high) = (0, samples.count)
     while low < high {
       let middle = (low + high) / 2
-      // Not the one of that very position: beaten writes bear the position of the record before them.
+      // Not a sample of exactly that position: conflict losers bear the position of the record before them.
       if samples[middle].position < position { low = middle + 1 } else { high = middle }
     }
     return low > 0 ? samples[low - 1].offset : SegmentHeader.length
@@ -209,12 +214,13 @@ final class Segment: @unchecked Sendable {
     }
   }
 
-  /// The seed of the checksum of a record at `offset`.
+  /// The checksum seed of a record at `offset`.
   func seed(at offset: Int) -> UInt64 { header.salt &+ UInt64(offset) }
 
-  /// The record at `offset`, if one whole record of this very place is there and ends at `limit` or before. If it is
-  /// sealed it is opened, unless `isSealed`: then only what stands in the clear may be read.
-  /// `keeps` what it opens if this store keeps what is read.
+  /// The record at `offset`; nil unless one whole record of exactly this offset is there and ends at `limit`
+  /// or before. It is decrypted if needed, unless `isSealed`: then only its cleartext fields may be read.
+  ///
+  /// With `keeps`, the decrypted record is cached if this store caches decrypted records.
   func record(at offset: Int, limit: Int, isSealed: Bool = false, keeps: Bool = false) -> RecordView? {
     guard offset + RecordLayout.fixedLength <= limit else { return nil }
     let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
@@ -225,34 +231,34 @@ final class Segment: @unchecked Sendable {
     return decrypted(at: offset, keeps: keeps)
   }
 
-  /// The opened form of a sealed record; nil for what no writer of this store has put there.
+  /// Decrypts a record; nil for bytes that no writer of this store has put there.
   @inline(never)
   private func decrypted(at offset: Int, keeps: Bool) -> RecordView? {
     let view = RecordView(segment: self, offset: offset, keeps: keeps)
     return view.isReadable ? view : nil
   }
 
-  /// The end of the record at `offset`, and its position: what may be read without opening it.
+  /// The end and the position of the record at `offset`, both readable without decryption.
   func extent(at offset: Int) -> (end: Int, position: UInt64) {
     let view = RecordView(encrypted: self, offset: offset)
     return (view.end, view.position)
   }
 
-  /// Defines the epoch that this process seals under, at `offset`. Returns where what follows begins.
+  /// Defines this process's epoch at `offset`. Returns where the next record begins.
   func beginEncryption(at offset: Int, durable: Int, position: UInt64) -> Int {
     epochKey = cipher?.define(
       at: offset, in: target, durable: durable, position: UInt32(position - header.basePosition))
     return offset + EncryptedRecordLayout.definitions
   }
 
-  /// What was stored from `offset` on did not get into the file: an epoch that is defined there is not.
+  /// Undoes an epoch definition at or after `offset` whose bytes did not get into the file.
   func undoEncryption(from offset: Int) {
     guard let writer = epochKey, writer.place >= offset else { return }
     cipher?.forget(writer)
     epochKey = nil
   }
 
-  /// Can records be appended without a definition of this process's epoch before them?
+  /// True if records can be appended without defining this process's epoch first.
   @inline(__always)
   var isReadyToEncrypt: Bool { cipher == nil || epochKey != nil }
 }

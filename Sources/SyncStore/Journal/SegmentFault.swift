@@ -1,10 +1,10 @@
 private import Glibc
 
-/// What a segment is good for once the kernel could not give a page of its mapping: the file was cut short by somebody
-/// else, its disk failed, or there was no space under a page (F26, F28, F38). Zeros stand in place of the page; no checksum
-/// holds for them. What was copied between the look at a checksum and the fault is looked at once more.
+/// State of a segment after the kernel could not provide a page of its mapping: another program truncated the
+/// file, its disk failed, or the disk was full (F26, F28, F38). The page then reads as zeros, for which no
+/// checksum matches. A record copied between the checksum check and the fault is checked again.
 extension Segment {
-  /// Why pages of it cannot be had; nil if all could so far.
+  /// Why pages cannot be read; nil if no fault has occurred.
   var faultError: StoreError? {
     switch mapping.fault {
     case nil: return nil
@@ -22,7 +22,7 @@ extension Segment {
     }
   }
 
-  /// Fails if the record at `offset` may have changed while it was copied. To be asked behind the copying.
+  /// Fails if the record at `offset` may have changed while it was copied. Call it after the copy.
   @inline(__always)
   func checkUnchanged(at offset: Int) throws(StoreError) {
     if mapping.fault != nil { try checkAgain(at: offset) }
@@ -37,7 +37,7 @@ extension Segment {
 }
 
 extension Journal {
-  /// Fails if pages of one of those segments cannot be had: what was read there, or not found, says nothing.
+  /// Fails if pages of one of the segments cannot be read: neither hits nor misses there are reliable.
   func checkFaults(_ segments: some Sequence<Segment>) throws(StoreError) {
     for segment in segments {
       if let error = segment.faultError { throw error }
@@ -46,7 +46,7 @@ extension Journal {
 }
 
 extension Store {
-  /// After bytes were stored in a segment: fails, and lets nobody write any more, if they are not in its file (rule R4).
+  /// Checks that stored bytes are in the segment's file. Otherwise it poisons the store and fails (rule R4).
   @inline(__always)
   func checkStored(in segment: Segment) throws(StoreError) {
     if segment.mapping.fault != nil || control.isLost { throw poisonBecause(of: segment) }

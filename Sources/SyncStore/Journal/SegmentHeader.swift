@@ -1,12 +1,13 @@
-/// The first page of a segment. It stands there twice, so that one bad byte cannot take a segment with it (rule R2).
+/// The first page of a segment. The header is stored twice, so that one bad byte cannot take a segment with
+/// it (rule R2).
 ///
 /// `schemas/journal.md` has the byte map.
 struct SegmentHeader: Hashable, Sendable {
-  /// Which data set the journal is of.
+  /// The data set that the journal belongs to.
   var store: StoreID
-  /// 1, 2, 3 …, without gaps (F22); for one that compaction wrote `SegmentHeader.compacted` and a count.
+  /// 1, 2, 3 …, without gaps (F22); for a compacted segment `SegmentHeader.compacted` and a count.
   var number: UInt32
-  /// Random; goes into every checksum, so that stale bytes are never taken for a record of this segment (F41).
+  /// Random; seeds every checksum, so that stale bytes are never taken for a record of this segment (F41).
   var salt: UInt64
   /// The last position before this segment.
   var basePosition: UInt64
@@ -16,28 +17,29 @@ struct SegmentHeader: Hashable, Sendable {
   var previousSalt: UInt64
   /// Where the segment before this one ends; 0 for the first.
   var previousLength: UInt32
-  /// Up to where the segment before this one was known durable when this one was begun.
+  /// Offset up to which the segment before this one was known durable when this one was begun.
   var previousDurable: UInt32
   /// When this one was begun, in milliseconds since 1970.
   var created: UInt64
-  /// The numbers that this one stands for: its own, or those of the segments that compaction replaced by it.
+  /// The segment numbers covered: its own, or those of the segments that compaction replaced by it.
   var covered: ClosedRange<UInt32>
-  /// What the segment behind this one names: the salt that the last of those had.
+  /// The salt that the next segment names as its predecessor's: that of the last segment covered.
   var chainSalt: UInt64
-  /// Where the records end; 0 in one that is appended to: there the next one says it.
+  /// End of the records; 0 in a segment that is appended to, whose end is in the next header.
   var closedLength: UInt32 = 0
-  /// Was it made of the reserve? Then only what gives space back is appended to it.
+  /// Made from the reserve: only appends that free space go here.
   var isReserve = false
-  /// Was it made of the part of the reserve that is for compactions? Then only a compaction appends to it.
+  /// Made from the part of the reserve for compactions: only a compaction appends to it.
   var isForCompaction = false
-  /// The generation of the master key under which its records are sealed; 0 if they are plain.
+  /// The generation of the master key that encrypts the records; 0 if they are not encrypted.
   var generation: UInt32 = 0
-  /// Of a compacted segment: what did not count any more at this position is not in it. 0 in one that is appended to.
+  /// For a compacted segment: records that were dead at this position are not in it. 0 in a segment that is
+  /// appended to.
   var compactedAt: UInt64 = 0
-  /// What a program must know to write to this store, as far as this one does not: it may read (F101).
+  /// Features required of writers that this program does not know: it may only read (F101).
   private(set) var unknownToWriters: UInt32 = 0
 
-  /// In the numbers of those that compaction wrote.
+  /// Bit set in the numbers of compacted segments.
   static let compacted: UInt32 = 1 << 31
 
   /// The header of a segment to append to.
@@ -51,7 +53,7 @@ struct SegmentHeader: Hashable, Sendable {
     (covered, chainSalt) = (number...number, salt)
   }
 
-  /// The header of the segment that takes the place of those from `first` to `last`, still without its size and length.
+  /// The header of the segment that replaces those from `first` to `last`, still without its size and length.
   init(
     compaction count: UInt32, of first: SegmentHeader, to last: SegmentHeader, salt: UInt64, created: UInt64
   ) {
@@ -63,25 +65,25 @@ struct SegmentHeader: Hashable, Sendable {
     chainSalt = last.chainSalt
   }
 
-  /// What its file is called.
+  /// Name of the segment's file.
   var name: SegmentName { SegmentName(covered: covered, compaction: compaction) }
 
-  /// How many compactions there had been when this one was written; 0 for one that is appended to.
+  /// Number of compactions up to the one that wrote this segment; 0 for one that is appended to.
   var compaction: UInt32 { number >= Self.compacted ? number - Self.compacted : 0 }
 
-  /// Where the first record begins.
+  /// Offset of the first record.
   static let length = 4096
-  /// Bytes that a copy of the header fills, its checksum included.
+  /// Bytes of one copy of the header, its checksum included.
   static let encodedLength = 128
-  /// Where the two copies begin.
+  /// Offsets of the two copies.
   static let copies = [0, 2048]
   /// The version of the format that this program writes.
   static let version: UInt16 = 1
-  /// A feature that nobody must know.
+  /// An optional feature: made from the reserve.
   private static let reserveFeature: UInt32 = 1
-  /// Another one: a program that does not know it takes the segment for one of deletes.
+  /// An optional feature: a program that does not know it takes the segment for one of deletes.
   private static let compactionFeature: UInt32 = 2
-  /// Says, among the features that a reader must know, that the records are sealed.
+  /// A feature required of readers: the records are encrypted.
   private static let encryptedFeature: UInt32 = 1
   private static let magic: [UInt8] = Array("SYNCJRNL".utf8)
 
@@ -91,7 +93,7 @@ struct SegmentHeader: Hashable, Sendable {
     writer.write(raw: Self.magic)
     writer.write(Self.version)
     writer.write(UInt16(0))
-    // Features: which a reader must know, which a writer must know, which nobody must know.
+    // Features: required of readers, required of writers, optional.
     writer.write(generation > 0 ? Self.encryptedFeature : 0)
     writer.write(UInt32(0))
     writer.write(
@@ -117,7 +119,7 @@ struct SegmentHeader: Hashable, Sendable {
     return page
   }
 
-  /// What is said of a file, a segment or a pack, of whose header one copy alone is whole.
+  /// Message about a file, a segment or a pack, with only one whole copy of its header.
   static func oneCopyDamaged(isWritable: Bool) -> String {
     "one of the two copies of its header is damaged: the other one serves, and no peer is needed: "
       + (isWritable
@@ -125,7 +127,7 @@ struct SegmentHeader: Hashable, Sendable {
         : "open the store for writing (`Store.verify`), and it is written anew")
   }
 
-  /// How a header page reads.
+  /// Result of reading a header page.
   enum Reading: Equatable {
     /// At least one copy is whole; `damaged` if the other is not.
     case whole(SegmentHeader, damaged: Bool)
@@ -156,7 +158,7 @@ struct SegmentHeader: Hashable, Sendable {
     page[copies[number]..<(copies[number] + encodedLength)]
   }
 
-  /// What the copy that is not whole should be, and where it begins; nil unless the other one is.
+  /// The bytes and the offset to repair the damaged copy with; nil unless exactly one copy is whole.
   static func headerRepair(_ page: [UInt8]) -> (offset: Int, bytes: [UInt8])? {
     let whole = copies.filter {
       if case .whole = read(copy: page[$0..<($0 + encodedLength)]) { true } else { false }
@@ -192,7 +194,7 @@ struct SegmentHeader: Hashable, Sendable {
       let created = try reader.read(UInt64.self)
       let first = try reader.read(UInt32.self)
       let last = try reader.read(UInt32.self)
-      // Positions are counted one by one: no store comes to so many.
+      // Positions are counted one by one: no store reaches this.
       guard first <= last, basePosition < 1 << 62 else { return .bad }
       var header = SegmentHeader(
         store: store, number: number, salt: salt, basePosition: basePosition, size: size,

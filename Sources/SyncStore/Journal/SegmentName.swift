@@ -1,9 +1,9 @@
-/// What a segment's file is called: `NNNNNNNNNNNNNNNN.segment`, or `FIRST-LAST-COUNT.segment` for one that compaction
-/// put in the place of others. The name tells which segments count, without a look into any.
+/// The name of a segment's file: `NNNNNNNNNNNNNNNN.segment`, or `FIRST-LAST-COUNT.segment` for one that
+/// compaction wrote to replace others. The names alone tell which segments count; no file need be read.
 struct SegmentName: Hashable {
-  /// The numbers that the segment stands for.
+  /// The segment numbers covered.
   let covered: ClosedRange<UInt32>
-  /// How many compactions there had been; 0 for a segment that is appended to.
+  /// Number of compactions up to the one that wrote it; 0 for a segment that is appended to.
   let compaction: UInt32
 
   private static let suffix = ".segment"
@@ -16,10 +16,10 @@ struct SegmentName: Hashable {
     (self.covered, self.compaction) = (covered, compaction)
   }
 
-  /// Nil unless `text` is the name of a segment, to the letter.
+  /// Nil unless `text` is exactly the name of a segment.
   init?(_ text: String) {
     guard text.hasSuffix(Self.suffix) else { return nil }
-    // Bytes: characters would take longer to tell apart than a segment to be mapped.
+    // UTF-8 bytes: splitting into characters would take longer than mapping a segment.
     let parts = text.utf8.dropLast(Self.suffix.utf8.count)
       .split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
     let numbers = parts.compactMap(Self.number)
@@ -35,7 +35,7 @@ struct SegmentName: Hashable {
     }
   }
 
-  /// The number that digits, and nothing else, say; nil if no segment has it.
+  /// Parses digits only; nil if no segment has that number.
   private static func number(_ text: Substring.UTF8View) -> UInt32? {
     guard !text.isEmpty, text.count <= digits else { return nil }
     var number: UInt64 = 0
@@ -65,12 +65,12 @@ struct SegmentName: Hashable {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// Those in a directory, in no particular order.
+  /// The segment names in a directory, in no particular order.
   static func all(in directory: String, _ storage: any Storage) throws(StoreError) -> [SegmentName] {
     try all(of: storage.list(directory), in: directory)
   }
 
-  /// Those among the names of the files in a directory.
+  /// The segment names among the names of the files in a directory.
   static func all(of files: [String], in directory: String) throws(StoreError) -> [SegmentName] {
     var names: [SegmentName] = []
     for text in files where text.hasSuffix(suffix) {
@@ -83,8 +83,8 @@ struct SegmentName: Hashable {
     return names
   }
 
-  /// Those that count, in order from the one that begins at `first`; what they replaced is passed over. `missing` is the
-  /// first number for which none stands though later ones are there.
+  /// The segments that count, in order from the one that begins at `first`; replaced ones are skipped.
+  /// `missing` is the first number that no segment covers although there are later ones.
   static func chain(of names: [SegmentName], from first: UInt32) -> (names: [SegmentName], missing: UInt32?) {
     let ordered = names.sorted {
       ($0.covered.lowerBound, $0.compaction) < ($1.covered.lowerBound, $1.compaction)
@@ -93,7 +93,8 @@ struct SegmentName: Hashable {
     var next = first
     for (index, name) in ordered.enumerated() where name.covered.lowerBound >= next {
       guard name.covered.lowerBound == next else { break }
-      // A later compaction takes whole segments, so of those that begin alike it is the last one.
+      // A later compaction covers whole segments, so among segments with the same first number the last one
+      // counts.
       if index + 1 < ordered.count, ordered[index + 1].covered.lowerBound == next { continue }
       chain.append(name)
       next = name.covered.upperBound + 1
@@ -104,9 +105,9 @@ struct SegmentName: Hashable {
 }
 
 extension SegmentName {
-  /// The chain of `names` in which what a compaction has replaced stands where all of it is still there and the compaction
-  /// is later than the last one that was `adopted`: the index names it yet. Nil if there is nothing of the kind, and
-  /// nothing else left over.
+  /// The chain of `names` that uses replaced segments instead of their copy, where all of them still exist
+  /// and the compaction is later than `adopted`: the index still refers to them. Nil if there are no such
+  /// segments and no other leftovers.
   static func unfinishedChain(of names: [SegmentName], adopted: UInt32) -> [SegmentName]? {
     let counted = chain(of: names, from: 1).names
     guard counted.count < names.count else { return nil }
@@ -116,7 +117,7 @@ extension SegmentName {
     }
   }
 
-  /// What stands for the same segments as `copy` and was there before it; empty unless all of it is there.
+  /// The segments that `copy` replaced; empty unless all of them still exist.
   static func replaced(by copy: SegmentName, among names: [SegmentName]) -> [SegmentName] {
     let others = names.filter { name in
       name.compaction < copy.compaction && copy.covered.contains(name.covered.lowerBound)
@@ -127,20 +128,20 @@ extension SegmentName {
   }
 }
 
-/// Finds mapped segments by their numbers, and by those that the index has given them.
+/// Finds mapped segments by number and by index slot.
 struct SegmentTable {
   private var appended = NumberedRun()
   private var compacted = NumberedRun()
-  /// By their numbers in the index.
+  /// Segments by index slot.
   private(set) var slots: [Segment?] = [] {
     didSet { version &+= 1 }
   }
-  /// How often it was changed as far as the index is concerned.
+  /// Incremented with each change of `slots`.
   private(set) var version = 0
-  /// May there be segments that the index has given no number?
+  /// True if some segments may have no slot in the index yet.
   var lacksSlots = false
 
-  /// The segment of a place in the index; nil if it is not mapped, or ends before it.
+  /// The segment of a record ref; nil if it is not mapped or ends before the record.
   @inline(__always)
   func segment(ofRef place: UInt64) -> Segment? {
     let slot = Self.slot(ofRef: place)
@@ -150,21 +151,21 @@ struct SegmentTable {
     return segment
   }
 
-  /// The number that the index has given to the segment of a place.
+  /// The index slot in a record ref.
   @inline(__always)
   static func slot(ofRef place: UInt64) -> Int { Int(truncatingIfNeeded: place >> 29) }
 
-  /// What the index calls the record at `offset` of the segment that has the number `slot` there.
+  /// The record ref of the record at `offset` of the segment with this slot.
   @inline(__always)
   static func ref(slot: Int, offset: Int) -> UInt64 {
     UInt64(truncatingIfNeeded: slot) << 29 | UInt64(truncatingIfNeeded: offset) >> 3
   }
 
-  /// Where that is in the segment.
+  /// The offset in a record ref.
   @inline(__always)
   static func offset(ofRef place: UInt64) -> Int { Int(place & (1 << 29 - 1)) << 3 }
 
-  /// Lets the index find a segment that it has given a number.
+  /// Makes a segment findable by its index slot.
   mutating func registerSlot(of segment: Segment) {
     guard let slot = segment.slot else { return }
     if slots.count <= slot { slots += repeatElement(nil, count: slot + 1 - slots.count) }
@@ -176,8 +177,8 @@ struct SegmentTable {
     number < SegmentHeader.compacted ? appended[number] : compacted[number]
   }
 
-  /// Visits the segments that have a number in the index. The index numbers all that there ever were: of most of them there is nothing,
-  /// and nothing is counted.
+  /// Visits the segments that have an index slot. The index numbers all segments since it was built: most
+  /// slots are empty, and skipping them retains nothing.
   @inline(__always)
   func forEachSlot(_ body: (_ slot: Int, Segment) -> Void) {
     for slot in slots.indices where slots[slot] != nil {
@@ -185,14 +186,14 @@ struct SegmentTable {
     }
   }
 
-  /// By their numbers in the index: what `value` says of each segment, and `none` for those that have gone.
+  /// An array by index slot: `value` of each segment, and `none` for segments that are gone.
   func bySlot<Value>(_ none: Value, _ value: (Segment) -> Value) -> [Value] {
     var values = [Value](repeating: none, count: slots.count)
     forEachSlot { slot, segment in values[slot] = value(segment) }
     return values
   }
 
-  /// Forgets the numbers of the index.
+  /// Drops all index slots.
   mutating func forgetSlots() { (slots, lacksSlots) = ([], true) }
 
   mutating func insert(_ segment: Segment) {
@@ -209,12 +210,13 @@ struct SegmentTable {
     if number < SegmentHeader.compacted { appended.remove(number) } else { compacted.remove(number) }
   }
 
-  /// The appended ones from the first number on, then the compacted ones from the second on; nil where one is missing.
+  /// The appended segments from the first number on, then the compacted ones from the second on; nil where
+  /// one is missing.
   var runs: (appended: UInt32, compacted: UInt32, appendedCount: Int, segments: [Segment?]) {
     (appended.base, compacted.base, appended.segments.count, appended.segments + compacted.segments)
   }
 
-  /// Numbers of one kind: few are missing between the lowest and the highest that are in use.
+  /// Segments of one kind by number: few are missing between the lowest and the highest in use.
   private struct NumberedRun {
     private(set) var base: UInt32 = 0
     private(set) var segments: [Segment?] = []

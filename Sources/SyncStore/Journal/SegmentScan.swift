@@ -1,7 +1,7 @@
-/// Goes through a segment record by record and finds its way again behind damage: one bad byte costs at most the record
-/// it is in (rule R2).
+/// Iterates over the records of a segment and resynchronizes after damage: one bad byte costs at most its own
+/// record (rule R2).
 struct ResyncingRecordIterator {
-  /// What stands at a place.
+  /// An item found at an offset.
   enum Step {
     /// A whole record.
     case record(RecordView)
@@ -10,17 +10,18 @@ struct ResyncingRecordIterator {
   }
 
   let segment: Segment
-  /// Where the segment ends, or the committed part of it.
+  /// End of the segment, or of its committed part.
   let limit: Int
   private(set) var offset: Int
   private let leavesEncrypted: Bool
 
-  /// With `isSealed` records are not opened: whoever walks looks only at what stands in the clear.
+  /// With `isSealed` records are not decrypted: only their cleartext fields may be read.
   init(_ segment: Segment, from offset: Int = SegmentHeader.length, limit: Int, isSealed: Bool = false) {
     (self.segment, self.offset, self.limit, self.leavesEncrypted) = (segment, offset, limit, isSealed)
   }
 
-  /// The next record or gap; nil at the limit. Zeros up to the limit are a gap too: who calls knows what was to be there.
+  /// The next record or gap; nil at the limit. Zeros up to the limit are a gap, too: the caller knows whether
+  /// records were expected there.
   mutating func next() -> Step? {
     guard offset < limit else { return nil }
     if let view = segment.record(at: offset, limit: limit, isSealed: leavesEncrypted) {
@@ -44,9 +45,9 @@ struct ResyncingRecordIterator {
   }
 }
 
-/// What a pass over a segment found, before it is decided what it means.
+/// Result of scanning a segment, before recovery interprets it.
 struct SegmentScan {
-  /// Bytes that are no records, each with where the transaction that they interrupt begins.
+  /// Bytes that are no records, each with the beginning of the transaction that they interrupt.
   struct Gap: Equatable {
     var range: Range<Int>
     var transactionStart: Int
@@ -55,17 +56,17 @@ struct SegmentScan {
   var gaps: [Gap] = []
   /// The greatest durable offset that a valid record claims.
   var durable = SegmentHeader.length
-  /// Behind the last valid record.
+  /// End of the last valid record.
   var end = SegmentHeader.length
-  /// For the last segment: where the transaction begins that its end leaves open; nil if all are complete.
+  /// For the last segment: the beginning of a transaction left open at its end; nil if all are complete.
   var openTransaction: Int?
-  /// How many records there are of keys.
+  /// Number of records, without definitions of actors and epochs.
   var records = 0
-  /// For the last segment: are there bytes behind the last valid record?
+  /// For the last segment: true if there are bytes after the last valid record.
   var isTorn = false
 
-  /// Reads every record of `segment` up to `limit`: where the next segment says that this one ends, or, for the last
-  /// one, the end of the file.
+  /// Scans every record of `segment` up to `limit`: the end that the next segment states, or, for the last
+  /// segment, the end of the file.
   init(_ segment: Segment, limit: Int, isLast: Bool) {
     var offset = SegmentHeader.length
     while offset < limit {
@@ -75,7 +76,7 @@ struct SegmentScan {
         offset = reader.offset
       }
       end = max(end, offset)
-      // Bytes that are no record: the way behind them is found once.
+      // Bytes that are no record: find the next record after them once.
       var walker = ResyncingRecordIterator(segment, from: offset, limit: limit, isSealed: true)
       guard case .gap(let range)? = walker.next() else { continue }
       gaps.append(Gap(range: range, transactionStart: openTransaction ?? range.lowerBound))
@@ -88,7 +89,7 @@ struct SegmentScan {
     isTorn = segment.mapping.lastNonZero(tail.range) != nil
   }
 
-  /// Takes notice of a whole record.
+  /// Accounts for a whole record.
   @inline(__always)
   private mutating func add(_ record: MappedBytes, at offset: Int) {
     durable = max(durable, Int(record.load(RecordLayout.durable, as: UInt32.self)))
@@ -108,25 +109,26 @@ public struct JournalDamage: Hashable, Sendable {
   public let bytes: Range<Int>
 }
 
-/// What recovery decides about a journal: a value, made from scans alone.
+/// The decision of recovery about a journal: a value, computed from scans alone.
 struct RecoveryPlan: Equatable {
-  /// Where the valid part ends: index of the segment, offset in it.
+  /// End of the valid part: index of the segment, offset in it.
   var tailIndex: Int
   var tailOffset: Int
-  /// Must what lies behind be set aside, and the segment sealed there?
+  /// True if the rest must be set aside and the segment closed at this end.
   var truncates: Bool
   var damage: [JournalDamage]
   /// The watermark of the segment that holds the tail.
   var watermark: Int
-  /// Up to where all is known durable: index of the segment, offset in it. Segments that nothing vouches for may lie
-  /// between it and the tail: a process can be killed before it syncs any of them.
+  /// End of what is known durable: index of the segment, offset in it. Segments without any durability
+  /// information may lie between it and the tail: a process can be killed before it syncs any of them.
   var durableIndex = 0
   var durableOffset = SegmentHeader.length
 
-  /// Decides. `scans` are of all segments in order, up to where each `ends`; the last one has no end, unless its file was cut: it is
-  /// sealed there then, and what it lacks is damage.
-  /// With `atWatermark` everything above the watermark goes, whole or not: the directory is a copy of one that was in
-  /// use, and the original may yet give the same dots to other writes (rule R9, F55).
+  /// Decides from the scans of all segments in order, up to where each `ends`. The last segment has no end,
+  /// unless its file was truncated: then it is closed there, and its missing bytes are damage.
+  ///
+  /// With `atWatermark` everything above the watermark is cut, whole or not: the directory is a copy of one
+  /// that was in use, and the original may yet give the same dots to other writes (rule R9, F55).
   init(headers: [SegmentHeader], ends: [Int?], scans: [SegmentScan], atWatermark: Bool) {
     tailIndex = scans.count - 1
     tailOffset = scans[tailIndex].end
@@ -159,26 +161,28 @@ struct RecoveryPlan: Equatable {
       guard known > SegmentHeader.length else { continue }
       (durableIndex, durableOffset) = (index, index == tailIndex ? min(known, tailOffset) : known)
     }
-    // Places are compared by number while the journal is in use, which holds for segments that are appended to.
+    // Locations are compared by segment number while the journal is in use, which is valid only for segments
+    // that are appended to.
     while headers[durableIndex].compaction > 0, durableIndex < tailIndex {
       (durableIndex, durableOffset) = (durableIndex + 1, SegmentHeader.length)
     }
   }
 
-  /// Cuts at a place that is known durable, whatever is valid behind it.
+  /// Cuts at an offset that is known durable, whatever is valid after it.
   mutating func truncate(at index: Int, _ offset: Int) {
     (tailIndex, tailOffset, truncates, watermark) = (index, offset, true, offset)
     (durableIndex, durableOffset) = (index, offset)
   }
 
-  /// Up to where a segment was known durable: the greatest claim in it, or its whole length once anything behind it was
-  /// known durable, since segments are synced in order. What a file lacks that was cut counts as known.
+  /// The offset up to which a segment was known durable: the greatest claim in it, or its whole length once
+  /// anything after it was known durable, since segments are synced in order. Bytes missing from a truncated
+  /// file count as known durable.
   private static func watermark(
     of index: Int, headers: [SegmentHeader], ends: [Int?], scans: [SegmentScan]
   ) -> Int {
     guard let end = ends[index] else { return scans[index].durable }
     guard index + 1 < headers.count else { return end }
-    // Compaction writes what is durable, and makes it durable before it takes its place.
+    // Compaction copies only durable records and syncs its copy before installing it.
     let isKnown = headers[index...].contains { $0.compaction > 0 }
     let isFollowed = scans[(index + 1)...].contains { $0.durable > SegmentHeader.length }
     return isKnown || isFollowed ? end : max(scans[index].durable, Int(headers[index + 1].previousDurable))

@@ -1,16 +1,18 @@
-/// A record of the ordinary form: a value or a tombstone that names no open dots; where they are asked for, a large value, too.
-/// What it says is to be believed once its checksum was seen. Whoever uses it keeps the segment mapped.
+/// A record of the common form: a value or a tombstone without open dots; with `orBlob`, also a blob
+/// reference. Its content may be trusted only after its checksum was verified. The caller keeps the segment
+/// mapped.
 struct SimpleRecord {
   let bytes: MappedBytes
-  /// Of its checksum; nil for the plain form of a sealed record: what could be opened is what was sealed.
+  /// Checksum seed; nil for a decrypted record, which decryption has authenticated.
   let seed: UInt64?
-  /// Where the key begins and where the value does.
+  /// Offsets of key and value.
   let key: Int
   let value: Int
   private let kinds: UInt32
   private let named: UInt32
 
-  /// Nil if it is of another form, or does not lie within `bytes`, which go on to the end of the segment.
+  /// Nil if the record is of another form or does not lie within `bytes`, which extend to the end of the
+  /// segment.
   @inline(__always)
   init?(_ bytes: MappedBytes, seed: UInt64?, orBlob: Bool = false) {
     guard bytes.count >= RecordLayout.fixedLength else { return nil }
@@ -38,7 +40,7 @@ struct SimpleRecord {
     UInt8(truncatingIfNeeded: kinds) == RecordLayout.Kind.tombstone.rawValue
   }
 
-  /// What the record of a large value refers to; nil for another.
+  /// The reference in the record of a blob; nil for another record.
   var blob: BlobReference? {
     guard UInt8(truncatingIfNeeded: kinds) == RecordLayout.Kind.blob.rawValue,
       bytes.count - value >= RecordLayout.blobLength,
@@ -60,15 +62,15 @@ struct SimpleRecord {
   @inline(__always)
   func withKey<Result>(_ body: (Span<UInt8>) -> Result) -> Result { bytes.withSpan(key..<value, body) }
 
-  /// The number that its author has in its segment.
+  /// The number of its author in its segment.
   @inline(__always)
   var actorNumber: UInt16 { UInt16(truncatingIfNeeded: named) }
 
-  /// Does it name a base, or a deadline?
+  /// True if it names a base or a deadline.
   @inline(__always)
   var hasFields: Bool { key != RecordLayout.fixedLength }
 
-  /// Is the record what was written there?
+  /// True if the checksum matches.
   @inline(__always)
   var isWhole: Bool { seed.map { bytes.checksumHolds(seed: $0) } ?? true }
 
@@ -89,13 +91,13 @@ struct SimpleRecord {
   }
 }
 
-/// The segments that the index names, by their numbers there: finds records without counting a reference, those of sealed
-/// segments aside. They stay mapped as long as this lives.
+/// The segments that the index refers to, by slot. Finds records without reference counting, except in
+/// encrypted segments. They stay mapped as long as this lives.
 final class SlotSegments: Sendable {
-  /// Of those that are not sealed.
+  /// Mappings of the segments that are not encrypted.
   private let bytes: MappingTable
   private let salts: [UInt64]
-  /// Those that are sealed; empty if none are.
+  /// The encrypted segments; empty if there are none.
   private let encrypted: [EncryptedSegment?]
 
   private struct EncryptedSegment {
@@ -122,12 +124,12 @@ final class SlotSegments: Sendable {
     encrypted = isAnySealed ? table.bySlot(nil) { EncryptedSegment($0) } : []
   }
 
-  /// Is any of them sealed?
+  /// True if any segment is encrypted.
   @inline(__always)
   var isEncrypted: Bool { !encrypted.isEmpty }
 
-  /// The record at a place of the index; nil if its segment is sealed, or not mapped, or it is not of the ordinary form. The
-  /// lines behind its first are being fetched then.
+  /// The record at a record ref; nil if its segment is encrypted or not mapped, or the record is not of the
+  /// common form. Prefetches the cache lines after the first.
   @inline(__always)
   func record(atRef place: UInt64, orBlob: Bool = false) -> SimpleRecord? {
     let (slot, offset) = (SegmentTable.slot(ofRef: place), SegmentTable.offset(ofRef: place))
@@ -137,7 +139,7 @@ final class SlotSegments: Sendable {
     return SimpleRecord(rest, seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset), orBlob: orBlob)
   }
 
-  /// The record at a place, opened if it is sealed: it is there as long as the caller keeps `opened`.
+  /// The record at a record ref, decrypted if necessary: it is valid as long as the caller keeps `opened`.
   func record(atRef place: UInt64, opened: inout Mapping?, orBlob: Bool = false) -> SimpleRecord? {
     let (slot, offset) = (SegmentTable.slot(ofRef: place), SegmentTable.offset(ofRef: place))
     guard slot < encrypted.count, let segment = encrypted[slot] else {

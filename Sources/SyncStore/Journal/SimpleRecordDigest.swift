@@ -1,17 +1,17 @@
-/// Computes what plain records add to the state digest from their bytes in the journal: what `StateDigest.add` does, without
-/// an array for each.
+/// Computes the contribution of simple records to the state digest directly from their bytes in the journal:
+/// the result of `StateDigest.add`, without an array for each.
 struct SimpleRecordDigest {
-  /// Where the canonical bytes of a record are put together.
+  /// Buffer for the canonical bytes of a record.
   private var room = Mapping.heap(4096)
 
-  /// Does the record count in the digest whatever the time is? It has a value, a user's key, and no deadline.
+  /// True if the record counts in the digest at any time: it has a value, a user's key and no deadline.
   @inline(__always)
   static func counts(_ record: SimpleRecord) -> Bool {
     !record.isTombstone && !record.flags.contains(.deadline) && record.key < record.value
       && record.bytes.load(record.key, as: UInt8.self) != ReservedKey.first
   }
 
-  /// The part of one that counts; `actor` wrote it.
+  /// The digest part of a record that counts; `actor` wrote it.
   mutating func part(of record: SimpleRecord, by actor: ActorID) -> StateDigest {
     let bytes = record.bytes
     let dot = Dot(actor: actor, sequence: bytes.load(RecordLayout.sequence))
@@ -23,7 +23,7 @@ struct SimpleRecordDigest {
     }
   }
 
-  /// That of a value without a deadline. `schemas/wire.md` has the layout of what is hashed.
+  /// The digest part of a value without a deadline. `schemas/wire.md` has the layout of the hashed bytes.
   mutating func part(
     of key: Span<UInt8>, value: Span<UInt8>, type: ValueType, dot: Dot, stamp: Stamp
   ) -> StateDigest {

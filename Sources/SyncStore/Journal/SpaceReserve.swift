@@ -1,14 +1,15 @@
 internal import Synchronization
 
-/// Disk space that a store keeps allocated, so that a full disk can always be recovered from within the store (rule R1, F25).
+/// Disk space that a store keeps allocated (ballast), so that it can always recover from a full disk by
+/// itself (rule R1, F25).
 ///
-/// Each part is a file that *becomes* what it was kept for by being renamed: between the release of the space and its use no
-/// other program can take it. A missing part is allocated again before any segment for puts is begun, so that neither puts nor
-/// deletes nor openings can use up what a compaction needs.
+/// Each part is a file that *becomes* what it was kept for by being renamed: no other program can take the
+/// space between release and use. A missing part is allocated again before any segment for puts begins, so
+/// that neither puts, deletes nor openings can use up what a compaction needs.
 struct SpaceReserve: Sendable {
-  /// What a file of the reserve is for, most important first: in this order missing ones are restored.
+  /// Purpose of a reserve file, most important first: missing ones are restored in this order.
   enum Purpose: CaseIterable {
-    /// A segment for the records that a compaction itself appends. Without them no compaction could begin.
+    /// A segment for the records that a compaction itself appends. Without it no compaction could begin.
     case records
     /// The copy that a compaction writes.
     case copy
@@ -18,14 +19,14 @@ struct SpaceReserve: Sendable {
 
   let directory: String
   let storage: any Storage
-  /// The limit of a segment's size, as it is configured, in bytes.
+  /// The configured upper bound of a segment's size, in bytes.
   let largestSegment: Int
-  /// Bytes of the largest segment that there is.
+  /// Size of the largest existing segment, in bytes.
   let largestPresent: Int
-  /// Whether the part for the copy is in use: it is not restored then, but space for it is left free.
+  /// Set while the part for the copy is in use: it is not restored then, but space for it is left free.
   let copyHold: CopyReserveFlag
 
-  /// Where the file for this lies.
+  /// The path of the reserve file for this purpose.
   func path(_ purpose: Purpose) -> String {
     switch purpose {
     case .records: directory + "/reserve.records"
@@ -36,21 +37,22 @@ struct SpaceReserve: Sendable {
 
   /// Bytes that the file should have if the next segment has `next` bytes.
   ///
-  /// The copy of any one segment fits in the reserve: otherwise a segment of which many small records are left could not be
-  /// compacted on a full disk, however much of it is dead.
+  /// The copy of any one segment must fit in the reserve: otherwise a segment with many small live records
+  /// could not be compacted on a full disk, however much of it is dead.
   func size(_ purpose: Purpose, next: Int = 0) -> Int {
     let unit = Journal.smallestSegment
     return switch purpose {
-    // Room for the version vector of a copy that knows `Limits.actors` actors.
+    // Space for the version vector of a copy that knows `Limits.actors` actors.
     case .records: 2 * unit
     case .copy: max(4 * unit, min(max(largestPresent, next), largestSegment))
     case .segment: max(unit, min(largestSegment / 64, 1 << 20) / unit * unit)
     }
   }
 
-  /// Allocates what is missing of these parts. `next` is the size in bytes of a segment about to be begun.
+  /// Allocates what is missing of these parts. `next` is the size in bytes of a segment about to begin.
   ///
-  /// - Throws: `.diskFull` if a part is not whole then. It has what there was room for, and the next call tries again.
+  /// - Throws: `.diskFull` if a part is still incomplete. It keeps what there was space for, and the next
+  ///   call tries again.
   func restore(_ purposes: [Purpose] = Purpose.allCases, next: Int = 0) throws(StoreError) {
     for purpose in purposes {
       if purpose == .copy, copyHold.isHeld {
@@ -61,9 +63,8 @@ struct SpaceReserve: Sendable {
     }
   }
 
-  /// While a compaction uses the part for its copy, nothing is allocated that would leave too little space to
-  /// allocate that part again: without it the next compaction could not copy, and a full disk would stay
-  /// full.
+  /// Checks that enough space stays free to allocate the copy part again while a compaction uses it:
+  /// otherwise the next compaction could not copy, and a full disk would stay full.
   ///
   /// - Throws: `.diskFull` if what is missing of the other parts and the next segment would leave too little.
   private func leaveRoomForCopy(besides purposes: [Purpose], next: Int) throws(StoreError) {
@@ -79,17 +80,18 @@ struct SpaceReserve: Sendable {
   }
 
   private func extend(_ purpose: Purpose, to size: Int) throws(StoreError) {
-    // While another thread or process allocates the part, allocating anything else could take the space that it needs.
+    // While another thread or process allocates the part, any other allocation could take the space that it
+    // needs.
     for _ in 0..<Self.attempts {
       if try extendUnlessBusy(purpose, to: size) { return }
       SystemCall.sleep(microseconds: 1000)
     }
   }
 
-  /// Another one that has not come to its end by then, in milliseconds, is left to it.
+  /// Attempts of 1 ms each; after that the other thread or process is left to finish.
   private static let attempts = 200
 
-  /// False if another thread or process has the file locked.
+  /// Returns false if another thread or process has the file locked.
   private func extendUnlessBusy(_ purpose: Purpose, to size: Int) throws(StoreError) -> Bool {
     let path = path(purpose)
     let present = try storage.status(path)
@@ -97,7 +99,7 @@ struct SpaceReserve: Sendable {
     let isNew = present?.kind != .file
     let name = isNew ? path + ".new" : path
     guard let file = try openToExtend(name, isNew: isNew) else { return false }
-    // It may be taken as soon as it has its name, and goes on being locked by nobody.
+    // It may be taken as soon as it has its name, and must not stay locked.
     defer { _ = try? file.lock(byte: 0, .none, wait: false) }
     do throws(StoreError) {
       if isNew { try file.resize(to: 0) }
@@ -114,8 +116,8 @@ struct SpaceReserve: Sendable {
     }
   }
 
-  /// The file, locked; nil if somebody else is at it, or has taken it between the opening and the lock: then it may be a part of the
-  /// journal by now.
+  /// The file, locked; nil if another thread or process is using it, or took it between the open and the
+  /// lock: then it may be a part of the journal by now.
   private func openToExtend(_ name: String, isNew: Bool) throws(StoreError) -> (any StorageFile)? {
     let opened = isNew ? try storage.open(name, .openOrCreate) : try storage.openIfPresent(name, .readWrite)
     guard let opened, try opened.lock(byte: 0, .exclusive, wait: false),
@@ -124,7 +126,7 @@ struct SpaceReserve: Sendable {
     return opened
   }
 
-  /// Lengthens the file to `size` bytes, or as far as there is room. Returns why it could not be all of it.
+  /// Lengthens the file to `size` bytes, or as far as there is space. Returns the error that stopped it.
   private func allocate(_ size: Int, of file: any StorageFile) -> StoreError? {
     var failure: StoreError?
     var step = size - ((try? file.status().size) ?? 0)
@@ -145,13 +147,14 @@ struct SpaceReserve: Sendable {
     } catch { return failure ?? error }
   }
 
-  /// Bytes that the file for this has; 0 if it is missing.
+  /// Size in bytes of the reserve file for this purpose; 0 if it is missing.
   func present(_ purpose: Purpose) throws(StoreError) -> Int {
     guard let status = try storage.status(path(purpose)), status.kind == .file else { return 0 }
     return status.size
   }
 
-  /// Takes the file for this, under another name; nil if it was taken already, or has fewer than `bytes`.
+  /// Takes the file for this purpose under another name; nil if it was taken already or has fewer than
+  /// `bytes`.
   func acquire(_ purpose: Purpose, as newPath: String, atLeast bytes: Int) throws(StoreError) -> (
     any StorageFile
   )? {
@@ -159,14 +162,14 @@ struct SpaceReserve: Sendable {
     guard try present(purpose) >= bytes, let file = try storage.openIfPresent(path, .readWrite) else {
       return nil
     }
-    // A thread that is just lengthening it must not go on once it is a part of the journal.
+    // A thread that is just lengthening it must not continue once it is a part of the journal.
     guard try file.lock(byte: 0, .exclusive, wait: true) else { return nil }
     defer { _ = try? file.lock(byte: 0, .none, wait: false) }
     guard try storage.status(path)?.inode == file.status().inode else { return nil }
     try storage.rename(path, to: newPath)
-    // A compaction makes all durable that it writes before anybody reads it.
+    // A compaction syncs all that it writes before it can be read.
     guard purpose != .copy, !file.beginsBlank else { return file }
-    // What it holds could be read again behind a loss of power. Its space is taken once more.
+    // Its old content could reappear after a power loss: allocate its space anew.
     let size = try file.status().size
     _ = try storage.remove(newPath)
     let fresh = try storage.open(newPath, .create)
@@ -174,12 +177,13 @@ struct SpaceReserve: Sendable {
     return fresh
   }
 
-  /// Puts a file back that `take` gave for this and that was not changed.
+  /// Puts an unchanged file back that `acquire` returned for this purpose.
   func putBack(_ purpose: Purpose, from path: String) {
     _ = try? storage.renameUnlessPresent(path, to: self.path(purpose))
   }
 
-  /// Removes the files for segments that were one (`Journal.removeUsed`). `restore` makes others, of the same space.
+  /// Removes reserve files that were once segments (`Journal.removeUsed`). `restore` allocates others in
+  /// their space.
   func removeIfUsed() throws(StoreError) {
     for purpose in [.records, .segment] as [Purpose] {
       let (path, size) = (path(purpose), try present(purpose))
@@ -190,8 +194,11 @@ struct SpaceReserve: Sendable {
   }
 }
 
-/// Says whether a compaction of this process uses the reserve's part for its copy. It restores the part once it has removed what it
-/// replaces: earlier, disk use would pass its bound (rule R5). Shared by all who may restore it, a background thread among them.
+/// Set while a compaction of this process uses the reserve's part for its copy.
+///
+/// The compaction restores the part only after removing the segments that it replaces: earlier, disk use
+/// would exceed its bound (rule R5). Shared by all threads that may restore it, a background thread among
+/// them.
 final class CopyReserveFlag: Sendable {
   private let state = Atomic(false)
 
@@ -199,19 +206,19 @@ final class CopyReserveFlag: Sendable {
   func set(_ isHeld: Bool) { state.store(isHeld, ordering: .releasing) }
 }
 
-/// What an append is for: how much of the last space it may use. Ordered by that.
+/// Purpose of an append, ordered by how much of the last space it may use.
 enum SpaceClaim: Comparable {
-  /// Puts and all else: only what is left besides the reserve.
+  /// Puts and all else: only the space outside the reserve.
   case ordinary
-  /// Deletes, and what a copy notes for itself.
+  /// Deletes, and a copy's records for itself.
   case reclaiming
-  /// The records that a compaction, or an opening, cannot do without.
+  /// Records that a compaction or an opening cannot do without.
   case compaction
 }
 
 extension StorageFile {
-  /// Are there zeros where a segment has its header? Of a file that was never one there are, and nothing of an earlier life can come
-  /// back behind a loss of power.
+  /// True if the header page is all zeros. Then the file was never a segment, and no old content can reappear
+  /// after a power loss.
   var beginsBlank: Bool {
     guard let page = try? read(SegmentHeader.length, at: 0) else { return false }
     return page.allSatisfy { $0 == 0 }
@@ -219,7 +226,7 @@ extension StorageFile {
 }
 
 extension JournalEntry {
-  /// May it be written with the last space there is? It makes what is dead known, or is of this copy alone.
+  /// True if it may be written with the last space: it marks data as dead, or concerns this copy alone.
   var mayUseReserve: Bool {
     switch self {
     case .write(let record, _), .parked(let record, _): record.isTombstone
@@ -236,8 +243,8 @@ extension Journal {
       largestPresent: segments.reduce(0) { max($0, $1.mapping.count) }, copyHold: copyHold)
   }
 
-  /// The largest segment that may be begun now, in bytes: at most a sixteenth of what the disk has for this journal, because the
-  /// reserve has to have room for the copy of one.
+  /// Size in bytes of the largest segment that may begin now: at most a sixteenth of the disk space available
+  /// to this journal, because the reserve must hold the copy of one segment.
   var largestForDisk: Int {
     guard let free = try? environment.storage.freeBytes(directory) else { return largestSegment }
     let capacity = (free / 16).addingReportingOverflow(UInt64(fileBytes / 16)).partialValue
@@ -249,7 +256,7 @@ extension Journal {
 extension Store {
   var reserve: SpaceReserve { engine.withLock { $0.journal.reserve } }
 
-  /// Puts back what was taken of the reserve, if there is space again.
+  /// Restores the parts taken from the reserve, if there is space again.
   func restoreReserve(_ engine: borrowing Engine) {
     let reserve = engine.journal.reserve
     switch environment.compactionMode {

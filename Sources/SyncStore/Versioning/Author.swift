@@ -1,12 +1,13 @@
-/// What the writes of a copy are named and stamped with: a value.
+/// Names and stamps the writes of a copy: a value.
 ///
-/// Invariants: `sequence` is the last one that `actor` has written; every stamp is above all that the copy has seen.
+/// Invariants: `sequence` is the last one that `actor` has written; every stamp is above all that the copy
+/// has seen.
 struct Author: Sendable {
   /// The present incarnation; nil before it is known.
   var actor: ActorID?
   /// The last sequence that `actor` has written.
   var sequence: UInt64 = 0
-  /// Knows the greatest stamp seen.
+  /// The hybrid clock, which holds the greatest stamp seen.
   var clock = HybridClock()
 
   /// The version of the next write, made at `wall` milliseconds since 1970.

@@ -1,15 +1,17 @@
-/// Records of a batch that all have the ordinary form, as they came: those that have their value with them, or are tombstones, and name
-/// neither a deadline nor open dots. Their keys and values lie where they came in, so that a million of them are no two million arrays.
+/// Records of a batch in compact form, as received: inline values and tombstones, without deadline and open
+/// dots. Keys and values stay in the buffer in which they arrived, so that a million records do not take two
+/// million arrays.
 package struct CompactBatch: Hashable, Sendable {
-  /// One of them. Small, for there are thousands in a batch: what has bounds takes no more room than those need.
+  /// A record of the batch. Small, since a batch has thousands: bounded fields are no wider than their bounds
+  /// require.
   package struct Entry: Hashable, Sendable {
-    /// Its place in its sender's journal.
+    /// Its position in its sender's journal.
     package var position: UInt64
     /// Its stamp.
     package var stamp: Stamp
-    /// The author's number of it.
+    /// The sequence that its author gave it.
     package var sequence: UInt64
-    /// The number that its author gave the write that it replaced: meaningless unless it `hasBase`.
+    /// Sequence of the write that it replaced; meaningless unless it `hasBase`.
     package private(set) var baseSequence: UInt64 = 0
     @usableFromInline let keyStart: UInt32
     @usableFromInline let valueStart: UInt32
@@ -17,17 +19,17 @@ package struct CompactBatch: Hashable, Sendable {
     @usableFromInline let keyCount: UInt16
     @usableFromInline let authorIndex: UInt16
     @usableFromInline var baseIndex: UInt16 = 0
-    /// What the value is.
+    /// Type of the value.
     package var type: ValueType
-    /// Does it name a base dot?
+    /// True if it names a base dot.
     package private(set) var hasBase = false
-    /// Does it delete the key?
+    /// True if it deletes the key.
     package var isTombstone: Bool
-    /// Do more records of its transaction follow?
+    /// True if more records of its transaction follow.
     package var continues: Bool
 
-    /// All fields but those of the base, of which it has none. The ranges are where its key, of 65,535 bytes at most, and its value lie,
-    /// both below 4 GiB; the author is one of the first 65,536 of `actors`.
+    /// All fields; the entry has no base. The ranges are those of its key, of 65,535 bytes at most, and of
+    /// its value, both below 4 GiB; the author is one of the first 65,536 of `actors`.
     @inlinable
     package init(
       position: UInt64, stamp: Stamp, author: Int, sequence: UInt64, isTombstone: Bool, continues: Bool,
@@ -41,28 +43,28 @@ package struct CompactBatch: Hashable, Sendable {
       )
     }
 
-    /// Which actor wrote it, among `actors`.
+    /// Index of its author among `actors`.
     @inlinable package var author: Int { Int(authorIndex) }
-    /// Whose write it replaced, among `actors`: meaningless unless it `hasBase`.
+    /// Index among `actors` of the author of the write that it replaced; meaningless unless it `hasBase`.
     @inlinable package var baseAuthor: Int { Int(baseIndex) }
-    /// Where its key lies.
+    /// Range of its key.
     @inlinable package var key: Range<Int> { Int(keyStart)..<Int(keyStart) + Int(keyCount) }
-    /// Where its value lies.
+    /// Range of its value.
     @inlinable package var value: Range<Int> { Int(valueStart)..<Int(valueStart) + Int(valueCount) }
 
-    /// It replaced the write of one of `actors` with this sequence.
+    /// Sets the base: the write with this sequence by one of `actors`.
     package mutating func setBase(author: Int, sequence: UInt64) {
       (baseIndex, baseSequence, hasBase) = (UInt16(author), sequence, true)
     }
   }
 
-  /// In which keys and values lie.
+  /// The buffer with the keys and values.
   package let bytes: [UInt8]
-  /// Those that the entries name.
+  /// The actors that the entries name.
   package let actors: [ActorID]
   /// The records, in the sender's order.
   package let entries: [Entry]
-  /// Which of `actors` the entries name.
+  /// Indices of those `actors` that the entries use.
   let used: [Int]
 
   /// The ranges of all entries must lie in `bytes`, their actors in `actors`, and no key may be empty.
@@ -89,18 +91,18 @@ package struct CompactBatch: Hashable, Sendable {
         continues: entry.continues))
   }
 
-  /// Is the entry's key one of the store's own?
+  /// True if the entry's key is one of the store's own.
   package func isReserved(_ entry: Entry) -> Bool { bytes[entry.key.lowerBound] == ReservedKey.first }
 }
 
-/// The records that a batch brings.
+/// The records of a batch.
 package enum BatchRecords: Hashable, Sendable {
-  /// One by one.
+  /// Decoded one by one.
   case list([PositionedRecord])
-  /// As they came.
+  /// In compact form, as received.
   case compact(CompactBatch)
 
-  /// One by one, which takes an allocation or two for each.
+  /// The records one by one; takes an allocation or two for each.
   package var list: [PositionedRecord] {
     switch self {
     case .list(let records): records
@@ -108,7 +110,7 @@ package enum BatchRecords: Hashable, Sendable {
     }
   }
 
-  /// How many there are.
+  /// Number of records.
   package var count: Int {
     switch self {
     case .list(let records): records.count
@@ -116,7 +118,8 @@ package enum BatchRecords: Hashable, Sendable {
     }
   }
 
-  /// How many are of users. What the store says of its members goes with them, and is of interest to nobody.
+  /// Number of records with users' keys. The store's own records of its members travel with them and are not
+  /// reported.
   package var userCount: Int {
     switch self {
     case .list(let records): records.count { !ReservedKey.isReserved($0.record.key) }

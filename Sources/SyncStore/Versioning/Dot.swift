@@ -1,11 +1,11 @@
 /// The name of one write: its actor and the actor's dense, never reused sequence number (from 1).
 public struct Dot: Hashable, Comparable, Sendable, CustomStringConvertible {
-  /// Who wrote.
+  /// The author.
   public let actor: ActorID
-  /// The how-manieth write of that actor, from 1.
+  /// The number of the write among those of that actor, from 1.
   public let sequence: UInt64
 
-  /// The write `sequence` of `actor`.
+  /// The dot of the write `sequence` of `actor`.
   public init(actor: ActorID, sequence: UInt64) {
     self.actor = actor
     self.sequence = sequence
@@ -20,11 +20,11 @@ public struct Dot: Hashable, Comparable, Sendable, CustomStringConvertible {
   }
 }
 
-/// What decides between two records of one key: the greater of (stamp, actor, sequence) wins, on every copy.
+/// Decides between two records of one key: the greater of (stamp, actor, sequence) wins, on every copy.
 public struct Version: Hashable, Comparable, Sendable {
-  /// When the write was made, as its author's hybrid clock had it.
+  /// Time of the write, from its author's hybrid clock.
   public let stamp: Stamp
-  /// Which write it is.
+  /// The name of the write.
   public let dot: Dot
 
   /// The version of the write `dot`, stamped `stamp`.

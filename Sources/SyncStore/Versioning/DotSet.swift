@@ -1,6 +1,6 @@
-/// A set of writes. For each actor the sequences lie in containers of 2^16, as a sorted array while there are few and as a bitmap
-/// when there are many: the first two containers of Roaring bitmaps (Chambi, Lemire, Kaser, Godin, "Better bitmap performance with
-/// Roaring bitmaps", 2016). Two bytes or less for each write.
+/// A set of writes. For each actor the sequences are in containers of 2^16, as a sorted array while they are
+/// few and as a bitmap when they are many: the first two containers of Roaring bitmaps (Chambi, Lemire,
+/// Kaser, Godin, "Better bitmap performance with Roaring bitmaps", 2016). Two bytes or less for each write.
 package struct DotSet: Hashable, Sendable {
   private enum Container: Hashable {
     case array([UInt16])
@@ -8,26 +8,27 @@ package struct DotSet: Hashable, Sendable {
   }
 
   private var containers: [ActorID: [UInt64: Container]] = [:]
-  /// How many writes there are.
+  /// Number of writes.
   package private(set) var count = 0
-  /// About how many bytes they take up in memory: `containerBytes` for each container, and 2 for each write in it as long as it is an array.
+  /// Approximate memory use in bytes: `containerBytes` for each container, and 2 for each write in it as long
+  /// as it is an array.
   package private(set) var bytes = 0
 
-  /// An array of more elements takes more room than a bitmap.
+  /// An array of more elements takes more memory than a bitmap.
   private static let maxArrayCount = 4096
-  /// Bytes of a container beside its elements, and of its place among the others.
+  /// Bytes of a container apart from its elements, with its entry in the table.
   package static let containerBytes = 96
 
-  /// No write.
+  /// An empty set.
   package init() {}
 
-  /// These writes.
+  /// A set of these writes.
   package init(_ dots: some Sequence<Dot>) { for dot in dots { insert(dot) } }
 
-  /// Is there none?
+  /// True if there is no write.
   package var isEmpty: Bool { count == 0 }
 
-  /// Is the write one of them?
+  /// True if the set contains the write.
   package func contains(_ dot: Dot) -> Bool {
     guard let container = containers[dot.actor]?[dot.sequence >> 16] else { return false }
     let low = UInt16(truncatingIfNeeded: dot.sequence)
@@ -49,7 +50,7 @@ package struct DotSet: Hashable, Sendable {
     bytes += more
   }
 
-  /// Returns the bytes that the container takes up more; nil if it had the element.
+  /// Returns the bytes by which the container grew; nil if it had the element.
   private static func insert(_ low: UInt16, into container: inout Container) -> Int? {
     switch consume container {
     case .array(var lows):
@@ -80,7 +81,7 @@ package struct DotSet: Hashable, Sendable {
     return words
   }
 
-  /// How many elements are below `low`.
+  /// Number of elements below `low`.
   private static func index(of low: UInt16, in lows: [UInt16]) -> Int {
     var (start, end) = (0, lows.count)
     while start < end {

@@ -1,10 +1,10 @@
-/// A 128-bit name. Compared as its 16 bytes in order, so that every implementation agrees on "greater".
+/// A 128-bit identifier. Compared as its 16 bytes in order, so that every implementation agrees on "greater".
 package protocol Identifier128: Hashable, Comparable, Sendable, CustomStringConvertible {
-  /// The first 8 bytes, the first of them highest.
+  /// The first 8 bytes, big-endian.
   var high: UInt64 { get }
-  /// The last 8 bytes, the first of them highest.
+  /// The last 8 bytes, big-endian.
   var low: UInt64 { get }
-  /// The name of these 16 bytes.
+  /// The identifier with these 16 bytes.
   init(high: UInt64, low: UInt64)
 }
 
@@ -31,7 +31,7 @@ extension Identifier128 {
     self.init(bytes: bytes)
   }
 
-  /// The order of the 16 bytes.
+  /// Compares the 16 bytes in order.
   public static func < (left: Self, right: Self) -> Bool {
     (left.high, left.low) < (right.high, right.low)
   }
@@ -39,31 +39,31 @@ extension Identifier128 {
 
 /// One incarnation of a device's copy of a store (rule R9). Random; never used again once it is replaced.
 public struct ActorID: Identifier128 {
-  /// The first 8 bytes, the first of them highest.
+  /// The first 8 bytes, big-endian.
   package let high: UInt64
-  /// The last 8 bytes, the first of them highest.
+  /// The last 8 bytes, big-endian.
   package let low: UInt64
-  /// The name of these 16 bytes.
+  /// The identifier with these 16 bytes.
   package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
 }
 
-/// The data set that all copies of a store share. Random, made once by `init`.
+/// Identifies the data set that all copies of a store share. Random, created once by `init`.
 public struct StoreID: Identifier128 {
-  /// The first 8 bytes, the first of them highest.
+  /// The first 8 bytes, big-endian.
   package let high: UInt64
-  /// The last 8 bytes, the first of them highest.
+  /// The last 8 bytes, big-endian.
   package let low: UInt64
-  /// The name of these 16 bytes.
+  /// The identifier with these 16 bytes.
   package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
 }
 
-/// The random name of a round (rule R9): durable at the sender before any record of the round leaves it.
+/// Identifies a round (rule R9). Random; durable at the sender before any record of the round leaves it.
 public struct RoundMark: Identifier128 {
-  /// The first 8 bytes, the first of them highest.
+  /// The first 8 bytes, big-endian.
   package let high: UInt64
-  /// The last 8 bytes, the first of them highest.
+  /// The last 8 bytes, big-endian.
   package let low: UInt64
-  /// The name of these 16 bytes.
+  /// The identifier with these 16 bytes.
   package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
 }
 
@@ -87,7 +87,7 @@ public struct DeviceID: Hashable, Comparable, Sendable, CustomStringConvertible 
   /// The 64 lower-case hex digits.
   public var description: String { Hex.string(of: bytes) }
 
-  /// The order of the bytes.
+  /// Compares the bytes in order.
   public static func < (left: DeviceID, right: DeviceID) -> Bool {
     left.bytes.lexicographicallyPrecedes(right.bytes)
   }
@@ -105,7 +105,7 @@ package enum Hex {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// Those of a number, without leading zeros.
+  /// The digits of a number, without leading zeros.
   static func digits(of number: UInt64) -> [UInt8] {
     var (text, rest): ([UInt8], UInt64) = ([], number)
     repeat {

@@ -1,5 +1,5 @@
-/// Which keys a copy holds: those that begin with one of some prefixes. A copy without a scope holds all; what the store keeps
-/// about its members every copy holds.
+/// The keys that a copy holds: those that begin with one of some prefixes. A copy without a scope holds all;
+/// every copy holds the store's own records of its members.
 ///
 /// Invariants: prefixes are sorted, and none begins with another one.
 public struct KeyScope: Hashable, Sendable, CustomStringConvertible {
@@ -9,10 +9,11 @@ public struct KeyScope: Hashable, Sendable, CustomStringConvertible {
   /// The prefixes, in order.
   public let prefixes: [[UInt8]]
 
-  /// All keys that begin with one of `prefixes`, each of 1 to `Limits.keyBytes` bytes. One that begins with another says nothing more, and is left out.
+  /// All keys that begin with one of `prefixes`, each of 1 to `Limits.keyBytes` bytes. A prefix that begins
+  /// with another one is redundant and left out.
   ///
-  /// - Throws: `.outOfBounds` if there are none, or more than `maximumPrefixes`, or one is empty (a copy of all keys has no
-  ///   scope), too long, or of keys that the store keeps for itself.
+  /// - Throws: `.outOfBounds` if there are none, or more than `maximumPrefixes`, or one is empty (a copy of
+  ///   all keys has no scope), too long, or of keys that the store reserves for itself.
   public init(prefixes: [[UInt8]]) throws(StoreError) {
     var least: [[UInt8]] = []
     for prefix in prefixes.sorted(by: { $0.lexicographicallyPrecedes($1) }) {
@@ -33,14 +34,14 @@ public struct KeyScope: Hashable, Sendable, CustomStringConvertible {
     self.prefixes = least
   }
 
-  /// The same for text, in UTF-8.
+  /// All keys that begin with one of `prefixes`, in UTF-8.
   ///
-  /// - Throws: `.outOfBounds` as the same for bytes.
+  /// - Throws: `.outOfBounds` as for prefixes of bytes.
   public init(prefixes: [String]) throws(StoreError) {
     try self.init(prefixes: prefixes.map { Array($0.utf8) })
   }
 
-  /// Is it the key of something that the copy holds?
+  /// True if a copy with this scope holds the key.
   public func contains(_ key: [UInt8]) -> Bool {
     if ReservedKey.isReserved(key) { return true }
     var (low, high) = (0, prefixes.count)
@@ -48,34 +49,34 @@ public struct KeyScope: Hashable, Sendable, CustomStringConvertible {
       let middle = (low + high) / 2
       if key.lexicographicallyPrecedes(prefixes[middle]) { high = middle } else { low = middle + 1 }
     }
-    // What lies between a prefix and a key that begins with it begins with it, too.
+    // Every key between a prefix and a key that begins with it begins with it, too.
     return low > 0 && key.starts(with: prefixes[low - 1])
   }
 
-  /// Does it contain all that `other` does?
+  /// True if every key of `other` is in this scope.
   public func contains(_ other: KeyScope) -> Bool { other.prefixes.allSatisfy { contains($0) } }
 
-  /// The keys of both.
+  /// The keys of both scopes.
   ///
   /// - Throws: `.outOfBounds` if that takes more than `maximumPrefixes`.
   public func union(_ other: KeyScope) throws(StoreError) -> KeyScope {
     try KeyScope(prefixes: prefixes + other.prefixes)
   }
 
-  /// The prefixes, as text where they are text.
+  /// The prefixes, as text if they are UTF-8, else in hex.
   public var description: String {
     prefixes.map { String(validating: $0, as: UTF8.self) ?? Hex.string(of: $0) }.joined(separator: ", ")
   }
 
   // MARK: Bytes
 
-  /// The number of prefixes, then each with its length before it. `schemas/wire.md`, Scopes.
+  /// Appends the number of prefixes, then each with its length before it. `schemas/wire.md`, Scopes.
   package func write(to writer: inout ByteWriter) {
     writer.writeVariable(UInt64(prefixes.count))
     for prefix in prefixes { writer.write(counted: prefix) }
   }
 
-  /// The scope that `write` wrote.
+  /// Reads the scope that `write` wrote.
   package init(from reader: inout ByteReader) throws(DecodingFailure) {
     var prefixes: [[UInt8]] = []
     for _ in 0..<(try reader.readCount(limit: Self.maximumPrefixes)) {
@@ -93,7 +94,7 @@ public struct KeyScope: Hashable, Sendable, CustomStringConvertible {
     scope?.write(to: &writer)
   }
 
-  /// What the other `write` wrote.
+  /// Reads an optional scope that `write` wrote.
   package static func read(from reader: inout ByteReader) throws(DecodingFailure) -> KeyScope? {
     switch try reader.read(UInt8.self) {
     case 0: return nil
@@ -104,45 +105,46 @@ public struct KeyScope: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension KeyScope? {
-  /// Does a copy of this scope hold the key? Without one it holds all.
+  /// True if a copy of this scope holds the key. Without a scope it holds all.
   package func holds(_ key: [UInt8]) -> Bool { self?.contains(key) ?? true }
 
-  /// Is this all that `other` is, or more?
+  /// True if every key of `other` is in this scope.
   package func covers(_ other: KeyScope?) -> Bool {
     guard let self else { return true }
     return other.map { self.contains($0) } ?? false
   }
 }
 
-/// Keys that a copy is to hold, and does not hold yet.
+/// Keys that a copy will hold and does not hold yet.
 package struct MissingScope: Hashable, Sendable {
-  /// What it will hold; nil for all keys.
+  /// The scope that it will hold; nil for all keys.
   package var wanted: KeyScope?
-  /// What it holds.
+  /// The scope that it holds.
   package var held: KeyScope
 
   /// Both fields.
   package init(wanted: KeyScope?, held: KeyScope) { (self.wanted, self.held) = (wanted, held) }
 
-  /// Is it one of them?
+  /// True if the key is missing.
   package func contains(_ key: [UInt8]) -> Bool { wanted.holds(key) && !held.contains(key) }
 }
 
-/// How a copy gets at more keys than it holds: what it will hold, and how far it has got.
+/// Scope expansion: how a copy acquires more keys than it holds, and how far it has come.
 package struct ScopeExpansion: Hashable, Sendable {
-  /// What it will hold; nil for all keys.
+  /// The scope that it will hold; nil for all keys.
   package var scope: KeyScope?
-  /// From whom what is lacking comes.
+  /// Sender of the missing keys.
   package var sender: ActorID?
-  /// That sender's floor when it began to come: should it purge more, some of what has come may be deleted.
+  /// That sender's floor at the beginning: if it purges more, some of what was received may have been
+  /// deleted.
   package var floor = VersionVector()
-  /// Up to where of that sender's journal it has come; nil if nothing has.
+  /// How far that sender's journal was received; nil if nothing was.
   package var cursor: Cursor?
 
-  /// Nothing has come yet.
+  /// A scope expansion that has received nothing yet.
   package init(to scope: KeyScope?) { self.scope = scope }
 
-  /// How it goes on with a sender who describes itself so: where it was left, or from the beginning.
+  /// The continuation with a sender that describes itself so: from the cursor, or from the beginning.
   package func next(from sender: ReplicaSummary) -> ScopeExpansion {
     if self.sender == sender.actor, floor == sender.floor { return self }
     var next = ScopeExpansion(to: scope)

@@ -1,19 +1,19 @@
-/// What a member's record says, under `ReservedKey.member`: one place that knows its bytes (`schemas/members.md`). `Replication` says
-/// what a right means.
+/// A member's record, stored under `ReservedKey.member`: the single encoder and decoder of its bytes
+/// (`schemas/members.md`). `Replication` defines the meaning of the rights.
 package struct MemberRecord: Hashable, Sendable {
-  /// Addresses that are kept of a member.
+  /// The most addresses kept of a member.
   package static let maximumAddresses = 8
-  /// Bytes of one of them.
+  /// The most bytes of one of them.
   package static let addressBytes = 255
   private static let version: UInt8 = 1
 
-  /// What the member may do, as it is written.
+  /// The member's right, in its encoded form.
   package var right: UInt8
   /// When it became a member, in milliseconds since 1970.
   package var joined: UInt64
-  /// What people call it.
+  /// Display name.
   package var name: String
-  /// Where it says that it can be reached.
+  /// Addresses at which it says that it can be reached.
   package var addresses: [String]
 
   /// All fields.
@@ -33,9 +33,11 @@ package struct MemberRecord: Hashable, Sendable {
     return writer.bytes
   }
 
-  /// Reads the value of a record. Bytes after the known fields are those of a newer version and are passed over.
+  /// Decodes the value of a record. Bytes after the known fields are those of a newer version and are
+  /// skipped.
   ///
-  /// - Throws: `DecodingFailure` if it is none, has a name that cannot be one, or more addresses than a member has.
+  /// - Throws: `DecodingFailure` if it is no member's record, has an invalid name, or more addresses than a
+  ///   member has.
   package init(bytes: [UInt8]) throws(DecodingFailure) {
     var reader = ByteReader(bytes)
     let version = try reader.read(UInt8.self)

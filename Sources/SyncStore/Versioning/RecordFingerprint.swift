@@ -1,18 +1,18 @@
-/// A key's greatest record, as far as two copies need it to find out whether they hold the same: 8 bytes for the key, 8 for what it holds.
+/// Fingerprint of a key's winning record, to compare two copies: 8 bytes for the key, 8 for its content.
 package struct RecordFingerprint: Hashable, Sendable {
-  /// What is known of the record.
+  /// State of the record.
   package enum State: UInt8, Sendable, CaseIterable {
-    /// A tombstone, or past its deadline: as good as nothing.
+    /// A tombstone, or past its deadline: equivalent to no record.
     case dead = 0
     /// A value.
     case live = 1
-    /// It came after the two copies were compared, and says nothing of how they differed then.
+    /// Received after the two copies were compared; it says nothing of how they differed then.
     case newer = 2
   }
 
   /// XXH3-64 of the key, seed 0. The lower 16 bits are the key's bucket.
   package var keyHash: UInt64
-  /// Dead, live, or not to be looked at.
+  /// Dead, live, or to be ignored.
   package var state: State
   /// The lower half of the record's part in the state digest; 0 unless it is live.
   package var content: UInt64
@@ -22,7 +22,7 @@ package struct RecordFingerprint: Hashable, Sendable {
     (self.keyHash, self.state, self.content) = (keyHash, state, content)
   }
 
-  /// That of a record.
+  /// The fingerprint of a record.
   init(_ record: Record, _ keyHash: UInt64, isNewer: Bool, at time: UInt64) {
     self.init(keyHash: keyHash, state: isNewer ? .newer : record.isLive(at: time) ? .live : .dead, content: 0)
     guard state == .live else { return }
@@ -37,8 +37,8 @@ package struct RecordFingerprint: Hashable, Sendable {
   /// The bucket of a key with this hash.
   package static func bucket(of keyHash: UInt64) -> UInt16 { UInt16(truncatingIfNeeded: keyHash) }
 
-  /// The hashes of the keys, ascending, whose records differ: on one side there is another value than on the other, or none.
-  /// Both lists are of the same buckets.
+  /// The hashes, ascending, of the keys whose records differ: one side has another value than the other, or
+  /// none. Both lists must be of the same buckets.
   package static func differences(_ mine: [RecordFingerprint], _ theirs: [RecordFingerprint]) -> [UInt64] {
     var others: [UInt64: RecordFingerprint] = [:]
     for print in theirs { others[print.keyHash] = print }
@@ -62,7 +62,7 @@ package struct RecordFingerprint: Hashable, Sendable {
 package struct BucketFingerprints: Sendable {
   /// The buckets, ascending.
   package var buckets: [UInt16]
-  /// Those of each bucket in the order of the buckets, by their hash in each.
+  /// The fingerprints by bucket, in the order of `buckets`, and by hash in each bucket.
   package var prints: [RecordFingerprint] = []
   /// The keys by their hash: mostly one.
   package var keys: [UInt64: [[UInt8]]] = [:]
@@ -76,7 +76,7 @@ package struct BucketFingerprints: Sendable {
 
     init(keyHash: UInt64) { print = RecordFingerprint(keyHash: keyHash, state: .dead, content: 0) }
 
-    /// Keys that have one hash are compared as if they were one: both travel then.
+    /// Combines keys that have the same hash: they are compared as one, and both are sent.
     mutating func add(_ other: RecordFingerprint, _ key: [UInt8]) {
       keys.append(key)
       print.content &+= other.content

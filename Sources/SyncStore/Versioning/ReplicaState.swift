@@ -1,74 +1,78 @@
-/// What a copy keeps of itself beside the records: its names, what it covers, how far it has received from whom. Kept in
-/// the journal as local records, so that each change is part of an atomic append.
+/// The state of a copy apart from its records: its actors, its vector, its cursors. Stored in the journal as
+/// local records, so that each change is part of an atomic append.
 struct ReplicaState: Sendable {
-  /// Own records of a lost life that may bear dots which that life gave away (rule R9).
+  /// Own records of a lost life whose dots that life may also have given to other writes (rule R9).
   struct UnconfirmedRange: Hashable, Sendable {
     var actor: ActorID
-    /// Those above this sequence.
+    /// The range has the sequences above this one.
     var above: UInt64
 
-    /// Is the write one of those?
+    /// True if the write is in the range.
     func includes(_ dot: Dot) -> Bool { dot.actor == actor && dot.sequence > above }
   }
 
-  /// What own writes are named and stamped with.
+  /// Names and stamps own writes.
   var author = Author()
-  /// All incarnations of this copy: few, so no table, which the runtime takes a quarter of a process's first opening to make.
+  /// All incarnations of this copy. An array, since they are few: for a hash table the runtime would take a
+  /// quarter of a process's first opening.
   var ownActors: [ActorID] = []
-  /// What is covered, but for own writes since it was set.
+  /// The vector, without own writes since it was set.
   private var received = VersionVector()
   var floor = VersionVector()
   var horizon = Stamp.zero
-  /// The last position of a delete that was purged; nil if none was. Who purges raises it, as it does the floor.
+  /// The last position of a purged delete; nil if none was purged. A purge raises it, like the floor.
   var purged: UInt64?
-  /// When conflicts came up.
+  /// The days on which conflicts occurred.
   var conflicts = ConflictRetention()
-  /// Which keys this copy holds; nil for all.
+  /// The keys that this copy holds; nil for all.
   var scope: KeyScope?
-  /// Why keys of the user must not be written here; nil if they may.
+  /// Why users' keys must not be written here; nil if they may.
   var writeDenial: WriteDenial?
-  /// More of them that it is to hold.
+  /// Expansion of the scope in progress.
   var scopeExpansion: ScopeExpansion?
-  /// Up to here all deletes were covered by what this copy last said as a member; nil if it said nothing.
+  /// Position up to which the last frontier that this copy published covers all deletes; nil if it published
+  /// none.
   var acknowledged: UInt64?
   var cursors: [ActorID: Cursor] = [:]
   /// The marks of own rounds: position and own sequence that were durable when each was made.
   var marks = RoundMarks()
   var lastMark: RoundMark?
   var unconfirmedRanges: [UnconfirmedRange] = []
-  /// Former incarnations that this copy gave up because it found itself put back, or cloned: another life may bear them still.
+  /// Former incarnations that this copy gave up because it was rolled back or cloned: another life may still
+  /// use them.
   var abandonedActors: Set<ActorID> = []
-  /// Damaged: the vector was forgotten until a whole round has come in.
+  /// Set after damage: the vector is unknown until a whole round was received.
   var isRecovering = false
-  /// What came behind this position, while a full state was being closed, is measured by what this copy itself has purged when one is
-  /// closed to its end; nil if there is none.
+  /// Records received after this position, while a full state was being closed, are checked against this
+  /// copy's own purges once a full state is closed completely; nil if there are none.
   var reconcileFrom: UInt64?
 
-  /// Of former lives: what was taken back of their writes.
+  /// By former actor: its writes that were retracted.
   var retractedActors: [ActorID: RetractedWrites] = [:]
 
-  /// Damage that this copy has acted upon, when it became a new actor and forgot its vector: where it began, and up to which offset it
-  /// went then. Records behind may have been damaged since.
+  /// Damage that this copy has handled, by becoming a new actor and clearing its vector: beginning, and end
+  /// offset at that time. Records after it may have been damaged since.
   var handledDamage: [Location: UInt32] = [:]
-  /// The keys lost in some of them.
+  /// The keys lost by the damage, where they are known.
   var lostKeysByDamage: [Location: LostKeyFingerprints] = [:]
-  /// Those among them whose records have come again from a peer.
+  /// The damage whose records were received again from a peer.
   var resolvedDamage: Set<Location> = []
 
   struct Mark: Hashable, Sendable {
     var position: UInt64
     var sequence: UInt64
-    /// Was it made for the sessions of one process that stay open? No other one may use it: it goes when they are past it.
+    /// True if made for the open sessions of one process. No other process may use it; it is removed once
+    /// they are past it.
     var isLive = false
-    /// The greatest stamp that had been given or seen then; nil if an older program made it.
+    /// The greatest stamp given or seen at that time; nil if an older program made it.
     var clock: Stamp?
   }
 
-  /// Can it be believed what this copy covers, and is nothing of its own in doubt?
+  /// True if the vector is reliable and no own record is in doubt.
   var isHealthy: Bool { health == .healthy }
 
-  /// What the copy thinks of its own state. A closing that was broken off is made up for by another full state, in whatever way its floor
-  /// came to be covered meanwhile.
+  /// Health of the copy. An interrupted close is repaired by another full state, however its floor came to be
+  /// covered meanwhile.
   var health: ReplicaHealth {
     if isRecovering { return .recovering }
     return unconfirmedRanges.isEmpty && (reconcileFrom == nil || !vector.covers(floor))
@@ -80,7 +84,8 @@ struct ReplicaState: Sendable {
   /// The last sequence that `actor` has written.
   var sequence: UInt64 { author.sequence }
 
-  /// What this copy covers: what it was set to, with the present actor's entry raised to what it has written.
+  /// The writes that this copy covers: `received`, with the present actor's entry raised to its last
+  /// sequence.
   var vector: VersionVector {
     get {
       guard let actor, sequence > received[actor] else { return received }
@@ -91,8 +96,9 @@ struct ReplicaState: Sendable {
     set { received = newValue }
   }
 
-  /// What a round that this copy gives covers at its close. What is in doubt is not passed on, and so not covered by who has had the
-  /// round, though this copy may have purged later writes of that life, and has to cover these itself.
+  /// The vector that closes the rounds this copy sends. Unconfirmed records are not sent, so the receiver
+  /// must not cover them, although this copy itself must cover later writes of that life that it may have
+  /// purged.
   var advertisedVector: VersionVector {
     if isRecovering { return VersionVector() }
     var given = vector
@@ -100,38 +106,39 @@ struct ReplicaState: Sendable {
     return given
   }
 
-  /// Lets what is covered be one in memory with what is given away of it, where own writes have come since it was set.
+  /// Folds own writes into `received`, so that it shares its memory with the copies handed out.
   mutating func foldOwnWrites() { received = vector }
 
-  /// Does `vector` cover the write?
+  /// True if `vector` covers the write.
   func covers(_ dot: Dot) -> Bool {
     dot.actor == actor && dot.sequence <= sequence || received.covers(dot)
   }
 
-  /// Was the write made by this copy, in this or an earlier incarnation? Not one that it has taken back, should a copy that was
-  /// made of the directory bring it.
+  /// True if this copy made the write, in this or an earlier incarnation. False for a retracted write, should
+  /// a copy of the directory bring it back.
   func isMine(_ dot: Dot) -> Bool {
     dot.actor == actor
       || ownActors.contains(dot.actor)
         && (retractedActors.isEmpty || dot.sequence <= retractedActors[dot.actor]?.above ?? .max)
   }
 
-  /// Is the record one of a lost life, not to be passed on?
+  /// True if the record is one of a lost life that must not be sent.
   func isUnconfirmed(_ dot: Dot) -> Bool { unconfirmedRanges.contains { $0.includes(dot) } }
 }
 
 extension ReplicaState {
-  /// May the name have two contents, one of each life of this copy? Also below the last mark, and for ever: that one peer was given a
-  /// round says nothing of what the other life wrote under these names, nor which of the two a base means.
+  /// True if the dot may have two contents, one of each life of this copy. Also below the last mark, and
+  /// permanently: that one peer received a round says nothing about what the other life wrote under these
+  /// names, nor which of the two a base refers to.
   func isAmbiguous(_ dot: Dot) -> Bool { abandonedActors.contains(dot.actor) || isInUnconfirmedLife(dot) }
 
-  /// Was it written in a life of which no full state has told yet what others hold of it?
+  /// True if it was written in a life for which no full state has shown yet what other copies hold of it.
   func isInUnconfirmedLife(_ dot: Dot) -> Bool { unconfirmedRanges.contains { $0.actor == dot.actor } }
 }
 
 /// The local records that hold a copy's state. `schemas/journal.md` has their layouts.
 enum StateKey {
-  /// Before all but cursors and marks.
+  /// Common prefix of all keys but those of cursors and marks.
   static let prefix = Array("replica/".utf8)
   static let actor = Array("replica/actor".utf8)
   static let vector = Array("replica/vector".utf8)
@@ -147,7 +154,7 @@ enum StateKey {
   static let scopeExpansion = Array("replica/widening".utf8)
   static let clock = Array("replica/clock".utf8)
   static let writeDenial = Array("replica/denied".utf8)
-  /// Up to which stamp all that had waited, and stands before it, was applied.
+  /// The stamp up to which all parked records before this one were applied.
   static let unparked = Array("replica/released".utf8)
   static let abandonedPrefix = Array("replica/parted/".utf8)
   static let retractedPrefix = Array("replica/forsaken/".utf8)
@@ -172,7 +179,7 @@ enum StateKey {
 }
 
 extension ReplicaState {
-  /// Takes in a local record; one that does not read is left alone: it was written by a program that knew more.
+  /// Applies a local record. One that cannot be decoded is ignored: a newer program wrote it.
   mutating func apply(local key: [UInt8], _ value: [UInt8]?) {
     if key.starts(with: StateKey.cursorPrefix) {
       guard let sender = ActorID(bytes: key.dropFirst(StateKey.cursorPrefix.count)) else { return }
@@ -182,14 +189,14 @@ extension ReplicaState {
       marks[mark] = value.flatMap { try? Self.mark($0) }
       if value != nil { lastMark = mark } else if lastMark == mark { lastMark = nil }
     } else if !key.starts(with: StateKey.prefix) {
-      // Most of what there are many of: large values that are not here.
+      // Fast path for the most frequent local keys: large values that are not here.
       return
     } else if key == StateKey.actor, let value {
       var actors = value[...]
       var first = true
       while let next = ActorID(bytes: actors.prefix(16)) {
         if first, next != actor {
-          // What the former one has written stays covered.
+          // The writes of the former actor stay covered.
           received = vector
           (author.actor, author.sequence) = (next, 0)
         }
@@ -203,7 +210,7 @@ extension ReplicaState {
       let location = Location(packed: place)
       var rest = ByteReader(value[...])
       let isResolved = (try? rest.read(UInt8.self)) == 1
-      // Older programs did not say how far it went.
+      // Older programs did not record its end.
       handledDamage[location] = (try? rest.read(UInt32.self)) ?? .max
       lostKeysByDamage[location] = LostKeyFingerprints(from: &rest)
       if isResolved { resolvedDamage.insert(location) } else { resolvedDamage.remove(location) }
@@ -247,7 +254,7 @@ extension ReplicaState {
     }
   }
 
-  /// Takes notice of a write in the journal.
+  /// Accounts for a write in the journal.
   mutating func observe(_ version: Version, applied: Bool) {
     if version.dot.actor == actor { author.sequence = max(author.sequence, version.dot.sequence) }
     if applied { author.clock.observe(version.stamp) }

@@ -1,18 +1,18 @@
-/// The rules by which a copy takes in a record: pure decisions (design rules R6, R9; "Order", "Base dot").
+/// The rules for applying a record: pure decisions (design rules R6, R9; "Order", "Base dot").
 enum Resolution {
-  /// What becomes of a record that arrives.
+  /// Outcome for a record that arrives.
   enum Verdict: Equatable {
-    /// It is covered, or held already.
+    /// It is covered or stored already.
     case ignore
-    /// Its stamp lies too far ahead of this copy's clock: stored, not applied, not merged into the clock (F50).
+    /// Its stamp is too far ahead of this copy's clock: stored, not applied, not merged into the clock (F50).
     case park
-    /// It beats what is held. `conflict` tells whether what is held was written without knowing of it.
+    /// It supersedes the held record. `conflict` is true if its author did not know of the held record.
     case win(conflict: Bool)
-    /// What is held beats it. `conflict` tells whether it was written without knowing of what is held.
+    /// The held record supersedes it. `conflict` is true if the held record's author did not know of it.
     case lose(conflict: Bool)
   }
 
-  /// The place of an arriving record.
+  /// The outcome for an arriving record.
   static func receive(
     _ record: Record, held: Record?, limit: Stamp, covers: (Dot) -> Bool
   ) -> Verdict {
@@ -21,7 +21,7 @@ enum Resolution {
     return apply(record, held: held)
   }
 
-  /// The outcome for a record whose time has come.
+  /// The outcome for a record that is not, or no longer, parked.
   static func apply(_ record: Record, held: Record?) -> Verdict {
     guard let held else { return .win(conflict: false) }
     if held.dot == record.dot { return .ignore }
@@ -30,12 +30,13 @@ enum Resolution {
       : .lose(conflict: isConflict(winner: held, loser: record))
   }
 
-  /// Was the beaten record written without its winner's author knowing of it? A beaten tombstone loses nobody's value.
+  /// True if the loser was written without its winner's author knowing of it. A losing tombstone loses no
+  /// value.
   static func isConflict(winner: Record, loser: Record) -> Bool {
     !loser.isReserved && !loser.isTombstone && winner.base != loser.dot && winner.dot.actor != loser.dot.actor
   }
 
-  /// Open dots of the beaten record that must not be forgotten: the winner is issued again with their names.
+  /// Open dots of the loser that must be preserved: the winner is issued again with their names.
   static func openDots(
     of loser: Record, unknownTo winner: Record, covers: (Dot) -> Bool
   ) -> [Dot] {
@@ -44,8 +45,8 @@ enum Resolution {
       : loser.open.filter { !covers($0) && !winner.open.contains($0) && $0 != winner.dot }
   }
 
-  /// What a write that replaces `old` says of its past: the base dot, and the dots that it replaces without its author
-  /// covering them.
+  /// The causal context of a write that replaces `old`: the base dot, and the dots that it replaces without
+  /// its author covering them.
   static func causalContext(
     replacing old: ReplacedRecord?, by actor: ActorID?, names: [Dot] = [], covers: (Dot) -> Bool
   ) -> (base: Dot?, open: [Dot]) {
@@ -59,25 +60,25 @@ enum Resolution {
   }
 }
 
-/// What a write has to know of the record that it replaces.
+/// The fields of a replaced record that the next write needs.
 struct ReplacedRecord: Sendable {
-  /// Which write it is.
+  /// The name of the write.
   var dot: Dot
   /// Its own base dot.
   var base: Dot?
   /// Its own open dots.
   var open: [Dot]
-  /// Did it delete the key?
+  /// True if it deleted the key.
   var isTombstone: Bool
   /// When it expires, in milliseconds since 1970.
   var deadline: UInt64?
 
-  /// Has it a value at this time, in milliseconds since 1970?
+  /// True if it has a value at this time, in milliseconds since 1970.
   func isLive(at time: UInt64) -> Bool { !isTombstone && (deadline.map { $0 > time } ?? true) }
 }
 
 extension Record {
-  /// What a write that replaces it has to know.
+  /// The fields that an overwrite needs.
   var replaced: ReplacedRecord {
     ReplacedRecord(dot: dot, base: base, open: open, isTombstone: isTombstone, deadline: deadline)
   }

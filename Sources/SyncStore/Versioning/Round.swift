@@ -1,10 +1,10 @@
-/// How far a copy has received the journal of one sender (rule R10).
+/// Replication cursor: how far a copy has received the journal of one sender (rule R10).
 package struct Cursor: Hashable, Sendable {
   /// The last position of the sender's journal that is durable here.
   package var position: UInt64
   /// The round in which it was received. A sender that does not know the mark was rolled back (rule R9).
   package var mark: RoundMark
-  /// Was that round received to its end?
+  /// True if that round was received to its end.
   package var closed: Bool
 
   /// All fields.
@@ -13,25 +13,25 @@ package struct Cursor: Hashable, Sendable {
   }
 }
 
-/// What a copy thinks of its own state.
+/// A copy's assessment of its own state.
 package enum ReplicaHealth: UInt8, Hashable, Sendable, CaseIterable {
-  /// All is well.
+  /// Vector and own records are reliable.
   case healthy = 0
-  /// It was rolled back: own records of the life it lost are in doubt (rule R9).
+  /// It was rolled back: own records of the lost life are in doubt (rule R9).
   case unconfirmed = 1
-  /// It was damaged: what it covers is not known any more.
+  /// It was damaged: its vector is unknown.
   case recovering = 2
 }
 
-/// What a copy says of itself at the handshake. All of it is durable.
+/// A copy's description of itself at the handshake. All of it is durable.
 package struct ReplicaSummary: Hashable, Sendable {
-  /// Which data set it is a copy of.
+  /// The data set.
   package var store: StoreID
   /// Its present incarnation.
   package var actor: ActorID
   /// The last sequence that `actor` has written.
   package var sequence: UInt64
-  /// What it covers.
+  /// The writes that it covers.
   package var vector: VersionVector
   /// For each actor, the highest sequence among the dead records it has purged (rule R8).
   package var floor: VersionVector
@@ -39,13 +39,13 @@ package struct ReplicaSummary: Hashable, Sendable {
   package var horizon: Stamp
   /// The last position of its journal.
   package var position: UInt64
-  /// What it thinks of its own state.
+  /// Its assessment of its own state.
   package var health: ReplicaHealth
-  /// Which keys it holds; nil for all.
+  /// The keys that it holds; nil for all.
   package var scope: KeyScope?
-  /// More of them that it is to hold. Its own affair: it is not said at the handshake.
+  /// Expansion of its scope in progress. Local: not sent at the handshake.
   package var scopeExpansion: ScopeExpansion?
-  /// Former incarnations that it gave up because it found itself put back, or cloned. Its own affair, too.
+  /// Former incarnations that it gave up because it was rolled back or cloned. Local, too.
   package var abandonedActors: Set<ActorID> = []
 
   /// All fields.
@@ -59,32 +59,32 @@ package struct ReplicaSummary: Hashable, Sendable {
     (self.scope, self.scopeExpansion, self.abandonedActors) = (scope, widening, parted)
   }
 
-  /// Must it be given all that `sender` holds, rather than what changed (rule R8)? Of a sender that holds only some keys nobody takes
-  /// over what it covers, and so needs nothing of what that purged.
+  /// True if it needs all that `sender` holds, rather than a delta (rule R8). The vector of a sender that
+  /// holds only some keys is not merged, so its purges need no full state.
   package func needsFullState(of sender: ReplicaSummary) -> Bool {
     health != .healthy || sender.scope == nil && !vector.covers(sender.floor)
   }
 
-  /// Can it give `receiver` all that it holds, with the truth about what it does not hold?
+  /// True if it can send `receiver` its full state, and its absences are reliable, too.
   package func canGiveFullState(to receiver: ReplicaSummary) -> Bool {
     guard scope == nil, health != .recovering, vector.covers(floor) else { return false }
     return receiver.health != .recovering || health == .healthy && vector.covers(receiver.floor)
   }
 }
 
-/// Who asks for a round.
+/// The receiver that requests a round.
 package struct RoundReceiver: Hashable, Sendable {
   /// How far it has received the sender's journal.
   package var cursor: Cursor?
-  /// What it covers.
+  /// The writes that it covers.
   package var covered: VersionVector
   /// Its own floor.
   package var floor: VersionVector
-  /// What it thinks of its own state.
+  /// Its assessment of its own state.
   package var health: ReplicaHealth
-  /// Which keys it holds; nil for all.
+  /// The keys that it holds; nil for all.
   package var scope: KeyScope?
-  /// It asks for these keys only, of which it has nothing behind the cursor; nil in an ordinary round.
+  /// Requests only these keys, of which it has nothing after the cursor; nil in an ordinary round.
   package var missingScope: MissingScope?
 
   /// All fields.
@@ -97,9 +97,9 @@ package struct RoundReceiver: Hashable, Sendable {
   }
 }
 
-/// A record and its place in its sender's journal.
+/// A record and its position in its sender's journal.
 package struct PositionedRecord: Hashable, Sendable {
-  /// The place.
+  /// The position.
   package var position: UInt64
   /// The record.
   package var record: Record
@@ -108,7 +108,7 @@ package struct PositionedRecord: Hashable, Sendable {
   package init(position: UInt64, record: Record) { (self.position, self.record) = (position, record) }
 }
 
-/// What one atomic append at the receiver takes in: records of one round, in the sender's order, whole transactions.
+/// One atomic append at the receiver: records of one round, in the sender's order, whole transactions.
 package struct IncomingBatch: Hashable, Sendable {
   /// The sender's actor.
   package var sender: ActorID
@@ -118,15 +118,15 @@ package struct IncomingBatch: Hashable, Sendable {
   package var position: UInt64
   /// The records.
   package var records: BatchRecords
-  /// Of a full state: what else the sender holds up to this position, which the receiver has already.
+  /// In a full state: dots that the sender also holds up to this position and the receiver has already.
   package var present: [Dot]
-  /// The keys that the sender took the receiver to hold; nil for all.
+  /// The receiver's scope as the sender knew it; nil for all keys.
   package var scope: KeyScope?
-  /// Of a round of keys that were lacking: what the receiver will hold.
+  /// In a round of missing keys: the scope that the receiver will hold.
   package var scopeExpansion: ScopeExpansion?
-  /// Of such a round: the cursor that the batch before this one has left; nil for the first one.
+  /// In such a round: the cursor after the batch before this one; nil for the first one.
   package var behind: Cursor?
-  /// For whom the session brings it; nil if no session does.
+  /// The receiver's state that the session relies on; nil without a session.
   package var expectedState: ExpectedReplicaState?
 
   /// All fields.
@@ -139,7 +139,7 @@ package struct IncomingBatch: Hashable, Sendable {
       widening: widening)
   }
 
-  /// The same with records as they came.
+  /// All fields, with records in either form.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, records: BatchRecords, present: [Dot],
     scope: KeyScope?, widening: ScopeExpansion?
@@ -149,19 +149,19 @@ package struct IncomingBatch: Hashable, Sendable {
   }
 }
 
-/// The copy to which a session brings something, as the session knows it. One that has become another since would be taken to have what
-/// it has forgotten.
+/// The receiving copy, as the session knows it. If it has changed its actor since, the session would assume
+/// records that it has forgotten.
 package struct ExpectedReplicaState: Hashable, Sendable {
   /// Its actor at the handshake.
   package var actor: ActorID
-  /// The cursor for the sender that the session has left, where nobody else is to have moved it; else nil.
+  /// The cursor for the sender as the session left it, where no other session may move it; else nil.
   package var cursor: Cursor?
 
   /// Both fields.
   package init(actor: ActorID, cursor: Cursor? = nil) { (self.actor, self.cursor) = (actor, cursor) }
 }
 
-/// What closes a round: the sender's state when it fixed its snapshot.
+/// The close of a round: the sender's state when it took its snapshot.
 package struct RoundClose: Hashable, Sendable {
   /// The sender's actor.
   package var sender: ActorID
@@ -169,24 +169,24 @@ package struct RoundClose: Hashable, Sendable {
   package var mark: RoundMark
   /// The last position of the snapshot.
   package var position: UInt64
-  /// What the snapshot covers. The receiver merges it now and never earlier.
+  /// The writes that the snapshot covers. The receiver merges it now and never earlier.
   package var vector: VersionVector
   /// The sender's floor.
   package var floor: VersionVector
   /// The sender's horizon.
   package var horizon: Stamp
-  /// Was it all that the sender holds, rather than what changed (rule R8)?
+  /// True after a full state, false after a delta (rule R8).
   package var isFull: Bool
-  /// Does the sender hold only some keys?
+  /// True if the sender holds only some keys.
   package var isNarrow: Bool
-  /// The keys that the sender took the receiver to hold; nil for all.
+  /// The receiver's scope as the sender knew it; nil for all keys.
   package var scope: KeyScope?
-  /// Of a round of keys that were lacking: what the receiver will hold.
+  /// In a round of missing keys: the scope that the receiver will hold.
   package var scopeExpansion: ScopeExpansion?
-  /// At the receiver: for whom the session brings it; nil if no session does.
+  /// At the receiver: the state that the session relies on; nil without a session.
   package var expectedState: ExpectedReplicaState?
 
-  /// All fields but the addressee.
+  /// All fields but `expectedState`.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, vector: VersionVector, floor: VersionVector,
     horizon: Stamp, isFull: Bool = false, isNarrow: Bool = false, scope: KeyScope? = nil,

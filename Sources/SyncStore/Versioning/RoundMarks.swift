@@ -1,22 +1,24 @@
 /// The marks of a copy's own rounds (rule R9).
 ///
-/// A writer that others wait for adds one to a state of which readers hold copies. So they lie in many small tables, and what is
-/// copied then is the one that changes. Marks are random: the tables are about equally full.
+/// A writer adds a mark, while others wait, to a state that readers have copies of. The marks are therefore
+/// in many small tables, so that copy-on-write copies only the one that changes. Marks are random: the tables
+/// fill evenly.
 struct RoundMarks: Sequence, Sendable {
   private typealias Table = [RoundMark: ReplicaState.Mark]
 
-  /// None before there is a mark.
+  /// Empty before the first mark.
   private var tables: [Table] = []
-  /// How many there are.
+  /// Number of marks.
   private(set) var count = 0
 
   private static let tableCount = 256
-  /// About 65,000 in all. A peer whose cursor bears one that was given up makes this copy a new actor: tiresome, not wrong.
+  /// About 65,000 in all. A peer whose cursor has a dropped mark makes this copy a new actor: costly, not
+  /// wrong.
   static let maxPerTable = 256
 
   private static func table(of mark: RoundMark) -> Int { Int(mark.high >> 56) }
 
-  /// What is known of a mark; nil if there is no such mark.
+  /// The data of a mark; nil if there is no such mark.
   subscript(mark: RoundMark) -> ReplicaState.Mark? {
     get { tables.isEmpty ? nil : tables[Self.table(of: mark)][mark] }
     set {
@@ -31,8 +33,8 @@ struct RoundMarks: Sequence, Sendable {
     }
   }
 
-  /// Which one is to go so that `mark` can be kept: of those in its table the oldest that is not `used`, or the oldest of all if each is;
-  /// nil while there is room.
+  /// The mark to drop so that `mark` can be kept: the oldest in its table that is not `used`, or the oldest
+  /// of all if each is; nil while there is space.
   func oldest(inPlaceOf mark: RoundMark, used: (RoundMark) -> Bool) -> RoundMark? {
     guard !tables.isEmpty else { return nil }
     let table = tables[Self.table(of: mark)]
@@ -43,9 +45,9 @@ struct RoundMarks: Sequence, Sendable {
     }?.key
   }
 
-  /// All of them, without order.
+  /// All marks, unordered.
   var keys: some Sequence<RoundMark> { lazy.map(\.key) }
-  /// What is known of each, without order.
+  /// The data of each mark, unordered.
   var values: some Sequence<ReplicaState.Mark> { lazy.map(\.value) }
 
   func makeIterator() -> FlattenSequence<[[RoundMark: ReplicaState.Mark]]>.Iterator {

@@ -1,6 +1,7 @@
-/// An order-independent digest of the live records of a store: the sum, modulo 2^128, of one hash for each key.
+/// An order-independent digest of the live records of a store: the sum, modulo 2^128, of one hash per key.
 ///
-/// Equal on two copies in step. It finds faults, not forgers: members of a store trust each other.
+/// Equal on two copies with the same records. It detects faults, not forgery: members of a store trust each
+/// other.
 public struct StateDigest: Hashable, Sendable, CustomStringConvertible {
   private var sum: UInt128
 
@@ -29,11 +30,11 @@ public struct StateDigest: Hashable, Sendable, CustomStringConvertible {
   /// The 32 lower-case hex digits.
   public var description: String { Hex.string(of: bytes) }
 
-  /// Takes a record in.
+  /// Adds a record.
   package mutating func add(_ record: Record) { sum &+= Self.hash(record) }
-  /// Takes in what another digest has taken in, of other keys.
+  /// Adds the records of another digest, which must be of other keys.
   package mutating func add(_ other: StateDigest) { sum &+= other.sum }
-  /// Takes a record out that was taken in before.
+  /// Removes a record that was added before.
   package mutating func remove(_ record: Record) { sum &-= Self.hash(record) }
 
   /// XXH3-128 of the record's canonical bytes; `schemas/wire.md` has their layout.

@@ -1,7 +1,7 @@
 /// For each actor, the sequence up to which all of its writes are covered (rule R6).
 ///
-/// Kept in the order of the actors: where there are thousands, two vectors are compared and merged in one pass through memory, and a
-/// change of one entry moves nothing.
+/// Sorted by actor: with thousands of actors, two vectors are compared and merged in one pass through memory,
+/// and changing an entry moves nothing.
 public struct VersionVector: Hashable, Sendable {
   private struct Entry: Hashable, Sendable {
     var actor: ActorID
@@ -14,20 +14,20 @@ public struct VersionVector: Hashable, Sendable {
   /// Covers nothing.
   public init() { entries = [] }
 
-  /// Covers what `entries` says; zeros are left out, so that equal vectors compare equal.
+  /// Covers `entries`; zeros are left out, so that equal vectors compare equal.
   public init(_ entries: [ActorID: UInt64]) {
     self.entries = entries.lazy.filter { $0.value > 0 }.map { Entry(actor: $0.key, sequence: $0.value) }
       .sorted { $0.actor < $1.actor }
   }
 
-  /// The number of actors of which anything is covered.
+  /// The number of actors with covered writes.
   public var count: Int { entries.count }
   /// True if nothing is covered.
   public var isEmpty: Bool { entries.isEmpty }
-  /// The actors of which anything is covered, in order.
+  /// The actors with covered writes, in order.
   public var actors: [ActorID] { entries.map(\.actor) }
 
-  /// The sequence up to which `actor` is covered; 0 if not at all. Setting 0 forgets the actor.
+  /// The sequence up to which `actor` is covered; 0 if not at all. Setting 0 removes the actor.
   public subscript(actor: ActorID) -> UInt64 {
     get {
       let place = place(of: actor)
@@ -48,9 +48,9 @@ public struct VersionVector: Hashable, Sendable {
     for entry in entries { body(Dot(actor: entry.actor, sequence: entry.sequence)) }
   }
 
-  /// Where the actor stands, or would stand.
+  /// Index at which the actor is or would be.
   private func place(of actor: ActorID) -> Int {
-    // What is read from outside comes in order.
+    // Fast path: decoded vectors arrive in order.
     guard let last = entries.last, actor <= last.actor else { return entries.count }
     var (low, high) = (0, entries.count - 1)
     while low < high {
@@ -60,13 +60,13 @@ public struct VersionVector: Hashable, Sendable {
     return low
   }
 
-  /// Is this write covered?
+  /// True if the write is covered.
   public func covers(_ dot: Dot) -> Bool { self[dot.actor] >= dot.sequence }
 
-  /// Is everything that `other` covers covered?
+  /// True if everything that `other` covers is covered.
   public func covers(_ other: VersionVector) -> Bool {
     guard other.entries.count <= entries.count else { return false }
-    // A few among many are looked up.
+    // Few entries against many: look them up.
     if other.entries.count * Self.few < entries.count {
       return other.entries.allSatisfy { self[$0.actor] >= $0.sequence }
     }
@@ -83,10 +83,10 @@ public struct VersionVector: Hashable, Sendable {
 
   private static let few = 16
 
-  /// What of it goes beyond `other`.
+  /// The entries that exceed those of `other`.
   package func beyond(_ other: VersionVector) -> VersionVector {
     var difference = VersionVector()
-    // Mostly both are one in memory, which is noticed at once.
+    // Mostly both share their memory, which makes this comparison immediate.
     if entries == other.entries { return difference }
     var place = 0
     for own in entries {
@@ -101,9 +101,9 @@ public struct VersionVector: Hashable, Sendable {
     return difference
   }
 
-  /// Covers from now on what either covers.
+  /// Merges `other`: the result covers everything that either covers.
   public mutating func merge(_ other: VersionVector) {
-    // Mostly one has all that the other has, and stays one in memory with its copies.
+    // Mostly one covers the other: then the result shares its memory.
     if covers(other) { return }
     if other.covers(self) {
       self = other
@@ -134,7 +134,7 @@ public struct VersionVector: Hashable, Sendable {
 }
 
 extension VersionVector: CustomStringConvertible {
-  /// `actor:sequence` for each actor, in order, separated by blanks.
+  /// `actor:sequence` for each actor, in order, separated by spaces.
   public var description: String {
     entries.map { "\($0.actor):\($0.sequence)" }.joined(separator: " ")
   }

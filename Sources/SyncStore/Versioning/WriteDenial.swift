@@ -1,15 +1,14 @@
-/// Why a copy must not write keys of the user's: no other member would take them, and the copy would diverge.
+/// Why a copy must not write users' keys: no other member would accept them, and the copy would diverge.
 package enum WriteDenial: UInt8, Hashable, Sendable {
   /// It is a read-only member.
   case readOnly = 1
   /// It was revoked.
   case revoked = 2
 
-  /// As its local record has it (`replica/denied`, `schemas/journal.md`). A reason that this program does not know is
-  /// one not to write.
+  /// Decodes its local record (`replica/denied`, `schemas/journal.md`). An unknown reason also denies writes.
   init(bytes: [UInt8]) { self = bytes.first.flatMap(WriteDenial.init(rawValue:)) ?? .readOnly }
 
-  /// What a writer is told.
+  /// The error for a writer.
   package var error: StoreError {
     switch self {
     case .readOnly:
