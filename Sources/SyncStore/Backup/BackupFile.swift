@@ -1,39 +1,40 @@
-/// A backup file as it lies there: its complete sections, in order. What an interrupted backup left behind the last of
-/// them is not part of it.
+/// A backup file: its complete sections, in order.
+///
+/// Anything after the last complete section was left by an interrupted backup, and is ignored.
 struct BackupFile {
   let file: any StorageFile
   let header: BackupFileHeader
   private(set) var sections: [Section] = []
-  /// Behind the last complete section.
+  /// Offset after the last complete section.
   private(set) var end = BackupFormat.headerBytes
-  /// Does anything lie there? A backup was interrupted, or its end was damaged.
+  /// Whether data follows that offset: a backup was interrupted, or the end of the file was damaged.
   private(set) var isUnfinished = false
 
-  /// What one backup added.
+  /// The contribution of one backup.
   struct Section {
     var closing: BackupFooter
-    /// SHA-256 of the closing.
+    /// SHA-256 of the footer.
     var hash: [UInt8]
     var entries: [Entry]
-    /// Where it begins and ends in the file.
+    /// Its byte range in the file.
     var range: Range<Int>
   }
 
-  /// One entry and where its content begins.
+  /// An entry and the offset of its content.
   struct Entry {
     var header: BackupEntryHeader
     var offset: Int
 
-    /// Behind it, where the next one begins.
+    /// Offset after it, where the next entry begins.
     var end: Int { offset + BackupFormat.aligned(header.length) }
   }
 
-  /// Bytes read at a time where all is read.
+  /// Bytes read at a time.
   static let pieceBytes = 1 << 20
 
-  /// Reads how the file is made up, not what its entries hold.
+  /// Reads the structure of the file, not the contents of its entries.
   ///
-  /// - Throws: `.foreignFile`, `.newerFormat`; `.damaged` if something else than its end is not as it was written.
+  /// - Throws: `.foreignFile`, `.newerFormat`; `.damaged` if anything but the end of the file was changed.
   init(_ path: String, storage: any Storage, mode: OpenMode = .readOnly) throws(StoreError) {
     let path = try storage.followingLink(path)
     file = try storage.open(path, mode)
@@ -49,7 +50,7 @@ struct BackupFile {
 
   var last: Section? { sections.last }
 
-  /// The blobs that sections hold, by the names that they have on the disk.
+  /// Stored names of the blobs in these sections.
   func blobs(of sections: [Section]) throws(StoreError) -> Set<[UInt8]> {
     var names: Set<[UInt8]> = []
     for entry in sections.flatMap(\.entries) {
@@ -59,7 +60,7 @@ struct BackupFile {
     return names
   }
 
-  /// What a sealed blob is called.
+  /// Stored name of an encrypted blob.
   func blobName(_ entry: Entry) throws(StoreError) -> BlobHash {
     guard entry.header.length > SHA256.byteCount,
       let name = BlobHash(bytes: try file.read(SHA256.byteCount, at: entry.offset))
@@ -67,7 +68,7 @@ struct BackupFile {
     return name
   }
 
-  /// Nil where no whole section begins.
+  /// The section at `start`; nil if there is no complete one.
   private func section(at start: Int, _ size: Int) throws(StoreError) -> Section? {
     var entries: [Entry] = []
     var offset = start
@@ -93,8 +94,8 @@ struct BackupFile {
     }
   }
 
-  /// What an interrupted backup left has no closing: if one follows, bytes were changed, and sections that count would be
-  /// taken for rubbish. The very last one may be torn.
+  /// Distinguishes a torn end from damage. An interrupted backup leaves no footer: if one follows, bytes were
+  /// changed, and valid sections would be discarded as garbage. Only the very last section may be torn.
   private func checkTornEnd(_ size: Int) throws(StoreError) {
     var offset = end
     while offset + BackupFormat.headerBytes <= size {
@@ -119,14 +120,15 @@ struct BackupFile {
   }
 
   private func isWhole(_ closing: Entry) -> Bool {
-    // One whose very end is missing is what a loss of power leaves.
+    // A footer that lacks its very end is what a power failure leaves.
     guard let content = try? file.read(closing.end - closing.offset, at: closing.offset),
       content.count == closing.end - closing.offset
     else { return false }
     return SHA256.hash(Array(content.prefix(closing.header.length))) == closing.header.hash
   }
 
-  /// - Throws: `.damaged` if the last state is not one that a backup has ended with.
+  /// - Throws: `.damaged` if a backup was interrupted after the last state, or the end of the file was
+  ///   damaged.
   func checkEnd() throws(StoreError) {
     guard isUnfinished else { return }
     throw damaged(
@@ -149,7 +151,7 @@ struct BackupFile {
     return bytes
   }
 
-  /// The content of an entry, piece by piece; verified when this returns.
+  /// Reads the content of an entry piece by piece; it is verified only when this returns.
   func read(_ entry: Entry, _ each: ([UInt8], Int) throws(StoreError) -> Void) throws(StoreError) {
     let hasher = SHA256Hasher()
     var done = 0
@@ -193,7 +195,8 @@ struct BackupWriter {
     finish(header, content.count)
   }
 
-  /// Appends a blob. False, and nothing was appended, if its content is not what its name says: then it was set aside.
+  /// Appends a blob. False if its content does not match its name: nothing was appended, and the blob was
+  /// quarantined.
   mutating func append(_ blob: BlobReference, from source: BlobReader) throws(StoreError) -> Bool {
     guard let count = Int(exactly: blob.size) else { return false }
     let header = BackupEntryHeader(.blob, length: count, hash: blob.hash.bytes).encoded()
@@ -213,7 +216,8 @@ struct BackupWriter {
     return true
   }
 
-  /// The same, sealed: nothing of it is in the file as it is.
+  /// Appends a blob in encrypted form. False if its content does not match its name: nothing was appended,
+  /// and the blob was quarantined.
   mutating func append(
     _ blob: BlobReference, from source: BlobReader, as name: BlobHash, encryptedWith cipher: BlobCipher
   ) throws(StoreError) -> Bool {
@@ -235,7 +239,7 @@ struct BackupWriter {
       guard error.code == .damaged else { throw error }
       return false
     }
-    // Its hash is known only now.
+    // Written last: only now the hash is known.
     let header = BackupEntryHeader(.encryptedBlob, length: count, hash: hasher.finish()).encoded()
     try file.write(header, at: offset)
     try pad(count)
@@ -250,7 +254,8 @@ struct BackupWriter {
       [UInt8](repeating: 0, count: padding), at: offset + BackupFormat.headerBytes + count)
   }
 
-  /// Ends the section, durably: first what it is made of, then what makes it count.
+  /// Ends the section, durably: syncs its entries first, then writes and syncs the footer that makes it
+  /// count.
   mutating func close(_ closing: BackupFooter) throws(StoreError) {
     var closing = closing
     closing.entries = headers.finish()

@@ -1,23 +1,23 @@
-/// The bytes of a backup file; `schemas/backup.md` has the map. Values, without input or output.
+/// The binary format of a backup file; `schemas/backup.md` describes it. Values, without input or output.
 enum BackupFormat {
   /// The version that this program writes.
   static let version: UInt16 = 1
   /// Bytes of the file's header, and of each entry's.
   static let headerBytes = 64
-  /// Entries begin at multiples of so many bytes.
+  /// Alignment of entries.
   static let alignment = 8
-  /// Bytes of a closing: bounds the blobs that one section can lack.
+  /// Maximum bytes of a footer: bounds the number of missing blobs in one section.
   static let maxFooterBytes = 64 << 20
-  /// Bytes of a file of keys.
+  /// Maximum bytes of a key file.
   static let keyFileBytes = 1 << 20
-  /// Bytes of a segment: records of about `segmentTarget`, and one transaction more.
+  /// Maximum bytes of a segment: records of about `segmentTarget`, plus one transaction.
   static let segmentBytes = 1 << 30
-  /// A segment of records is ended with the transaction that reaches so many bytes.
+  /// A segment of records ends with the transaction that reaches this size.
   static let segmentTarget = 32 << 20
-  /// Bytes that the records of a segment can take up: those, and the largest append.
+  /// Maximum bytes of the records of a segment: the target plus the largest append.
   static let segmentCapacity = segmentTarget + 4 * Limits.transactionBytes
-  /// Bytes of the definitions that a segment can need besides the records that it holds, which may lie before those: of all actors that
-  /// there can be, and more.
+  /// Bytes for definitions that a segment may need in addition to its records, because they may precede those
+  /// in the journal: more than enough for the maximum number of actors.
   static let definitionBytes = 1 << 20
 
   fileprivate static let fileMagic = Array("SYNCBKUP".utf8)
@@ -28,9 +28,9 @@ enum BackupFormat {
 
 /// The first 64 bytes of the file.
 struct BackupFileHeader: Equatable {
-  /// The data set.
+  /// The store that the backup is of.
   var store: StoreID
-  /// When the file was begun, milliseconds since 1970.
+  /// When the file was created, milliseconds since 1970.
   var created: UInt64
 
   func encoded() -> [UInt8] {
@@ -47,7 +47,8 @@ struct BackupFileHeader: Equatable {
     return writer.bytes
   }
 
-  /// - Throws: `.foreignFile`, `.newerFormat` or `.damaged`, as it names no store, a newer format or nothing whole.
+  /// - Throws: `.foreignFile` if the bytes name no store, `.newerFormat` for a newer format, `.damaged` if
+  ///   they are corrupt.
   init(_ bytes: [UInt8], path: String) throws(StoreError) {
     guard bytes.starts(with: BackupFormat.fileMagic), let fields = try? Self.fields(bytes) else {
       throw StoreError(.foreignFile, "is not a backup of a store: name another file", path: path)
@@ -89,26 +90,26 @@ struct BackupFileHeader: Equatable {
   init(store: StoreID, created: UInt64) { (self.store, self.created) = (store, created) }
 }
 
-/// What stands before the bytes of each entry.
+/// The header before the content of each entry.
 struct BackupEntryHeader: Equatable {
-  /// What an entry holds.
+  /// Type of an entry's content.
   enum Kind: UInt8 {
-    /// A file of the directory `keys`: a byte that counts those of its name, the name, its bytes.
+    /// A file of the directory `keys`: the length of its name in one byte, the name, its bytes.
     case keyFile = 1
     /// A segment of the journal that holds records.
     case records = 2
-    /// The segment that holds what this copy keeps of itself; that of the last section counts.
+    /// The segment with the local records of the copy; only the one of the last section counts.
     case state = 3
     /// The content of a blob; the hash is its name.
     case blob = 4
-    /// The name of a sealed blob, and the object as it lies in an encrypted store.
+    /// The stored name of an encrypted blob, and the object as stored in an encrypted store.
     case encryptedBlob = 6
     /// Ends a section.
     case footer = 5
   }
 
   var kind: Kind
-  /// Bytes of the content.
+  /// Size of the content.
   var length: Int
   /// SHA-256 of the content.
   var hash: [UInt8]
@@ -128,7 +129,7 @@ struct BackupEntryHeader: Equatable {
     (self.kind, self.length, self.hash) = (kind, length, hash)
   }
 
-  /// Nil unless the bytes are a whole header.
+  /// Nil unless the bytes are a valid header.
   init?(_ bytes: [UInt8]) {
     do throws(DecodingFailure) {
       var reader = ByteReader(bytes)
@@ -160,35 +161,38 @@ struct BackupEntryHeader: Equatable {
   }
 }
 
-/// The content of the entry that ends a section: what makes of its entries a state of the store.
+/// The content of the entry that ends a section and makes it a state of the store (the *closing* of
+/// `schemas/backup.md`).
 struct BackupFooter: Equatable {
-  /// 1 for the first of the file, then one more for each.
+  /// Number of the section in the file, from 1.
   var section: UInt32 = 1
   /// When it was made, milliseconds since 1970.
   var time: UInt64 = 0
   /// The store's name.
   var name = ""
-  /// Its records are those behind this position …
+  /// Its records are those after this position …
   var after: UInt64 = 0
   /// … up to this one.
   var position: UInt64 = 0
-  /// What the copy that it was made of knows it by.
+  /// The token by which the backed-up copy recognizes the file.
   var token: [UInt8] = []
-  /// The generation of the master key under which a restored store begins its next segment; 0 for a plain one.
+  /// The generation of the master key under which a restored store begins its next segment; 0 for an
+  /// unencrypted store.
   var generation: UInt32 = 0
-  /// What the next segment of records stands for, and its count: how many segments there were, of either kind, and one.
+  /// Number of the next segment of records, and its count: one more than the number of segments of either
+  /// kind so far.
   var nextNumber: UInt32 = 2
   var nextCount: UInt32 = 1
-  /// The salt that the first segment of records names: every state of the file answers to it.
+  /// The salt that the first segment of records names; the state segments of all sections use it.
   var firstSalt: UInt64 = 0
-  /// The salt that the next segment of records is to name, and where the one before ends.
+  /// The salt that the next segment of records must name, and the length of the previous one.
   var chainSalt: UInt64 = 0
   var chainLength: UInt32 = 0
-  /// SHA-256 of the closing before; zeros in the first.
+  /// SHA-256 of the previous footer; zeros in the first.
   var previous = [UInt8](repeating: 0, count: SHA256.byteCount)
-  /// SHA-256 of the headers of the section's other entries, in their order.
+  /// SHA-256 of the headers of the section's other entries, in order.
   var entries: [UInt8] = []
-  /// Blobs that records refer to and whose bytes were not there when it was made.
+  /// Blobs that records refer to but that were missing when the section was written.
   var missing: [BlobReference] = []
 
   static let tokenBytes = 16

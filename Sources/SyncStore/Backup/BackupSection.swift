@@ -1,16 +1,16 @@
-/// One section of a backup on its way into the file: what lies behind a position, as segments of a journal.
+/// Writes one section of a backup: the records after a position, as segments of a journal.
 struct BackupSection {
   private let store: Store
   private var closing: BackupFooter
   private(set) var writer: BackupWriter
   private let start: Int
   private var report = BackupReport()
-  /// Blobs that its records refer to, in the order in which they were met.
+  /// Blobs that its records refer to, in order of first occurrence.
   private var references: [BlobReference] = []
   private var seen: Set<BlobHash> = []
   private let progress: (UInt64) -> Void
 
-  /// `closing` says what it goes on from.
+  /// `closing` is the state to continue from.
   init(
     store: Store, closing: BackupFooter, writer: BackupWriter, progress: @escaping (UInt64) -> Void
   ) {
@@ -18,8 +18,9 @@ struct BackupSection {
     start = writer.offset
   }
 
-  /// Writes all of it, durably. Blobs that are `held` by earlier sections are left out; those that are `wanted` were
-  /// missing there.
+  /// Writes the whole section, durably.
+  ///
+  /// Blobs `held` by earlier sections are left out; `wanted` are those that were missing there.
   mutating func write(
     _ moment: BackupSnapshot, wanted: [BlobReference], held: Set<[UInt8]>
   ) throws(StoreError) -> BackupReport {
@@ -36,7 +37,8 @@ struct BackupSection {
       let name = keys?.name(of: blob.hash) ?? blob.hash
       if !held.contains(name.bytes) { try write(blob, as: name, keys) }
     }
-    // Before the files of keys are looked at once more: if they are the same then, they have the keys of this generation.
+    // Read before the key files are compared: if they are unchanged then, they include the keys of this
+    // generation.
     closing.generation = store.journalKeys.ring?.current ?? 0
     guard try store.keyFiles() == keyFiles else {
       throw StoreError(.busy, "the keys were changed meanwhile: back up again", path: store.path)
@@ -54,12 +56,12 @@ struct BackupSection {
 
   private mutating func writeRecords(_ moment: BackupSnapshot) throws(StoreError) {
     var walk = BackupCursor(moment, after: closing.after)
-    // Address space in proportion to what there is to copy: it may be limited.
+    // Reserve address space in proportion to the records to copy: it may be limited.
     let capacity = min(BackupFormat.segmentCapacity, moment.recordBytes + BackupFormat.definitionBytes)
     var copier: CompactedSegmentBuilder?
-    // Records of the transaction under way.
+    // Records of the current transaction.
     var open: [RecordView] = []
-    // The last position that was passed: the next segment begins behind it.
+    // The last position passed: the next segment begins after it.
     var position = closing.after
     while let steps = try walk.next(in: store) {
       for step in steps {
@@ -120,7 +122,7 @@ struct BackupSection {
     return header
   }
 
-  /// The header of a segment that stands where compaction would have put it.
+  /// The header of a segment as compaction would have written it.
   private mutating func newHeader(base: UInt64) throws(StoreError) -> SegmentHeader {
     guard closing.nextCount < SegmentHeader.compacted - 1 else {
       throw StoreError(.outOfBounds, "the backup has as many segments as it can: begin another file")
@@ -167,7 +169,7 @@ struct BackupSection {
   private mutating func write(_ blob: BlobReference, as name: BlobHash, _ keys: BlobKeys?) throws(StoreError)
   {
     let blobs = try store.blobs
-    // What the closing says is not sealed: there a blob goes by its name.
+    // The footer is not encrypted: it identifies blobs by stored name.
     let missing = BlobReference(hash: name, size: blob.size)
     let source: BlobReader
     do throws(StoreError) { source = try blobs.reader(blob) } catch {

@@ -1,24 +1,26 @@
-/// A state of a store that a backup takes: fixed in an instant under the writers' mutex, copied at leisure. What is
-/// written, compacted or re-keyed meanwhile does not change it.
+/// The state of a store for a backup: fixed at one moment under the writers' mutex, copied afterwards.
 ///
-/// Invariants: all of it is durable before any of it is copied (rule R7); segments are kept mapped as long as this lives.
+/// Later writes, compaction and key rotation do not change it.
+///
+/// Invariants: everything in it is durable before any of it is copied (rule R7); its segments stay mapped for
+/// its lifetime.
 struct BackupSnapshot: Sendable {
   /// The last position.
   let position: UInt64
-  /// Up to where the journal is to be made durable.
+  /// The end up to which the journal must be made durable.
   let tail: UInt64
-  /// The segments behind the start, the first one from `offset` on, and where their records end.
+  /// The segments from the start, the first one from `offset` on, and the ends of their records.
   fileprivate let segments: [Segment]
   fileprivate let ends: [Int]
   fileprivate let offset: Int
-  /// What this copy keeps of itself, and where to find the records of it: they may lie before the start.
+  /// The local records of this copy, and the segments that hold them: they may precede the start.
   private let localMetadata: LocalMetadata
   private let table: SegmentTable
   fileprivate let losers: Set<Location>
-  /// Places whose records were lost and came again.
+  /// Damaged ranges whose records were received again.
   fileprivate let repairedDamage: Set<JournalDamage>
 
-  /// What is behind `position` in a view that is up to date, for the holder of the writers' mutex.
+  /// Everything after `position`. Requires an up-to-date engine; the caller must hold the writers' mutex.
   init(after position: UInt64, in engine: Engine) throws(StoreError) {
     for gap in engine.gaps where !engine.state.resolvedDamage.contains(gap.location) {
       throw StoreError(
@@ -41,17 +43,17 @@ struct BackupSnapshot: Sendable {
     (localMetadata, table) = (engine.localMetadata, engine.journal.table)
   }
 
-  /// Bytes of all records after the start, whether they count or not.
+  /// Bytes of all records after the start, live or not.
   var recordBytes: Int {
     zip(segments, ends).enumerated().reduce(0) { total, part in
       total + max(0, part.element.1 - (part.offset == 0 ? offset : SegmentHeader.length))
     }
   }
 
-  /// The records of what this copy keeps of itself, its actor's first. Nobody else waits for the look at them.
+  /// The local records of this copy, that of its actor first. Blocks no other thread.
   private func stateRecords() -> [(segment: Segment, offset: Int)] {
     let keys = localMetadata.all().map(\.key).filter(Self.isKept).sorted { $0.lexicographicallyPrecedes($1) }
-    // From the first record on it is known whose copy this is.
+    // The first record must identify the copy.
     return ([StateKey.actor] + keys.filter { $0 != StateKey.actor }).compactMap { key in
       guard let place = localMetadata.location(of: key), let segment = table[place.segment] else {
         return nil
@@ -60,20 +62,21 @@ struct BackupSnapshot: Sendable {
     }
   }
 
-  /// Invitations are for the copy that gave them, marks and tokens go with an actor, and places of damage with a file.
+  /// Excludes invitations, which belong to the copy that issued them, marks and tokens, which belong to an
+  /// actor, and damaged ranges, which belong to a file.
   private static func isKept(_ key: [UInt8]) -> Bool {
     let left = [StateKey.markPrefix, StateKey.damagePrefix, StateKey.backupPrefix, Array("invite/".utf8)]
     return !left.contains { key.starts(with: $0) }
   }
 
-  /// Bytes of the records of what this copy keeps of itself.
+  /// Bytes of the local records of this copy.
   var stateBytes: Int {
     stateRecords().reduce(0) { total, local in
       total + local.segment.extent(at: local.offset).end - local.offset + RecordLayout.fixedLength
     }
   }
 
-  /// The segment that holds what this copy keeps of itself.
+  /// The segment with the local records of this copy.
   func state(
     _ begin: (SegmentHeader) throws(StoreError) -> CompactedSegmentBuilder, _ header: SegmentHeader,
     in store: Store
@@ -102,18 +105,19 @@ struct BackupSnapshot: Sendable {
   }
 }
 
-/// Goes through the records of a moment in the order of their positions, a few at a time under the engine's lock.
+/// Iterates over the records of a snapshot in the order of their positions, a few at a time under the
+/// engine's lock.
 struct BackupCursor {
   private let snapshot: BackupSnapshot
   private let after: UInt64
   private var index = 0
   private var walker: ResyncingRecordIterator?
 
-  /// What is met on the way.
+  /// An element of the iteration.
   enum Step {
-    /// A record that counted at the moment.
+    /// A record that was live at the moment of the snapshot.
     case keep(RecordView)
-    /// A transaction is complete, at this position.
+    /// The end of a transaction, with its position.
     case end(UInt64)
   }
 
@@ -132,7 +136,7 @@ struct BackupCursor {
   mutating func next(in store: Store) throws(StoreError) -> [Step]? {
     guard walker != nil else { return nil }
     let start = self
-    // It may be done again: only what the last time gave counts.
+    // The closure may be retried: only the result of the last run counts.
     let (steps, walk) = try store.reading { engine throws(StoreError) -> ([Step], BackupCursor) in
       var walk = start
       return (try walk.steps(engine), walk)
@@ -174,16 +178,18 @@ struct BackupCursor {
     return steps
   }
 
-  /// Did the record count at the moment? One that was overtaken since is taken, too, and some that were just before:
-  /// which of several counts is told by their stamps.
+  /// Whether the record was live at the moment of the snapshot.
+  ///
+  /// Also true for records overwritten since, and for some overwritten shortly before: stamps decide which of
+  /// several versions counts.
   private func wasLive(_ view: RecordView, _ engine: Engine) -> Bool {
     guard view.namesActor else { return false }
-    // The beaten side of a conflict bears the position of the record before it.
+    // The loser of a conflict has the position of the preceding record.
     if view.flags.contains(.loser) {
       return view.position >= after && snapshot.losers.contains(view.location)
     }
     guard view.position > after else { return false }
-    // Also in a whole backup: what a purge has ended may lie in a segment that was not compacted since.
+    // Also in a full backup: records ended by a purge may be in a segment that was not compacted since.
     if view.kind == .purge { return view.position <= snapshot.position }
     if engine.isCurrent(view) { return true }
     guard let shape = view.shape, let place = engine.find(view.key(shape)),

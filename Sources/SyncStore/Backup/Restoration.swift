@@ -1,5 +1,6 @@
-/// One restore: the sections of a backup become the directory of a store. Nothing of it counts before `STORE` is there,
-/// which is written last.
+/// One restore: turns the sections of a backup into the directory of a store.
+///
+/// The result does not count as a store until `STORE` exists, which is written last.
 struct Restoration {
   private let backup: BackupFile
   private let sections: [BackupFile.Section]
@@ -12,7 +13,7 @@ struct Restoration {
   private var blobs = 0
   private var blobBytes: UInt64 = 0
   private var shards: StringSet = []
-  /// The segments so far, in their order but for the first.
+  /// Header of the last restored segment of records.
   private var last: SegmentHeader?
 
   init(
@@ -30,7 +31,7 @@ struct Restoration {
   private var keys: String { directory + "/" + JournalKeys.directory }
   private var objects: String { directory + "/" + StoreLayout.blobs + "/objects" }
 
-  /// Does all of it, durably.
+  /// Runs the whole restore, durably.
   mutating func run() throws(StoreError) -> RestoreReport {
     guard let closing = sections.last?.closing else {
       throw backup.damaged("it has no complete section: use another backup")
@@ -53,7 +54,7 @@ struct Restoration {
     if try storage.status(keys) != nil { try storage.syncDirectory(keys) }
     try StoreIdentity.write(
       id: backup.header.store, name: closing.name, asCopy: true, to: directory, environment: environment)
-    // Those of this state: later sections are not restored.
+    // Only of this state: later sections are not restored.
     let held = try backup.blobs(of: sections)
     return RestoreReport(
       id: backup.header.store, name: closing.name, time: closing.time, position: closing.position,
@@ -101,7 +102,7 @@ struct Restoration {
     try write(content + padding, to: journal + "/" + header.name.text)
   }
 
-  /// The segment that the restored store appends to: empty.
+  /// Creates the empty segment that the restored store appends to.
   private func beginTail(_ closing: BackupFooter) throws(StoreError) {
     let number = closing.nextNumber
     guard number == (last?.covered.upperBound ?? 1) + 1,
@@ -130,7 +131,7 @@ struct Restoration {
     try file.sync()
   }
 
-  /// `start` bytes of the entry are not the object's.
+  /// Restores a blob. The first `start` bytes of the entry do not belong to the object.
   private mutating func restoreBlob(
     _ entry: BackupFile.Entry, as hash: BlobHash, behind start: Int
   ) throws(StoreError) {
@@ -142,7 +143,7 @@ struct Restoration {
     }
     if shards.insert(shard) { _ = try storage.createDirectory(shard) }
     let path = tier + "/" + BlobFiles.object(hash)
-    // Noted as missing by one section, and held by two that came after.
+    // Recorded as missing in one section, and contained in two later ones.
     if try storage.status(path) != nil { return }
     let file = try storage.open(path, .create)
     try backup.read(entry) { (piece, offset) throws(StoreError) in

@@ -1,47 +1,49 @@
-/// What a backup did.
+/// Result of a backup.
 public struct BackupReport: Hashable, Sendable {
-  /// Was all of the store written? Else only what came since the last backup into the same file.
+  /// Whether the whole store was written; otherwise only the changes since the last backup into the file.
   public var isFull = true
-  /// Which section of the file it is, from 1.
+  /// Number of the section in the file, from 1.
   public var section = 1
-  /// The store's last position that is in it.
+  /// The store's last position that it contains.
   public var position: UInt64 = 0
-  /// Records that were written.
+  /// Number of records written.
   public var records = 0
-  /// Blobs that were written, and their bytes.
+  /// Number of blobs written.
   public var blobs = 0
-  /// Bytes of those blobs.
+  /// Bytes of the blobs written.
   public var blobBytes: UInt64 = 0
-  /// Blobs that records refer to and whose bytes are not here: they have not arrived from a peer yet, or are damaged. The
-  /// next backup into the file takes those that have come. Of an encrypted store each is given by the name of its object, which
-  /// is not the hash of its content.
+  /// Blobs that records refer to but that are missing here: they have not arrived from a peer yet, or are
+  /// damaged.
+  ///
+  /// The next backup into the file includes those that have arrived. In an encrypted store each is identified
+  /// by its stored name, which is not the hash of its content.
   public var missingBlobs: [BlobReference] = []
-  /// Bytes that were written.
+  /// Bytes written.
   public var writtenBytes: UInt64 = 0
-  /// Bytes of the file.
+  /// Size of the file.
   public var fileBytes: UInt64 = 0
 }
 
 extension Store {
-  /// Backs the store up into one file, as it is at this moment, while this and other processes use it.
+  /// Backs up the store into one file, as of this moment, while this and other processes use it.
   ///
-  /// The first backup into a file holds everything: records, blobs, keys and the device's identity. Each later one appends
-  /// what came since, as the positions tell; it writes all anew, in place of the file, once the increments are larger than
-  /// what they build on, and after the keys were changed. An encrypted store is sealed in its backup as it is in its
-  /// journal, and under the same passphrase. The file is as secret as the store's directory; `schemas/backup.md` has its
-  /// layout.
+  /// The first backup into a file is full: records, blobs, keys and the device's identity. Each later one
+  /// appends the changes since, determined by positions; it replaces the file by a full backup once the
+  /// increments are larger than the full backup, and after the keys were changed. The backup of an encrypted
+  /// store is encrypted like its journal, under the same passphrase. The file is as secret as the store's
+  /// directory; `schemas/backup.md` has its layout.
   ///
-  /// On return the backup is durable. If it fails, or the process or the machine dies, the file is what it was before.
-  /// Writers wait only for the instant in which the moment is fixed.
+  /// The backup is durable on return. If it fails, or the process or the machine crashes, the file still has
+  /// its previous states. Writers wait only for the moment at which the snapshot is taken.
   ///
   /// - Parameters:
-  ///   - file: made if it is missing.
-  ///   - replacing: writes all anew also in place of a backup of another copy of this store, which would have to give way,
-  ///     or of one that is damaged.
-  ///   - progress: hears how many bytes were written so far.
-  /// - Throws: `.alreadyExists` if the file is a backup of another copy, or of a time that this one does not know any more;
-  ///   `.foreignFile` if it is none of this store, `.damaged` if it or the store is; `.busy` if another process is writing
-  ///   it; `.readOnly`, `.poisoned`, `.diskFull` …
+  ///   - file: Created if it is missing.
+  ///   - replacing: Makes a full backup also in place of a backup of another copy of this store, or of a
+  ///     damaged one.
+  ///   - progress: Gets the number of bytes written so far.
+  /// - Throws: `.alreadyExists` if the file is a backup of another copy, or of a state that this copy does
+  ///   not know any more; `.foreignFile` if it is no backup of this store, `.damaged` if it or the store is;
+  ///   `.busy` if another process is writing it; `.readOnly`, `.poisoned`, `.diskFull` …
   @discardableResult
   public func backUp(
     to file: String, replacing: Bool = false, progress: @escaping (UInt64) -> Void = { _ in }
@@ -51,7 +53,7 @@ extension Store {
     let file = try storage.followingLink(file)
     guard try storage.status(file) != nil else { return try backUpWhole(to: file, progress) }
     let target = try storage.open(file, .readWrite)
-    // Another one that was written meanwhile is locked by nobody.
+    // A file replaced meanwhile is not the one that is locked.
     guard try target.lock(byte: 0, .exclusive, wait: false),
       try storage.status(file)?.inode == target.status().inode
     else { throw Self.backupIsBusy(file) }
@@ -78,7 +80,7 @@ extension Store {
     let full = found.sections[0].range.count
     let keys = try keyFiles().map { SHA256.hash($0) }
     let held = last.entries.filter { $0.header.kind == .keyFile }.map(\.header.hash)
-    // What the older keys seal must not outlive them, and increments are to cost less than a whole.
+    // Data encrypted under old keys must not outlive them, and increments must cost less than a full backup.
     guard keys == held, found.end - found.sections[0].range.upperBound <= full else {
       return try backUpWhole(to: file, progress)
     }
@@ -150,7 +152,8 @@ extension Store {
 
   // MARK: The moment
 
-  /// Does this copy know the backup as its own? At this position, or at a later one that did not get into the file.
+  /// Whether this copy recognizes the backup as its own: at this position, or at a later one that did not get
+  /// into the file.
   private func continues(_ closing: BackupFooter) throws(StoreError) -> Bool {
     guard let value = try local(StateKey.backup(closing.token)), value.count == 32 else { return false }
     return try value.starts(with: actor.bytes) && Self.position(ofToken: value) >= closing.position
@@ -162,7 +165,8 @@ extension Store {
     bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) }
   }
 
-  /// A file that was written to up to `position`, and is known to have all up to `after`.
+  /// The local record of a backup file that was written up to `position`, and is known to contain everything
+  /// up to `after`.
   private static func tokenValue(_ actor: ActorID, _ position: UInt64, after: UInt64) -> [UInt8] {
     var writer = ByteWriter()
     writer.write(raw: actor.bytes)
@@ -171,13 +175,16 @@ extension Store {
     return writer.bytes
   }
 
-  /// Up to here all is in every backup file that this copy can go on with: the purges behind that are still to be told.
+  /// The position up to which every continuable backup file of this copy is complete: purges after it must
+  /// still be reported.
   static func oldestBackupPosition(_ locals: LocalMetadata) -> UInt64 {
     locals.all(beginning: StateKey.backupPrefix).map { number($0.value.suffix(8)) }.min() ?? .max
   }
 
-  /// Fixes a moment, notes it under the token, and makes it durable. Like a round, a backup carries writes away: a mark
-  /// tells, should this copy be put back to an earlier state, which writes are known elsewhere (rule R9).
+  /// Takes the snapshot, records it under the token, and makes it durable.
+  ///
+  /// Like a round, a backup carries writes elsewhere: a mark tells, if this copy is ever reset to an earlier
+  /// state, which writes are known elsewhere (rule R9).
   private func backupSnapshot(after position: UInt64, token: [UInt8]) throws(StoreError) -> BackupSnapshot {
     try checkWritable()
     throttleWriter()
@@ -204,10 +211,10 @@ extension Store {
     return moment
   }
 
-  /// Backup files that a copy can go on with.
+  /// Maximum number of backup files that a copy can continue.
   private static let keptTokens = 64
 
-  /// The tokens of the oldest backups, so that one more finds room.
+  /// The tokens of the oldest backups, to be removed so that one more fits.
   private static func tokensToForget(_ locals: LocalMetadata, keeping token: [UInt8]) -> [[UInt8]] {
     let tokens = locals.all(beginning: StateKey.backupPrefix).filter { $0.key != StateKey.backup(token) }
     let oldest = tokens.sorted {
@@ -218,7 +225,7 @@ extension Store {
     return oldest.prefix(max(0, oldest.count - Self.keptTokens + 1)).map(\.key)
   }
 
-  /// The files of the directory `keys`, each as an entry holds it.
+  /// The files of the directory `keys`, each in the form of an entry.
   func keyFiles() throws(StoreError) -> [[UInt8]] {
     let storage = environment.storage
     let directory = path + "/" + JournalKeys.directory
@@ -236,7 +243,7 @@ extension Store {
 }
 
 extension StateKey {
-  /// Before the names of backups that were made of this copy.
+  /// Prefix of the local keys of this copy's backups.
   static let backupPrefix = Array("backup/".utf8)
   static func backup(_ token: [UInt8]) -> [UInt8] { backupPrefix + token }
 }

@@ -1,40 +1,42 @@
-/// What a restore did.
+/// Result of a restore.
 public struct RestoreReport: Hashable, Sendable {
-  /// The data set.
+  /// The restored store.
   public let id: StoreID
   /// The store's name.
   public let name: String
-  /// When the backup was made that it was restored from, in milliseconds since 1970.
+  /// When the restored backup was made, in milliseconds since 1970.
   public let time: UInt64
-  /// The last position that is in it.
+  /// The last position that it contains.
   public let position: UInt64
-  /// Blobs that were written.
+  /// Number of blobs written.
   public let blobs: Int
-  /// Bytes of those blobs.
+  /// Bytes of the blobs written.
   public let blobBytes: UInt64
-  /// Blobs that records refer to and that the backup lacks: they are fetched from a peer. Of an encrypted store each is
-  /// given by the name of its object, which is not the hash of its content.
+  /// Blobs that records refer to but that the backup lacks: they are fetched from a peer.
+  ///
+  /// In an encrypted store each is identified by its stored name, which is not the hash of its content.
   public let missingBlobs: [BlobReference]
 }
 
-/// A backup file, looked at.
+/// Summary of a backup file.
 public struct BackupSummary: Hashable, Sendable {
-  /// The data set that it is of.
+  /// The store that it is a backup of.
   public let store: StoreID
   /// The store's name.
   public let name: String
-  /// Is what it holds encrypted?
+  /// Whether its contents are encrypted.
   public let isEncrypted: Bool
-  /// The state of the store that each backup into it has made, the oldest first: numbered from 1.
+  /// The states of the store in the file, one per backup, the oldest first: numbered from 1.
   public let states: [State]
-  /// Does something lie behind the last state? A backup was interrupted, or its end was damaged. The next one mends that.
+  /// Whether data follows the last state: a backup was interrupted, or the end of the file was damaged. The
+  /// next backup repairs that.
   public let isUnfinished: Bool
 
-  /// What one backup has made of the file.
+  /// The state added by one backup.
   public struct State: Hashable, Sendable {
-    /// When, in milliseconds since 1970.
+    /// When it was made, in milliseconds since 1970.
     public let time: UInt64
-    /// The store's last position that is in it.
+    /// The store's last position that it contains.
     public let position: UInt64
     /// Bytes that it added to the file.
     public let bytes: UInt64
@@ -42,24 +44,24 @@ public struct BackupSummary: Hashable, Sendable {
 }
 
 extension Store {
-  /// Makes a store of a backup. The passphrase of an encrypted one is not needed, and stays what it was.
+  /// Restores a store from a backup. The passphrase of an encrypted store is not needed, and stays unchanged.
   ///
-  /// The restored store is a copy (rule R9): the first who opens it for writing makes it a new actor, so that it and the
-  /// store it was made of converge, whatever either has written since. It has the device identity of that store: where both
-  /// are to go on, one of them joins anew instead.
+  /// The restored store is a copy (rule R9): the first opening for writing makes it a new actor, so that it
+  /// converges with the original, whatever either has written since. **It has the device identity of the
+  /// original**: if both are to stay in use, one of them must join anew.
   ///
-  /// Everything is verified and durable before the directory gets its name: if this fails, or is killed at any moment, there
-  /// is what was there before. On return the restored store is there after any loss of power.
+  /// Everything is verified and durable before the directory gets its name: if the restore fails or is
+  /// killed, the previous content is unchanged. On return the restored store survives a power failure.
   ///
   /// - Parameters:
-  ///   - file: a backup file.
-  ///   - path: the directory to make; it may be there and empty. Its parent must exist.
-  ///   - state: which state of the file, from 1 (`backupSummary(of:)` lists them); by default the last one, unless a backup was
-  ///     interrupted behind it: then it must be named.
-  ///   - replacing: takes the place of a store that is there, in one step, and removes that.
-  ///   - progress: hears how many of how many bytes were written.
-  /// - Throws: `.alreadyExists` if there is something and it is not to be replaced; `.busy` if the store there is in use;
-  ///   `.damaged` if the backup is; `.foreignFile`, `.newerFormat`, `.diskFull` …
+  ///   - file: A backup file.
+  ///   - path: The directory to create; it may exist if it is empty. Its parent must exist.
+  ///   - state: The state of the file, from 1 (`backupSummary(of:)` lists them); by default the last one,
+  ///     unless a backup was interrupted after it: then the state must be given.
+  ///   - replacing: Replaces an existing store in one step, and removes it.
+  ///   - progress: Gets the bytes written so far and the total.
+  /// - Throws: `.alreadyExists` if something exists at `path` and must not be replaced; `.busy` if the store
+  ///   there is in use; `.damaged` if the backup is; `.foreignFile`, `.newerFormat`, `.diskFull` …
   @discardableResult
   public static func restore(
     from file: String, to path: String, state: Int? = nil, replacing: Bool = false,
@@ -69,13 +71,13 @@ extension Store {
       from: file, to: path, state: state, replacing: replacing, environment: .real(), progress: progress)
   }
 
-  /// `restore` with the surroundings given, for tests.
+  /// `restore` in the given environment, for tests.
   package static func restore(
     from file: String, to path: String, state: Int?, replacing: Bool, environment: Environment,
     progress: @escaping (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
   ) throws(StoreError) -> RestoreReport {
     let storage = environment.storage
-    // What is replaced is the directory, not a link to it.
+    // The directory is replaced, not a link to it.
     let path = try storage.canonicalPath(of: path)
     try StagedDirectory.recover(path, storage)
     let backup = try BackupFile(file, storage: storage)
@@ -85,7 +87,7 @@ extension Store {
       throw StoreError(
         .outOfBounds, "has states 1 to \(backup.sections.count), not \(count): name one of them", path: file)
     }
-    // Held to the end: nobody opens what is about to be replaced.
+    // Held to the end: the store to be replaced must not be opened meanwhile.
     let possession = try lockReplaced(path, replacing: replacing, storage: storage)
     defer { possession?.end() }
     let staging = path + ".restoring"
@@ -96,7 +98,7 @@ extension Store {
         throw StoreError(.busy, "another process is restoring there: wait for it", path: path)
       }
     } catch {
-      // What is in the way has to be moved, under its own name.
+      // The obstacle must be reported under its own name, so that it can be moved.
       throw error.code == .alreadyExists ? error : StagedDirectory.error(error, at: staging, namedBy: path)
     }
     var own: ExclusiveDirectoryLock?
@@ -124,7 +126,7 @@ extension Store {
     return report
   }
 
-  /// Nil if nothing is there.
+  /// Locks the store to be replaced; nil if there is none.
   private static func lockReplaced(
     _ path: String, replacing: Bool, storage: any Storage
   ) throws(StoreError) -> ExclusiveDirectoryLock? {
@@ -147,7 +149,7 @@ extension Store {
     return try ExclusiveDirectoryLock(path, storage)
   }
 
-  /// What a backup file holds. Its states are looked through, not read: `verifyBackup(_:)` does that.
+  /// Summarizes a backup file. Only its structure is read: `verifyBackup(_:)` checks its contents.
   ///
   /// - Throws: `.foreignFile`, `.newerFormat`, `.damaged`.
   public static func backupSummary(of file: String) throws(StoreError) -> BackupSummary {
@@ -171,9 +173,9 @@ extension Store {
       states: states, isUnfinished: backup.isUnfinished)
   }
 
-  /// Reads all of a backup file and compares it with its checksums.
+  /// Reads a whole backup file and verifies its checksums.
   ///
-  /// - Throws: `.damaged` if anything is not as it was written, also if a backup was interrupted last; `.foreignFile`,
+  /// - Throws: `.damaged` if anything was changed, or the last backup was interrupted; `.foreignFile`,
   ///   `.newerFormat`.
   public static func verifyBackup(
     _ file: String, progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
@@ -196,26 +198,26 @@ extension Store {
   }
 }
 
-/// A directory that is made beside the place it is to have, and takes that in one step.
+/// A directory that is built next to its final path, and moved there in one step.
 enum StagedDirectory {
-  /// Puts back what an exchange in steps, which was killed between two of them, has left without its name. Does nothing where something
-  /// has that name.
+  /// Recovers from a replacement in steps that was killed while `path` had no directory: moves the parked one
+  /// back. Does nothing if `path` exists.
   ///
-  /// - Throws: `.busy` if that exchange is under way.
+  /// - Throws: `.busy` if the replacement is still running.
   static func recover(_ path: String, _ storage: any Storage) throws(StoreError) {
     let parked = path + exchangeSuffix
     guard try storage.status(path) == nil, try storage.status(parked + "/" + StoreIdentity.fileName) != nil,
       try storage.list(parked).allSatisfy(StoreContents.names.contains)
     else { return }
-    // An exchange holds it to the end.
+    // A running replacement holds this lock to the end.
     let possession = try ExclusiveDirectoryLock(parked, storage)
     defer { possession.end() }
     if try storage.renameUnlessPresent(parked, to: path) { try storage.syncParentDirectory(of: path) }
   }
 
-  /// Removes what an interrupted one left.
+  /// Removes the remains of an interrupted restore.
   ///
-  /// - Throws: `.busy` if somebody is at work there; `.alreadyExists` if it is not what we would have left.
+  /// - Throws: `.busy` if it is in use; `.alreadyExists` if it has other content than a restore leaves.
   static func clear(_ path: String, _ storage: any Storage) throws(StoreError) {
     guard let status = try storage.status(path) else { return }
     guard status.kind == .directory, try storage.list(path).allSatisfy(StoreContents.names.contains) else {
@@ -223,21 +225,22 @@ enum StagedDirectory {
     }
     let possession = try ExclusiveDirectoryLock(path, storage)
     defer { possession.end() }
-    // What took its place may not be known to have done so durably.
+    // The directory that took its place may not be durable yet.
     try storage.syncDirectory(type(of: storage).directory(of: path))
     try storage.removeTree(path, first: [StoreIdentity.fileName])
   }
 
-  /// Gives a complete, durable directory its name. A store that is there takes its place beside it, if the caller is
-  /// `replacing` it and keeps others out of it. `settle` is to follow.
+  /// Moves a complete, durable directory to its final path. `finishInstall` must follow.
   ///
-  /// - Throws: `.alreadyExists` if something has come to be there meanwhile.
+  /// With `replacing`, an existing store is exchanged with it; the caller must hold the lock on that store.
+  ///
+  /// - Throws: `.alreadyExists` if something was created there meanwhile.
   static func install(
     _ staging: String, as path: String, replacing: Bool, _ storage: any Storage
   ) throws(StoreError) {
     if try storage.renameUnlessPresent(staging, to: path) { return }
     guard replacing else {
-      // An empty directory, unless somebody has made a store of it while this one was written.
+      // An empty directory, unless a store was created in it meanwhile.
       guard try storage.list(path).isEmpty, case _ = try storage.removeDirectory(path),
         try storage.renameUnlessPresent(staging, to: path)
       else {
@@ -250,15 +253,16 @@ enum StagedDirectory {
     try storage.exchange(staging, with: path)
   }
 
-  /// An error about `staging`, or what lies in it, as one about the directory that it was to become: that is the one people know.
+  /// Rewrites an error about `staging`, or its content, to the final directory: that is the path the user
+  /// knows.
   static func error(_ error: StoreError, at staging: String, namedBy path: String) -> StoreError {
     guard let failed = error.path, failed.hasPrefix(staging) else { return error }
     return StoreError(
       error.code, error.message, path: path + failed.dropFirst(staging.count), errno: error.errno)
   }
 
-  /// Makes the new name durable, and then removes what was replaced. Where the first fails both stay: a loss of power may show the
-  /// old names again.
+  /// Makes the new name durable, and then removes the replaced directory. If the sync fails, both stay: a
+  /// power failure may bring back the old names.
   static func finishInstall(_ staging: String, as path: String, _ storage: any Storage) throws(StoreError) {
     do throws(StoreError) { try storage.syncParentDirectory(of: path) } catch {
       let replaced = try storage.status(staging) == nil ? "" : "; what was there is left at \(staging)"
@@ -267,7 +271,7 @@ enum StagedDirectory {
         "the restored store has its place, but it is not known whether that outlives a loss of power\(replaced): "
           + error.message, path: path, errno: error.errno)
     }
-    // What fails from here on leaves rubbish beside the store, not half of one.
+    // A failure from here on leaves garbage next to the store, not a partial store.
     try? storage.removeTree(staging, first: [StoreIdentity.fileName])
   }
 }

@@ -23,12 +23,12 @@ extension BlobCatalogue {
     \(chunkTables)
     """
 
-  /// How SQLite tells what the schema has made.
+  /// The statements as `sqlite_schema` stores them.
   private static let objects = Set(
     schema.split(separator: ";").map { $0.drop(while: \.isWhitespace) }.filter { $0.hasPrefix("CREATE ") }
       .map { [SQLiteValue.text(String($0))] })
 
-  /// What the second version added.
+  /// Added by version 2 of the schema.
   private static let holderTable = """
     CREATE TABLE holder (
       hash BLOB NOT NULL CHECK (length(hash) = 32),
@@ -38,7 +38,8 @@ extension BlobCatalogue {
     ) STRICT, WITHOUT ROWID;
     """
 
-  /// To the letter: a view in the place of a table may never end, a trigger or another index change what a statement does.
+  /// Requires the exact schema: a view in place of a table might never end, and a trigger or another index
+  /// would change the effect of a statement.
   static func checkSchema(_ database: SQLiteConnection, _ path: String) throws(StoreError) {
     let found = Set(try database.run("SELECT sql FROM sqlite_schema WHERE sql NOT NULL"))
     guard found == objects else {
@@ -47,10 +48,11 @@ extension BlobCatalogue {
     }
   }
 
-  /// Takes a catalogue of an earlier version over: all at once, so that one who is killed leaves either.
+  /// Migrates a catalogue of an earlier version, in one transaction: after a crash it is the old or the new
+  /// one.
   static func migrate(_ database: SQLiteConnection) throws(StoreError) {
     try database.transaction { () throws(StoreError) in
-      // Another process may have been faster.
+      // Another process may have migrated it meanwhile.
       let found = try database.run("PRAGMA user_version")[0][0].integer
       guard found < version else { return }
       let added = (found < 2 ? holderTable : "") + chunkTables

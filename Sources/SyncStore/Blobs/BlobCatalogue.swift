@@ -1,20 +1,22 @@
-/// What is known of each object, in an SQLite database beside the files (`schemas/blobs.md`).
+/// Metadata of each object, in an SQLite database next to the files (`schemas/blobs.md`).
 ///
 /// Invariants:
-/// - It is derived: the journal is the truth about references, the files about presence. Losing it costs time only.
-/// - `durable` is set only after the object's file and its directory entry were synced, and the loss of power never
-///   brings back a `durable` that was taken away: such changes are synced, others are not.
-/// - An object leaves in two steps: its row becomes `leaving` (synced), then, in a transaction that finds it still
-///   leaving, its file and the row go. A writer that counts on the object *claims* its row first and looks for the
-///   file after: the transactions decide which of the two was earlier, also between processes.
+/// - It is derived data: the journal is authoritative for references, the files for presence. Losing it costs
+///   only time.
+/// - `durable` is set only after the object's file and its directory entry were synced, and a power failure
+///   never restores a cleared `durable`: clearing is synced, other changes are not.
+/// - An object is removed in two steps: its row becomes `deleting` (synced); then, in a transaction that
+///   still finds it `deleting`, its file and the row are removed. A writer that needs the object *retains*
+///   its row first and checks for the file afterwards: the transactions decide which of the two came first,
+///   also between processes.
 package final class BlobCatalogue: Sendable {
-  /// Where an object stands.
+  /// State of an object.
   package enum State: Int64, Sendable {
     /// Its file is complete.
     case present = 0
     /// A transfer of it has begun.
     case partial = 1
-    /// It is referred to, and not here.
+    /// It is referred to, but missing here.
     case wanted = 2
     /// It is about to be removed.
     case deleting = 3
@@ -26,17 +28,17 @@ package final class BlobCatalogue: Sendable {
     package let hash: BlobHash
     /// Its bytes; 0 while they are not known.
     package let size: UInt64
-    /// Where it stands.
+    /// State of the object.
     package let state: State
-    /// Were its file and directory entry synced?
+    /// Whether its file and directory entry were synced.
     package let durable: Bool
     /// When the row was made, in milliseconds since 1970.
     package let created: UInt64
-    /// When a reader or a writer last counted on it, in milliseconds since 1970.
+    /// When a reader or writer last used it, in milliseconds since 1970.
     package let accessed: UInt64
   }
 
-  /// Pages of 4 KiB in the write-ahead log after which a writer pays for a checkpoint.
+  /// Pages of 4 KiB in SQLite's write-ahead log after which a commit runs a checkpoint.
   static let logPages = 4096
 
   private struct Guarded: ~Copyable {
@@ -51,8 +53,10 @@ package final class BlobCatalogue: Sendable {
   private let clock: @Sendable () -> UInt64
   private let guarded = LockedField(Guarded())
 
-  /// The catalogue of `files`. Nothing is opened before it is needed. On a storage that is not the file system it
-  /// lives in memory, for this instance alone. With `readOnly` nothing is made, repaired or changed.
+  /// The catalogue of `files`; the database is opened at first use.
+  ///
+  /// On a storage that is not the file system it lives in memory, for this instance alone. With `readOnly`
+  /// nothing is created, repaired or changed.
   init(_ files: BlobFiles, readOnly: Bool, clock: @escaping @Sendable () -> UInt64) {
     (self.files, self.readOnly) = (files, readOnly)
     path = files.directory + "/catalogue.sqlite"
@@ -74,14 +78,14 @@ package final class BlobCatalogue: Sendable {
     }
   }
 
-  /// Is an object of that size known?
+  /// Whether an object of that size is known.
   func knowsSize(_ size: UInt64) throws(StoreError) -> Bool {
     try perform { (database) throws(StoreError) in
       try !database.run("SELECT 1 FROM object WHERE size = ? LIMIT 1", [.integer(Int64(size))]).isEmpty
     }
   }
 
-  /// Tells all others that a writer counts on an object from now on, and gives its row; nil if there is none.
+  /// Retains an object against removal by any process, and returns its row; nil if there is none.
   func retain(_ hash: BlobHash) throws(StoreError) -> Row? {
     let now = clock()
     return try perform { (database) throws(StoreError) in
@@ -92,7 +96,7 @@ package final class BlobCatalogue: Sendable {
     }
   }
 
-  /// Notes where an object stands. Taking `durable` away is synced, so that it cannot come back.
+  /// Records the state of an object. Clearing `durable` is synced, so that it cannot come back.
   func record(_ hash: BlobHash, size: UInt64, _ state: State, durable: Bool) throws(StoreError) {
     let now = Int64(clock())
     try perform { (database) throws(StoreError) in
@@ -113,7 +117,7 @@ package final class BlobCatalogue: Sendable {
     }
   }
 
-  /// Notes when objects were last read: `times` in milliseconds since 1970.
+  /// Records when objects were last read: `times` in milliseconds since 1970.
   func touch(_ times: [BlobHash: UInt64]) throws(StoreError) {
     try perform { (database) throws(StoreError) in
       try database.transaction { () throws(StoreError) in
@@ -128,8 +132,9 @@ package final class BlobCatalogue: Sendable {
 
   // MARK: Leaving
 
-  /// Makes those of `objects` leave that nobody has counted on since `cutoff`. One without a row gets one, and stays:
-  /// its grace begins now.
+  /// Marks as deleting those of `objects` that have not been used since `cutoff`.
+  ///
+  /// An object without a row gets one, and stays: its grace period begins now.
   func markDeleting(_ objects: [(hash: BlobHash, size: UInt64)], before cutoff: UInt64) throws(StoreError) {
     let now = Int64(clock())
     try perform { (database) throws(StoreError) in
@@ -148,7 +153,8 @@ package final class BlobCatalogue: Sendable {
     }
   }
 
-  /// Removes what is still leaving: `remove` takes the file away, then its row goes. At most `limit`; how many it was.
+  /// Removes objects that are still marked as deleting: `remove` deletes the file, then the row is deleted.
+  /// At most `limit`; returns the count.
   func removeDeleting(limit: Int, _ remove: (BlobHash) throws(StoreError) -> Void) throws(StoreError) -> Int {
     try perform { (database) throws(StoreError) in
       try database.transaction { () throws(StoreError) in
@@ -177,7 +183,7 @@ package final class BlobCatalogue: Sendable {
 
   // MARK: The database as a whole
 
-  /// Moves the write-ahead log into the database and syncs it: not on the path of a put.
+  /// Moves SQLite's write-ahead log into the database and syncs it; keeps this work off the path of a put.
   func checkpoint() throws(StoreError) {
     try guarded.withLock { guarded throws(StoreError) in
       guard onDisk, let connection = guarded.connection else { return }
@@ -185,19 +191,19 @@ package final class BlobCatalogue: Sendable {
     }
   }
 
-  /// Gives the database back; it is opened again when it is needed.
+  /// Closes the database; it is reopened at the next use.
   func close() {
     guarded.withLock { $0.connection = nil }
   }
 
-  /// What SQLite finds wrong with the database; empty if nothing.
+  /// Problems that SQLite finds in the database; empty if none.
   package func check() throws(StoreError) -> [String] {
     try perform { (database) throws(StoreError) in
       try database.run("PRAGMA integrity_check(10)").map { $0[0].text }.filter { $0 != "ok" }
     }
   }
 
-  /// Throws the database away and makes it anew from the files (F43).
+  /// Discards the database and rebuilds it from the files (F43).
   func rebuild() throws(StoreError) {
     try guarded.withLock { guarded throws(StoreError) in
       guarded.connection = nil
@@ -213,7 +219,7 @@ package final class BlobCatalogue: Sendable {
   {
     if readOnly, onDisk { return try body(try opened()) }
     return try guarded.withLock { guarded throws(StoreError) in
-      // Somebody removed the file under us, or another process made it anew: what we hold open is nobody's.
+      // The file was removed, or another process rebuilt it: our connection refers to an unlinked file.
       if onDisk, guarded.connection != nil, try files.storage.status(path)?.inode != guarded.inode {
         guarded.connection = nil
       }
@@ -221,8 +227,8 @@ package final class BlobCatalogue: Sendable {
       do throws(StoreError) {
         return try body(try connection(guarded))
       } catch {
-        // One that may not be written, though the store is open for writing, says so itself in its header; or its owner is
-        // another, and it is in the way.
+        // A database that cannot be written although the store is open for writing: its header is marked
+        // read-only, or another user owns the file. It has to be replaced.
         guard error.code == .damaged || error.code == .readOnly else { throw error }
       }
       let damaged = guarded.inode
@@ -239,13 +245,13 @@ package final class BlobCatalogue: Sendable {
 
   private func reopen(_ guarded: inout Guarded, damaged inode: UInt64?) throws(StoreError) {
     try withOpeningLock { () throws(StoreError) in
-      // Another process may have made it anew already.
+      // Another process may have rebuilt it already.
       if onDisk, let inode, try files.storage.status(path)?.inode == inode { try quarantineDatabase() }
       try openOrRebuild(&guarded)
     }
   }
 
-  /// Only one process at a time makes, opens or replaces the database.
+  /// Serializes creating, opening and replacing the database between processes.
   private func withOpeningLock(_ body: () throws(StoreError) -> Void) throws(StoreError) {
     guard onDisk else { return try body() }
     let file = try files.storage.open("catalogue.lock", beneath: files.directory, .openOrCreate)
@@ -264,13 +270,14 @@ package final class BlobCatalogue: Sendable {
     }
   }
 
-  /// The database for who only reads, each time anew: what is kept open may be replaced.
+  /// Opens the database for a read-only store, anew for each use: a connection kept open may refer to a
+  /// replaced file.
   private func opened() throws(StoreError) -> SQLiteConnection {
     try refuseForeignFiles()
     let (log, memory) = (files.directory + "/" + Self.fileNames[1], files.directory + "/" + Self.fileNames[2])
     let hasLog = try files.storage.status(log) != nil
     let hasMemory = try files.storage.status(memory) != nil
-    // Of one that was killed there may be a log alone: SQLite would make the rest.
+    // After a writer was killed there may be a log without shared memory: SQLite would create the rest.
     guard hasMemory || !hasLog else {
       throw StoreError(.busy, "was not closed: open the store for writing", path: path)
     }
@@ -283,14 +290,15 @@ package final class BlobCatalogue: Sendable {
   private func open(_ guarded: inout Guarded) throws(StoreError) {
     if onDisk {
       try refuseForeignFiles()
-      // SQLite would make it readable to others. Only a file that is not there may be opened here: closing one would give
-      // back the locks that SQLite holds on it.
+      // SQLite would make it readable to others. Open the file here only if it does not exist: closing a
+      // descriptor of an existing file would release the locks that SQLite holds on it.
       if try files.storage.status(path) == nil {
         _ = try files.storage.open("catalogue.sqlite", beneath: files.directory, .create)
       }
     }
     let database = try SQLiteConnection(path: files.storage.systemPath(path), shownAs: path)
-    // The catalogue is derived: a commit waits for no disk. Checkpoints are synced, or a loss of power would damage it.
+    // The catalogue is derived: commits are not synced. Checkpoints are, otherwise a power failure would
+    // corrupt the database.
     try database.execute(
       """
       PRAGMA synchronous = NORMAL;
@@ -330,7 +338,7 @@ package final class BlobCatalogue: Sendable {
     }
   }
 
-  /// SQLite follows links and waits on a FIFO: what it would open is looked at first (F45, F84).
+  /// Checks the files before SQLite opens them: SQLite follows links and blocks on a FIFO (F45, F84).
   private func refuseForeignFiles() throws(StoreError) {
     for name in Self.fileNames {
       let file = files.directory + "/" + name
@@ -360,7 +368,7 @@ package final class BlobCatalogue: Sendable {
       created: UInt64(clamping: values[4].integer), accessed: UInt64(clamping: values[5].integer))
   }
 
-  /// Runs `body` so that its commit is on the disk when it returns.
+  /// Runs `body` with its commit synced before this returns.
   static func synced(_ database: SQLiteConnection, _ body: () throws(StoreError) -> Void)
     throws(StoreError)
   {

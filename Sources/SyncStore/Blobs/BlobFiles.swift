@@ -1,12 +1,13 @@
 private import Synchronization
 private import Glibc
 
-/// The files of the blob tier: where an object lies, how it gets there, and what is refused.
+/// The files of the blob tier: where objects are stored, how they are created, and which files are refused.
 ///
 /// Invariants:
-/// - A path is made of 64 lower-case hex digits or of names made here, never of what a peer sent (F83).
-/// - An object has its name only once it is complete: it is written under `partial/` and renamed.
-/// - No link is followed below the directory, and a file with a second name is not ours (F84).
+/// - A path consists of 64 lower-case hex digits or of names generated here, never of data sent by a peer
+///   (F83).
+/// - An object gets its name only once it is complete: it is written under `partial/` and renamed.
+/// - No link is followed below the directory, and a file with a second hard link is not ours (F84).
 struct BlobFiles: Sendable {
   let storage: any Storage
   let directory: String
@@ -22,16 +23,17 @@ struct BlobFiles: Sendable {
 
   func path(_ name: String) -> String { directory + "/" + name }
 
-  /// A number that no other file of this process has in its name.
+  /// A number that is unique in the file names of this process.
   static func nextNumber() -> UInt64 { counter.add(1, ordering: .relaxed).newValue }
 
-  /// A part of a name that nobody else uses. The process's number alone is not enough: two containers that share a directory
-  /// can both be process 1.
+  /// A unique part of a file name.
+  ///
+  /// The process number alone is not enough: two containers that share a directory can both have process 1.
   static func uniqueName() -> String {
     "\(SystemCall.processID)-\(nextNumber())-\(String(SystemCall.randomWord(), radix: 16))"
   }
 
-  /// Whether it may be one of `uniqueName`: two decimal numbers and a hexadecimal one.
+  /// Whether `text` has the form of `uniqueName`: two decimal numbers and a hexadecimal one.
   static func isUniqueName(_ text: Substring.UTF8View) -> Bool {
     let parts = text.split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
     guard parts.count == 3, parts.allSatisfy({ !$0.isEmpty }) else { return false }
@@ -41,12 +43,12 @@ struct BlobFiles: Sendable {
       && parts[2].allSatisfy { digits.contains($0) || letters.contains($0) }
   }
 
-  /// A name next to `path` that nobody else uses, for a file that is renamed once it is whole.
+  /// A unique name next to `path`, for a file that is renamed once it is complete.
   static func temporary(besides path: String) -> String { "\(path).\(uniqueName()).part" }
 
   // MARK: Directories
 
-  /// Makes the directories that are missing, durably.
+  /// Creates the missing directories, durably.
   func prepare() throws(StoreError) {
     var made = try storage.createDirectory(directory)
     if made { try storage.syncDirectory(DiskStorage.directory(of: directory)) }
@@ -61,7 +63,7 @@ struct BlobFiles: Sendable {
     get throws(StoreError) { try storage.status(path("packs"))?.inode }
   }
 
-  /// What is said when the inode is another one than at the opening.
+  /// The error if the inode differs from that at opening.
   var replaced: StoreError {
     StoreError(
       .inputOutput,
@@ -69,20 +71,22 @@ struct BlobFiles: Sendable {
       path: path("packs"))
   }
 
-  /// Makes the directories durable that are there: who made them may have died before it did.
+  /// Syncs the existing directories: the process that created them may have crashed before it did.
   func syncDirectories() throws(StoreError) {
     try storage.syncDirectory(directory)
     try storage.syncDirectory(DiskStorage.directory(of: directory))
   }
 
-  /// Makes durable what was removed from the directories of objects, or replaced in them.
+  /// Makes removals and replacements in the object directories durable.
   func syncObjectDirectories() throws(StoreError) {
     for shard in try shards() { try storage.syncDirectory(path(shard)) }
     if try storage.status(path("packs")) != nil { try storage.syncDirectory(path("packs")) }
   }
 
-  /// Refuses directories that are not directories. Any of them may be missing for who only reads: a tier of the first
-  /// version has no packs, and who made this one may have died, or the power may have failed, in the middle of it.
+  /// Refuses entries that are not directories.
+  ///
+  /// A read-only store tolerates missing ones: a tier of the first version has no packs, and its creator may
+  /// have crashed or lost power half-way.
   func check() throws(StoreError) {
     try requireDirectory(directory)
     for name in Self.subdirectories where try storage.status(path(name)) != nil {
@@ -104,7 +108,7 @@ struct BlobFiles: Sendable {
 
   // MARK: Objects
 
-  /// The size of an object; nil if it is not here, or what is here is not ours.
+  /// The size of an object; nil if it is missing, or the file there is not ours.
   func size(of hash: BlobHash) throws(StoreError) -> UInt64? {
     guard let status = try storage.status(path(Self.shard(hash))) else { return nil }
     guard status.kind == .directory else {
@@ -115,7 +119,7 @@ struct BlobFiles: Sendable {
     return try size(Self.object(hash))
   }
 
-  /// The size of a transfer that has begun; 0 if none has.
+  /// Bytes received by an unfinished transfer; 0 if none has begun.
   func partialSize(_ hash: BlobHash) throws(StoreError) -> UInt64 { try size(Self.partial(hash)) ?? 0 }
 
   private func size(_ name: String) throws(StoreError) -> UInt64? {
@@ -123,17 +127,17 @@ struct BlobFiles: Sendable {
     return UInt64(status.size)
   }
 
-  /// Is anything at all in the place of the object?
+  /// Whether anything exists at the object's path.
   func isOccupied(_ hash: BlobHash) throws(StoreError) -> Bool {
     try storage.status(path(Self.object(hash))) != nil
   }
 
-  /// Opens an object; nil if it is not here.
+  /// Opens an object; nil if it is missing.
   func open(_ hash: BlobHash) throws(StoreError) -> (any StorageFile)? {
     try open(Self.object(hash), .readOnly)
   }
 
-  /// Opens a file of ours; nil if it is missing.
+  /// Opens a file of the tier; nil if it is missing.
   func open(_ name: String, _ mode: OpenMode) throws(StoreError) -> (any StorageFile)? {
     do throws(StoreError) {
       let file = try storage.open(name, beneath: directory, mode)
@@ -147,7 +151,8 @@ struct BlobFiles: Sendable {
     }
   }
 
-  /// Calls `body` for each object here, in the order of names. What has not the name of an object is passed over.
+  /// Calls `body` for each object here, in the order of names. Files that are not named like an object are
+  /// skipped.
   func eachObject(_ body: (BlobHash, UInt64) throws(StoreError) -> Void) throws(StoreError) {
     for shard in try shards() {
       for name in try storage.list(path(shard)) {
@@ -159,7 +164,7 @@ struct BlobFiles: Sendable {
     }
   }
 
-  /// The first eight bytes of the names of all objects that lie in files.
+  /// The first eight bytes of the names of all objects stored in files.
   func objectPrefixes() throws(StoreError) -> Set<UInt64> {
     var prefixes: Set<UInt64> = []
     for shard in try shards() {
@@ -170,7 +175,7 @@ struct BlobFiles: Sendable {
     return prefixes
   }
 
-  /// Names, relative to the directory, of what lies among the objects and is none.
+  /// Names, relative to the directory, of entries below `objects/` that are no objects.
   func unknownFiles() throws(StoreError) -> [String] {
     let shards = try shards()
     var found = try list("objects").map { "objects/" + $0 }.filter { !shards.contains($0) }
@@ -200,34 +205,35 @@ struct BlobFiles: Sendable {
 
   // MARK: Changes
 
-  /// A new file under `partial/` that this process holds locked while it writes: what nobody holds may be swept.
+  /// Creates a file under `partial/` and locks it for as long as this process writes: unlocked files may be
+  /// swept.
   func begin() throws(StoreError) -> (file: any StorageFile, name: String) {
     while true {
       let name = "partial/new-\(Self.uniqueName())"
       do throws(StoreError) {
         let file = try storage.open(name, beneath: directory, .create)
         _ = try file.lock(byte: 0, .exclusive, wait: true)
-        // A sweep may have come between the two and taken it for one that a killed process left.
+        // A sweep may have removed it between creation and locking, as a leftover of a killed process.
         if try file.status().links > 0 { return (file, name) }
       } catch  where error.errno == EEXIST {
-        // Left by a process that had our number and was killed.
+        // Left by a killed process with the same process number.
         continue
       }
     }
   }
 
-  /// Names under `partial/` that `begin` made, in whatever process.
+  /// Names under `partial/` that `begin` created, in any process.
   func temporaries() throws(StoreError) -> [String] {
     try list("partial").filter { $0.hasPrefix("new-") }.map { "partial/" + $0 }
   }
 
-  /// Removes what killed processes were writing under `partial/`. Returns how many files that were.
+  /// Removes the files under `partial/` that killed processes were writing. Returns their count.
   func removeTemporaries() throws(StoreError) -> Int {
     var count = 0
     for name in try temporaries() {
       do throws(StoreError) {
         guard let file = try open(name, .readWrite) else { continue }
-        // Its writer lives as long as it holds the lock.
+        // A live writer holds the lock.
         guard try file.lock(byte: 0, .exclusive, wait: false) else { continue }
         if try remove(name) { count += 1 }
       } catch  where error.code == .foreignFile {
@@ -237,12 +243,12 @@ struct BlobFiles: Sendable {
     return count
   }
 
-  /// Transfers that have begun.
+  /// Unfinished transfers.
   func partials() throws(StoreError) -> [BlobHash] {
     try list("partial").compactMap { BlobHash($0) }
   }
 
-  /// Makes the directory of an object. True if it was not there.
+  /// Creates the shard directory of an object. True if it was missing.
   func makeShard(_ hash: BlobHash) throws(StoreError) -> Bool {
     try requireDirectory(path("objects"))
     let made = try storage.createDirectory(path(Self.shard(hash)))
@@ -250,7 +256,7 @@ struct BlobFiles: Sendable {
     return made
   }
 
-  /// Gives the complete file `name` the name of its object. False if the object is there, unless it is to be replaced.
+  /// Renames the complete file `name` to its object. False if the object exists and `replacing` is false.
   func publish(_ name: String, as hash: BlobHash, replacing: Bool) throws(StoreError) -> Bool {
     let object = path(Self.object(hash))
     guard replacing else { return try storage.renameUnlessPresent(path(name), to: object) }
@@ -258,7 +264,7 @@ struct BlobFiles: Sendable {
     return true
   }
 
-  /// Removes a file of ours, or a link in its place. False if there was none.
+  /// Removes a file of the tier, or a link in its place. False if there was none.
   @discardableResult
   func remove(_ name: String) throws(StoreError) -> Bool {
     if name.hasPrefix("objects/") {
@@ -270,7 +276,7 @@ struct BlobFiles: Sendable {
     return try storage.remove(path(name))
   }
 
-  /// Keeps bytes that are no object in `quarantine/`, under a name of their own.
+  /// Keeps corrupt bytes in `quarantine/`, under a unique name.
   func quarantineBytes(_ bytes: [UInt8], _ hash: BlobHash) throws(StoreError) {
     for number in 0... {
       let name = "quarantine/\(hash)" + (number == 0 ? "" : ".\(number)")
@@ -282,7 +288,7 @@ struct BlobFiles: Sendable {
     }
   }
 
-  /// Moves whatever lies at `name` to `quarantine/`, under a name of its own. False if nothing is there.
+  /// Moves the entry `name` to `quarantine/`, under a unique name. False if there is none.
   @discardableResult
   func quarantine(_ name: String) throws(StoreError) -> Bool {
     let last = name.unicodeScalars.split(separator: "/").last.map { String($0) } ?? name
@@ -299,6 +305,6 @@ struct BlobFiles: Sendable {
 }
 
 extension FileStatus {
-  /// A regular file under one name: what the blob tier makes.
+  /// Whether this is a regular file with one hard link, as the blob tier creates them.
   var isSingleLinkFile: Bool { kind == .file && links == 1 }
 }

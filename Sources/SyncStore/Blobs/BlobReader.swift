@@ -1,11 +1,12 @@
-/// Reads one object, wholly or in ranges, without holding it in memory. It stays readable while this lives, whoever removes
-/// it meanwhile.
+/// Reads one object, whole or in ranges, without holding it in memory.
+///
+/// The object stays readable for the lifetime of the reader, even if it is removed meanwhile.
 package final class BlobReader: Sendable {
   enum Source {
     case packed(Pack, PackEntry)
     case file(any StorageFile)
 
-    /// Where it lies.
+    /// Path of the file that holds it.
     var path: String {
       switch self {
       case .packed(let pack, _): pack.file.path
@@ -16,11 +17,11 @@ package final class BlobReader: Sendable {
 
   private let store: BlobStore
   let source: Source
-  /// What it is called on the disk.
+  /// Its stored name.
   let name: BlobHash
-  /// What opens it; nil if it lies as it is.
+  /// Decrypts it; nil if it is not encrypted.
   private let encrypted: EncryptedBlob?
-  /// Was it sealed?
+  /// Whether it is encrypted.
   var isEncrypted: Bool { encrypted != nil }
   /// The object.
   package let hash: BlobHash
@@ -35,8 +36,9 @@ package final class BlobReader: Sendable {
     (self.size, self.encrypted) = (size, encrypted)
   }
 
-  /// Up to `count` bytes from `offset`; fewer only at the end. Verified where the object is sealed; otherwise not: `contents`
-  /// and `verify` are.
+  /// Up to `count` bytes from `offset`; fewer only at the end.
+  ///
+  /// Only encrypted objects are verified here; for others use `contents` or `verify`.
   package func read(_ count: Int, at offset: UInt64) throws(StoreError) -> [UInt8] {
     guard offset < size, count > 0 else { return [] }
     let end = min(size, offset + UInt64(count))
@@ -69,7 +71,7 @@ package final class BlobReader: Sendable {
     return opened
   }
 
-  /// Works on all of it in memory.
+  /// Decrypts the whole object into memory for `body`.
   private func withDecrypted<Result>(
     _ sealed: EncryptedBlob, _ body: (RawSpan) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
@@ -85,7 +87,9 @@ package final class BlobReader: Sendable {
     return try memory.withBytes(0..<count) { bytes throws(StoreError) in try body(bytes) }
   }
 
-  /// Works on all of it in place, mapped. Not verified. A sealed object is opened into memory, as large as it is.
+  /// Calls `body` with the whole object, mapped in place. Not verified.
+  ///
+  /// An encrypted object is decrypted into memory of its full size.
   package func withBytes<Result>(_ body: (RawSpan) throws(StoreError) -> Result) throws(StoreError) -> Result
   {
     if let encrypted { return try withDecrypted(encrypted, body) }
@@ -104,9 +108,9 @@ package final class BlobReader: Sendable {
     }
   }
 
-  /// Works on all of it in place, verified before.
+  /// Calls `body` with the whole object in place, after verifying it.
   ///
-  /// - Throws: `.damaged`, and it is set aside, if it is not what was put.
+  /// - Throws: `.damaged`, after quarantining the object, if the content differs from what was put.
   package func withVerifiedBytes<Result>(
     _ body: (RawSpan) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
@@ -115,7 +119,7 @@ package final class BlobReader: Sendable {
     do throws(StoreError) {
       result = try withBytes { bytes throws(StoreError) -> Result? in
         switch source {
-        // The checksum of the pack tells damage; that name and content belong together was seen when it was put.
+        // The checksum of the pack detects damage; that the name matches the content was checked at the put.
         case .packed(_, let entry):
           guard XXH3.hash64(bytes, seed: 0) == entry.checksum else { return nil }
         case .file: guard SHA256.hash(bytes) == hash.bytes else { return nil }
@@ -129,9 +133,9 @@ package final class BlobReader: Sendable {
     return result
   }
 
-  /// All of it, verified.
+  /// The whole content, verified.
   ///
-  /// - Throws: `.damaged`, and it is set aside, if it is not what was put.
+  /// - Throws: `.damaged`, after quarantining the object, if the content differs from what was put.
   package func contents() throws(StoreError) -> [UInt8] {
     if encrypted != nil {
       guard let count = Int(exactly: size) else { throw quarantine() }
@@ -145,7 +149,7 @@ package final class BlobReader: Sendable {
       } catch  where error.code == .damaged {
         throw quarantine()
       }
-      // The checksum of the pack tells damage; that name and content belong together was seen when it was put.
+      // The checksum of the pack detects damage; that the name matches the content was checked at the put.
       guard XXH3.hash64(bytes, seed: 0) == entry.checksum else { throw quarantine() }
       return bytes
     case .file(let file):
@@ -156,9 +160,9 @@ package final class BlobReader: Sendable {
     }
   }
 
-  /// Reads and hashes all of it; `each` sees the pieces on the way.
+  /// Reads and hashes the whole object; `each` is called with each piece.
   ///
-  /// - Throws: `.damaged`, and it is set aside, if it is not what was put.
+  /// - Throws: `.damaged`, after quarantining the object, if the content differs from what was put.
   package func verify(_ each: ([UInt8], UInt64) throws(StoreError) -> Void) throws(StoreError) {
     let hasher = SHA256Hasher()
     var offset: UInt64 = 0
@@ -172,7 +176,7 @@ package final class BlobReader: Sendable {
     guard hasher.finish() == hash.bytes else { throw quarantine() }
   }
 
-  /// Sets the object aside, which is not what it must be; the error to throw.
+  /// Quarantines the object as corrupt; returns the error to throw.
   package func quarantine() -> StoreError {
     switch source {
     case .packed(let pack, let entry): store.quarantine(hash, pack: pack, entry: entry)

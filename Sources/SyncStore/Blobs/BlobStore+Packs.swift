@@ -1,19 +1,21 @@
-// Objects that share files, seen from the store.
+// Packed objects.
 extension BlobStore {
-  /// Puts a small object, once.
+  /// Stores a small object, once.
   func putPacked(_ bytes: [UInt8], _ form: StoredBlobDescriptor, durable: Bool) throws(StoreError) {
     if try packs.retain(form.name, size: Int(form.size)) {
       if durable { try packs.sync() }
       return
     }
-    // It may lie in a file: put by an earlier version, or restored from a backup.
+    // It may be stored in a file: put by an earlier version, or restored from a backup.
     if try liesInFile(form.name), try retainExisting(form, durable: durable) { return }
     try packs.add(form.name, form.stored(bytes, salt: newSalt()), isEncrypted: form.isEncrypted)
     if durable { try packs.sync() }
   }
 
-  /// May the object lie in a file? What others have put into files since this process first looked is put once more: that
-  /// costs space, and a look at the directory would cost each put time.
+  /// Whether the object may be stored in a file.
+  ///
+  /// An object that another process put into a file after our first scan is stored a second time: that costs
+  /// space, but scanning the directory would slow each put.
   private func liesInFile(_ name: BlobHash) throws(StoreError) -> Bool {
     let prefix = name.prefix
     if let known = memory.withLock({ $0.filePrefixes }) { return known.contains(prefix) }
@@ -22,8 +24,8 @@ extension BlobStore {
     return found.contains(prefix)
   }
 
-  /// `referenced` are names on the disk. Removes packed objects that nothing refers to and that nobody has counted on since `cutoff`, and gives their space
-  /// back.
+  /// Removes unreferenced packed objects that have not been used since `cutoff`, and reclaims their space.
+  /// `referenced` holds stored names.
   func sweepPacks(referenced: Set<BlobHash>, before cutoff: UInt64) throws(StoreError) -> Int {
     var orphans: [UInt32] = []
     try packs.eachObject { (pack, slot, ordinal) throws(StoreError) in
@@ -32,13 +34,13 @@ extension BlobStore {
       else { return }
       orphans.append(PackSet.slotReference(ordinal, slot))
     }
-    // Whoever counts on one from now on lifts its stamp, and it stays.
+    // A use from now on raises the stamp of the object, and it stays.
     let removed = try packs.remove(orphans, below: cutoff << 16)
     try packs.reclaim()
     return removed
   }
 
-  /// Sets the bytes of a rotten packed object aside; the error to throw.
+  /// Quarantines the bytes of a corrupt packed object; returns the error to throw.
   func quarantine(_ hash: BlobHash, pack: Pack, entry: PackEntry) -> StoreError {
     let (name, damaged) = (entry.name, Self.damaged(hash, pack.file.path))
     guard !readOnly else { return damaged }
@@ -48,12 +50,12 @@ extension BlobStore {
       try files.quarantineBytes(bytes, name)
       try packs.remove(entry, in: pack)
     } catch {
-      // What cannot be set aside stays where it is, and is not served.
+      // An object that cannot be quarantined stays in place, and is not served.
     }
     return damaged
   }
 
-  /// What the tables of packs say that they must not.
+  /// Inconsistencies in the tables of packs.
   func verifyTables() throws(StoreError) -> [BlobProblem] {
     var problems: [BlobProblem] = []
     for (pack, slots) in try packs.damagedEntries() {
@@ -84,7 +86,7 @@ extension BlobStore {
 }
 
 extension PackSet {
-  /// Packs whose tables have entries that are none, and how many.
+  /// Packs with invalid table entries, and their counts.
   func damagedEntries() throws(StoreError) -> [(Pack, Int)] {
     try load()
     var damaged: [(Pack, Int)] = []

@@ -1,7 +1,7 @@
-// How an object gets its name, or an object that is there already is counted on.
+// Publishing new objects under their names, and retaining existing ones.
 extension BlobStore {
-  /// Counts on an object that is here already: true if it is whole, and durable if asked for. What lies in its place
-  /// and is something else is set aside.
+  /// Retains an existing object: true if it is complete, and durable if asked for. Anything else in its place
+  /// is quarantined.
   func retainExisting(_ form: StoredBlobDescriptor, durable: Bool) throws(StoreError) -> Bool {
     let name = form.name
     guard try files.isOccupied(name) else { return false }
@@ -11,7 +11,8 @@ extension BlobStore {
     }
     if memory.withLock({ $0.syncFailed.contains(name) }) { return false }
     let row = try retainRow(name)
-    // Only a look after the claim counts: whoever was removing it either saw the claim, or is done.
+    // Check for the file only after retaining the row: a concurrent removal either saw the row retained or is
+    // complete.
     guard let file = try files.open(name) else { return false }
     if row?.durable == true { return true }
     if !memory.withLock({ $0.verified.contains(name) }) {
@@ -30,7 +31,8 @@ extension BlobStore {
     return try files.size(of: name) != nil
   }
 
-  /// Writes a new object with `write`, which says what it wrote, and gives it its name. If that fails, nothing stays.
+  /// Writes a new object with `write`, which returns its reference, and publishes it. A failure leaves no
+  /// file.
   func store(durable: Bool, _ write: (BlobSink) throws(StoreError) -> BlobReference) throws(StoreError)
     -> BlobReference
   {
@@ -43,7 +45,7 @@ extension BlobStore {
         if durable { try sink.file.sync() }
         let form = descriptor(reference)
         if try publish(name, as: form, durable: durable) { return reference }
-        // Another was faster with the same content.
+        // Another writer published the same content first.
         try files.remove(name)
         if try retainExisting(form, durable: durable) { return reference }
       } catch {
@@ -53,11 +55,11 @@ extension BlobStore {
     }
   }
 
-  /// Gives the complete and, if asked for, synced file `name` the name of its object. False if that is taken.
+  /// Renames the file `name`, complete and synced if `durable`, to its object. False if that exists.
   func publish(_ name: String, as form: StoredBlobDescriptor, durable: Bool) throws(StoreError) -> Bool {
     let hash = form.name
-    // A row from an earlier life of the object: whoever is removing that must not take this one for it, and what was
-    // durable then is not now.
+    // The row may belong to an earlier object of that name: its removal must not take the new one, and its
+    // `durable` does not hold for it.
     let claimed = try retainRow(hash)
     if claimed?.durable == true {
       ignoringCatalogueErrors { (catalogue) throws(StoreError) in
@@ -76,8 +78,10 @@ extension BlobStore {
     return true
   }
 
-  /// Makes objects durable that were put without it, sharing the syncs of directories. Those in packs only `withPacks`.
-  /// `.blobUnavailable` if one has gone.
+  /// Makes objects durable that were put without it, sharing directory syncs. Packed objects are included if
+  /// `withPacks`.
+  ///
+  /// - Throws: `.blobUnavailable` if one is missing.
   package func makeDurable(_ references: [BlobReference], withPacks: Bool = true) throws(StoreError) {
     var unsettled: [StoredBlobDescriptor] = []
     var arePacked = false
@@ -88,7 +92,7 @@ extension BlobStore {
         continue
       }
       let row = try retainRow(form.name)
-      // Only a look after the claim counts, and at the file: the catalogue may say what is not so.
+      // Check only after retaining, and the file itself: the catalogue may be wrong.
       guard try files.size(of: form.name) == form.size else { throw Self.unavailable(reference.hash) }
       if row?.durable != true { unsettled.append(form) }
     }
@@ -107,13 +111,13 @@ extension BlobStore {
     }
   }
 
-  /// Makes an object in a file durable, and its name.
+  /// Makes an object in a file durable, including its name.
   func makeDurable(_ hash: BlobHash, _ file: any StorageFile) throws(StoreError) {
     try syncObjectFile(hash, file)
     try files.storage.syncDirectory(files.path(BlobFiles.shard(hash)))
   }
 
-  /// Makes the file of an object durable, but for its name.
+  /// Makes the content of an object file durable, and its shard directory, but not its name.
   private func syncObjectFile(_ name: BlobHash, _ file: any StorageFile) throws(StoreError) {
     guard !memory.withLock({ $0.syncFailed.contains(name) }) else { throw Self.unavailable(name) }
     do throws(StoreError) { try file.sync() } catch {
@@ -123,15 +127,17 @@ extension BlobStore {
     try makeShard(name, durable: true)
   }
 
-  /// A sync has failed: what the object is may be in memory alone, and another sync, also that of another process, would say that all
-  /// is well (rule R4). It is set aside, and put or fetched anew.
+  /// Quarantines an object whose sync failed, so that it is put or fetched anew.
+  ///
+  /// Its content may be in memory alone, and another sync, also by another process, would report success
+  /// (rule R4).
   private func handleFailedSync(_ name: BlobHash, _ file: any StorageFile) {
     memory.withLock { memory in
       memory.syncFailed.insert(name)
       memory.verified.remove(name)
     }
     let path = BlobFiles.object(name)
-    // Another thread may have put a sound one in its place.
+    // Another thread may have replaced it with a sound one.
     guard let present = try? files.storage.status(files.path(path)), let own = try? file.status(),
       present.inode == own.inode
     else { return }
@@ -145,7 +151,8 @@ extension BlobStore {
     let shard = hash.bytes[0]
     _ = try files.makeShard(hash)
     guard durable, !memory.withLock({ $0.durableShards.contains(shard) }) else { return }
-    // Another process may have made it and not synced it: only what was there before a sync of ours is durable.
+    // Another process may have created a shard without syncing it: only those that existed before our sync
+    // are durable.
     let there = try files.storage.list(files.path("objects")).compactMap { Hex.bytes(of: $0)?.first }
     try files.storage.syncDirectory(files.path("objects"))
     if memory.withLock({ $0.durableShards.isEmpty }) { try files.syncDirectories() }

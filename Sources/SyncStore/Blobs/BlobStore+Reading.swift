@@ -1,16 +1,16 @@
-// What is here, and reading it.
+// Presence of objects, and reading them.
 extension BlobStore {
   // MARK: Presence
 
-  /// Is the object here? Its content is not looked at.
+  /// Whether the object is here. Its content is not checked.
   package func has(_ hash: BlobHash) throws(StoreError) -> Bool { try size(of: hash) != nil }
 
-  /// Is the object here, in its full size? Its content is not looked at.
+  /// Whether the object is here, in its full size. Its content is not checked.
   package func has(_ reference: BlobReference) throws(StoreError) -> Bool {
     try size(of: reference.hash) == reference.size
   }
 
-  /// Bytes of the content of an object that is here.
+  /// Size of the content of an object; nil if it is missing.
   private func size(of hash: BlobHash) throws(StoreError) -> UInt64? {
     let names = names(of: hash)
     for following in [false, true] {
@@ -26,7 +26,7 @@ extension BlobStore {
     return nil
   }
 
-  /// Those of `references` that are not here in their full size, each hash once, in their order.
+  /// Those of `references` whose objects are missing or incomplete, each hash once, in their order.
   package func missing(of references: some Sequence<BlobReference>) throws(StoreError) -> [BlobReference] {
     var seen: Set<BlobHash> = []
     var missing: [BlobReference] = []
@@ -36,8 +36,9 @@ extension BlobStore {
     return missing
   }
 
-  /// All objects here, in the order of their names: those of an encrypted store are not those of their contents, and their sizes
-  /// what they take on the disk.
+  /// All objects here, in the order of their stored names.
+  ///
+  /// In an encrypted store these are stored names and stored sizes, not those of the contents.
   package func all() throws(StoreError) -> [BlobReference] {
     var all: [BlobHash: UInt64] = [:]
     guard try files.storage.status(files.directory) != nil else { return [] }
@@ -48,10 +49,10 @@ extension BlobStore {
     return all.map { BlobReference(hash: $0.key, size: $0.value) }.sorted { $0.hash < $1.hash }
   }
 
-  /// Bytes that all objects here take.
+  /// Bytes stored for all objects.
   package func totalBytes() throws(StoreError) -> UInt64 { try totals().bytes }
 
-  /// How many objects are here, and the bytes that they take.
+  /// The number of objects here, and the bytes stored for them.
   package func totals() throws(StoreError) -> (count: UInt64, bytes: UInt64) {
     guard try files.storage.status(files.directory) != nil else { return (0, 0) }
     var (count, bytes): (UInt64, UInt64) = (0, 0)
@@ -62,9 +63,9 @@ extension BlobStore {
 
   // MARK: Reading
 
-  /// A reader of an object that is here.
+  /// A reader of an object.
   ///
-  /// - Throws: `.blobUnavailable` if it is not here; `.damaged`, and set aside, if it has not the size it must have.
+  /// - Throws: `.blobUnavailable` if it is missing; `.damaged`, after quarantining it, if its size is wrong.
   package func reader(_ reference: BlobReference) throws(StoreError) -> BlobReader {
     for following in [false, true] {
       for (name, isSealed) in names(of: reference.hash) {
@@ -86,8 +87,8 @@ extension BlobStore {
   ) throws(StoreError) -> BlobReader {
     let reader = try reader(of: name, source, isEncrypted: isEncrypted, reference.hash)
     guard reader.size == reference.size, reader.hash == reference.hash else { throw reader.quarantine() }
-    // What lies as it is in an encrypted store may have been put there by who has the disk: no checksum of a pack is
-    // believed.
+    // An unencrypted object in an encrypted store may have been planted by an attacker with access to the
+    // disk: verify its hash, since a pack checksum is no proof.
     if !isEncrypted, keys.present() != nil, !memory.withLock({ $0.verified.contains(name) }) {
       try reader.verify { _, _ in }
       rememberVerified(name)
@@ -95,7 +96,7 @@ extension BlobStore {
     return reader
   }
 
-  /// A reader of what lies under a name. `expected` is what it is called where its own header does not tell.
+  /// A reader of a stored object. `expected` is its hash unless its own header tells.
   func reader(
     of name: BlobHash, _ source: BlobReader.Source, isEncrypted: Bool, _ expected: BlobHash
   ) throws(StoreError) -> BlobReader {
@@ -115,13 +116,15 @@ extension BlobStore {
       store: self, hash: sealed.hash, name: name, source: source, size: sealed.size, encrypted: sealed)
   }
 
-  /// The content of an object, verified. `.blobUnavailable` if it is not here. Content that is not what it was is
-  /// moved to `quarantine/`, to be fetched again, and is `.damaged` (F44).
+  /// The content of an object, verified.
+  ///
+  /// - Throws: `.blobUnavailable` if it is missing; `.damaged` if its content was changed: it is then moved
+  ///   to `quarantine/`, to be fetched again (F44).
   package func read(_ reference: BlobReference) throws(StoreError) -> [UInt8] {
     try reader(reference).contents()
   }
 
-  /// Works on the content of an object in place, where it is mapped. It is not hashed: what has rotted is found by
+  /// Calls `body` with the content of an object, mapped in place. It is not hashed: corruption is found by
   /// `read` and `verify`.
   package func withBytes<Result>(
     _ reference: BlobReference, _ body: (RawSpan) throws(StoreError) -> Result
@@ -132,15 +135,17 @@ extension BlobStore {
   /// Up to `count` bytes of an object from `offset`, not verified: for a receiver that verifies the whole.
   package func read(_ hash: BlobHash, offset: UInt64, count: Int) throws(StoreError) -> [UInt8] {
     guard let size = try size(of: hash) else {
-      // What lies there and is no object has an error of its own.
+      // An entry that is no object has an error of its own.
       for (name, _) in names(of: hash) { _ = try files.open(name) }
       throw Self.unavailable(hash)
     }
     return try reader(BlobReference(hash: hash, size: size)).read(count, at: offset)
   }
 
-  /// Writes the content of an object to `path`, in place of what is there, once it is complete and verified. With
-  /// `durable` the file and its name are synced.
+  /// Writes the content of an object to `path`, replacing an existing file once the new one is complete and
+  /// verified.
+  ///
+  /// With `durable` the file and its name are synced.
   package func export(_ reference: BlobReference, toFileAt path: String, durable: Bool = false)
     throws(StoreError)
   {
@@ -160,7 +165,9 @@ extension BlobStore {
   }
 
   /// Reads one object and compares it with its reference, holding `pieceBytes` of it in memory at a time.
-  /// `.blobUnavailable` if it is not here; `.damaged`, and set aside, if it is not what was stored.
+  ///
+  /// - Throws: `.blobUnavailable` if it is missing; `.damaged`, after quarantining it, if its content was
+  ///   changed.
   package func verify(_ reference: BlobReference) throws(StoreError) {
     try reader(reference).verify { _, _ in }
   }

@@ -1,12 +1,12 @@
-/// A transfer that goes on: its open file, and the hash of what has come so far.
+/// An unfinished transfer: its open file, and the hash of the bytes received so far.
 final class PartialTransfer: Sendable {
   struct State {
     var file: (any StorageFile)?
     var hasher: BackgroundHasher?
     var hashed: UInt64 = 0
-    /// What seals it.
+    /// Encrypts it.
     var cipher: BlobCipher?
-    /// Bytes since the disk began to take what had come.
+    /// Bytes written since writeback was last started.
     var waiting = 0
   }
 
@@ -19,21 +19,24 @@ final class PartialTransfer: Sendable {
   }
 }
 
-// Objects that arrive in ranges, from a peer. A transfer that broke goes on where it ended, also after a restart.
+// Objects that arrive in ranges from a peer. An interrupted transfer resumes where it ended, also after a
+// restart.
 extension BlobStore {
-  /// Transfers that are kept open.
+  /// Maximum number of transfers kept open.
   static let transfersKept = 64
-  /// Bytes of one after which the disk begins to take them: otherwise it would stand still until all have come, and the sync at the end
-  /// would wait for all.
+  /// Bytes of a transfer after which writeback is started.
+  ///
+  /// Otherwise the disk would idle until all bytes have arrived, and the final sync would wait for all of
+  /// them.
   static let writebackBytes = 16 << 20
 
-  /// How many bytes of an unfinished transfer are here: the offset of the next `append`.
+  /// Bytes of an unfinished transfer that are here: the offset of the next `append`.
   package func partialSize(_ hash: BlobHash) throws(StoreError) -> UInt64 {
     let (name, isSealed) = partialName(hash)
     return Self.contentSize(try files.partialSize(name), isEncrypted: isSealed)
   }
 
-  /// The same of each of many: of most nothing is here, and one look at the directory tells which.
+  /// `partialSize` of many objects: one listing of the directory finds the few that have begun.
   package func partialSizes(_ hashes: [BlobHash]) throws(StoreError) -> [UInt64] {
     let begun = hashes.count > 1 ? Set(try files.partials()) : nil
     return try hashes.map { hash throws(StoreError) in
@@ -42,14 +45,16 @@ extension BlobStore {
     }
   }
 
-  /// What an unfinished transfer is called on the disk.
+  /// Stored name of an unfinished transfer.
   private func partialName(_ hash: BlobHash) -> (name: BlobHash, isSealed: Bool) {
     let keys = writingKeys
     return (keys?.name(of: hash) ?? hash, keys != nil)
   }
 
-  /// Adds the next bytes of a transfer. `.outOfBounds` unless `offset` is where it ended; `.diskFull` leaves it as it
-  /// was, or, sealed, where its last whole piece ends. Nothing is synced.
+  /// Appends the next bytes of a transfer. Nothing is synced.
+  ///
+  /// - Throws: `.outOfBounds` unless `offset` is where the transfer ended; `.diskFull` leaves it unchanged
+  ///   or, if it is encrypted, cut after its last complete piece.
   package func append(_ bytes: [UInt8], to hash: BlobHash, at offset: UInt64) throws(StoreError) {
     try requireWritable()
     guard offset <= Limits.blobBytes, UInt64(bytes.count) <= Limits.blobBytes - offset else {
@@ -57,7 +62,7 @@ extension BlobStore {
         .outOfBounds, "blob \(hash) would be larger than a blob can be: split it", path: files.directory)
     }
     try requireSpace(UInt64(bytes.count))
-    // Inside the gate the keys do not change between the choice of the file and the write to it.
+    // With the keys held they cannot change between choosing the file and writing to it.
     try withKeysHeld { () throws(StoreError) in try appendWithKeysHeld(bytes, to: hash, at: offset) }
   }
 
@@ -101,7 +106,7 @@ extension BlobStore {
     do throws(StoreError) {
       try file.write(bytes, at: Int(offset))
     } catch {
-      // What did not fit must not stay as part of the transfer.
+      // A partial write must not remain part of the transfer.
       if offset == 0 {
         _ = try? files.remove(BlobFiles.partial(name))
       } else {
@@ -111,7 +116,8 @@ extension BlobStore {
     }
   }
 
-  /// The piece that is not whole is written anew with what continues it: a nonce depends on all that it seals.
+  /// Appends encrypted bytes. An incomplete last piece is rewritten together with its continuation: a nonce
+  /// depends on all that it encrypts.
   private func appendEncrypted(
     _ bytes: [UInt8], at offset: UInt64, _ file: any StorageFile, _ state: inout PartialTransfer.State
   ) throws(StoreError) {
@@ -161,8 +167,10 @@ extension BlobStore {
     return keys.master(header.generation)?.cipher(salt: header.salt)
   }
 
-  /// Verifies a transfer that is complete and makes it an object. Bytes that are not the object's are discarded and are
-  /// `.damaged` (F85); a transfer that is too short stays, and is `.outOfBounds`.
+  /// Verifies a complete transfer and publishes it as an object.
+  ///
+  /// - Throws: `.damaged` if the bytes are not those of the object: they are discarded (F85). `.outOfBounds`
+  ///   if the transfer is too short: it stays.
   package func complete(_ reference: BlobReference, durable: Bool) throws(StoreError) {
     try requireWritable()
     let hash = reference.hash
@@ -184,7 +192,8 @@ extension BlobStore {
     }
   }
 
-  /// Makes an object of bytes that came at once. False if they are not its content. Nothing is synced: `settle`.
+  /// Stores an object received in one message. False if the bytes do not match the reference. Nothing is
+  /// synced: use `makeDurable`.
   package func put(_ bytes: [UInt8], arrivedAs reference: BlobReference) throws(StoreError) -> Bool {
     try requireWritable()
     guard UInt64(bytes.count) == reference.size, Self.hash(SHA256.hash(bytes)) == reference.hash else {
@@ -194,13 +203,13 @@ extension BlobStore {
     return true
   }
 
-  /// Throws an unfinished transfer away.
+  /// Discards an unfinished transfer.
   package func discardPartial(_ hash: BlobHash) throws(StoreError) {
     try requireWritable()
     for (name, _) in names(of: hash) { try discard(partial: name) }
   }
 
-  /// Throws away what is called so.
+  /// Discards the unfinished transfer of that stored name.
   func discard(partial name: BlobHash) throws(StoreError) {
     forgetTransfer(name)
     try files.remove(BlobFiles.partial(name))
@@ -242,7 +251,7 @@ extension BlobStore {
     do throws(StoreError) {
       if durable { try file.sync() }
     } catch {
-      // Pages whose sync failed must not be counted on, nor synced again (rule R4).
+      // Pages whose sync failed must be neither trusted nor synced again (rule R4).
       _ = try? files.remove(name)
       throw error
     }
@@ -255,7 +264,7 @@ extension BlobStore {
       path: file.path)
   }
 
-  /// Runs `body` on the file of a transfer, alone among all threads and processes; nil if there is none.
+  /// Runs `body` on the file of a transfer, exclusive among all threads and processes; nil if there is none.
   private func withTransfer<Result: Sendable>(
     _ hash: BlobHash, creating: Bool,
     _ body: (any StorageFile, inout PartialTransfer.State) throws(StoreError) -> Result
@@ -276,7 +285,7 @@ extension BlobStore {
         }
         guard let file = state.file else { return nil }
         _ = try file.lock(byte: 0, .exclusive, wait: true)
-        // Between opening and locking, another may have made it an object, or thrown it away.
+        // Between opening and locking, another process may have published or discarded it.
         if try files.storage.status(files.path(name))?.inode == file.status().inode {
           defer { _ = try? file.lock(byte: 0, .none, wait: false) }
           return try body(file, &state)
@@ -290,7 +299,8 @@ extension BlobStore {
     do throws(StoreError) {
       return try files.open(name, creating ? .openOrCreate : .readWrite)
     } catch  where error.code == .foreignFile {
-      // A link or a directory in place of a transfer: put away, so that it does not stop the blob for ever.
+      // A link or a directory in place of a transfer: quarantine it, otherwise it would block the blob for
+      // ever.
       try files.quarantine(name)
       return creating ? try files.open(name, .create) : nil
     }

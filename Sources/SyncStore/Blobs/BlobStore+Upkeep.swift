@@ -1,29 +1,29 @@
-/// What a look at all objects found.
+/// A problem found by `BlobStore.verify`.
 package struct BlobProblem: Sendable, Equatable {
-  /// The object; nil where what was found is none.
+  /// The object; nil if the problem is not about one.
   package let hash: BlobHash?
-  /// Where it lies, relative to the directory of the blob tier.
+  /// Its path, relative to the directory of the blob tier.
   package let name: String
-  /// What is wrong.
+  /// Description of the problem.
   package let problem: String
 }
 
 /// What `BlobStore.sweepOrphans` removed.
 package struct BlobSweep: Sendable, Equatable {
-  /// Objects.
+  /// Removed objects.
   package var objects = 0
-  /// Transfers that nobody finished.
+  /// Removed unfinished transfers.
   package var partials = 0
-  /// Files that a killed process was writing.
+  /// Removed files that a killed process was writing.
   package var temporaries = 0
 }
 
-// Removing, and looking after what is there.
+// Removal and verification of objects.
 extension BlobStore {
-  /// Objects that leave in one transaction, during which other writers wait.
+  /// Objects removed in one transaction, during which other writers wait.
   static let removalBatchSize = 64
 
-  /// Removes an object at once, whoever refers to it. False if it was not here.
+  /// Removes an object immediately, even if it is referred to. False if it was missing.
   @discardableResult
   package func remove(_ hash: BlobHash) throws(StoreError) -> Bool {
     try requireWritable()
@@ -32,7 +32,7 @@ extension BlobStore {
     return removed
   }
 
-  /// Removes what is called so on the disk.
+  /// Removes the object of that stored name.
   func remove(named name: BlobHash) throws(StoreError) -> Bool {
     ignoringCatalogueErrors { (catalogue) throws(StoreError) in
       if let row = try catalogue.row(name) {
@@ -46,9 +46,12 @@ extension BlobStore {
     return removed
   }
 
-  /// Removes objects and transfers that are not in `referenced` and that nobody has counted on for `graceSeconds`
-  /// before `now` (milliseconds since 1970), and what killed processes left half written (F10, F11). `referenced` must
-  /// hold all that the journal refers to, at some moment after the start of the grace period.
+  /// Removes objects and transfers that are not in `referenced` and were not used in the `graceSeconds`
+  /// before `now` (milliseconds since 1970).
+  ///
+  /// Also removes files that killed processes left unfinished (F10, F11). `referenced` must hold everything
+  /// that the journal refers to, as of some moment after the start of the grace period; otherwise referenced
+  /// objects would be lost.
   package func sweepOrphans(referenced: Set<BlobHash>, graceSeconds: UInt64, now: UInt64) throws(StoreError)
     -> BlobSweep
   {
@@ -63,11 +66,12 @@ extension BlobStore {
     try files.eachObject { hash, size in
       if !referenced.contains(hash) { orphans.append((hash, size)) }
     }
-    // Unlike elsewhere, a catalogue that fails stops this: it alone knows who counts on what.
+    // Unlike elsewhere, a failing catalogue stops the sweep: only the catalogue knows which objects are
+    // retained.
     try catalogue.markDeleting(orphans, before: cutoff)
     while true {
       let count = try catalogue.removeDeleting(limit: Self.removalBatchSize) { (hash) throws(StoreError) in
-        // What an earlier sweep had marked may have found a reference since.
+        // Objects marked by an earlier sweep may have been referenced since.
         guard !referenced.contains(hash) else { return }
         memory.withLock { _ = $0.verified.remove(hash) }
         if try files.remove(BlobFiles.object(hash)) { sweep.objects += 1 }
@@ -79,14 +83,17 @@ extension BlobStore {
     return sweep
   }
 
-  /// Throws the catalogue away and makes it anew from the files. Happens by itself when it is missing or damaged (F43).
+  /// Discards the catalogue and rebuilds it from the files. Happens automatically when it is missing or
+  /// damaged (F43).
   package func rebuildCatalogue() throws(StoreError) {
     try requireWritable()
     try catalogue.rebuild()
   }
 
-  /// Reads every object and compares it with its name. One that rotted is set aside, to be fetched again; a store
-  /// opened for reading only reports it. `progress` hears how many of how many bytes were read.
+  /// Reads every object and compares it with its name.
+  ///
+  /// A corrupt object is quarantined, to be fetched again; a read-only store only reports it. `progress` gets
+  /// the bytes read and the total.
   package func verify(progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }) throws(StoreError)
     -> [BlobProblem]
   {
@@ -97,7 +104,7 @@ extension BlobStore {
     for object in objects {
       var hash = object.hash
       do throws(StoreError) {
-        // Nil if it was removed since it was listed.
+        // Nil if it was removed after the listing.
         if let reader = try reader(named: object.hash) {
           hash = reader.hash
           try reader.verify { _, _ in }
@@ -119,8 +126,8 @@ extension BlobStore {
     return problems
   }
 
-  /// A reader of what is called so on the disk, whatever it is; nil if nothing is. What is not sealed, or not to be opened, is read
-  /// as it lies.
+  /// A reader of the object of that stored name, whatever it is; nil if there is none. If it is not
+  /// encrypted, or cannot be decrypted, the stored bytes are read.
   func reader(named name: BlobHash) throws(StoreError) -> BlobReader? {
     if let (pack, slot) = try packs.lookUp(name, refreshing: false), let entry = pack.entry(slot) {
       return try reader(of: name, .packed(pack, entry), isEncrypted: entry.isEncrypted, name)
@@ -130,7 +137,8 @@ extension BlobStore {
   }
 
   func reader(inFile name: BlobHash, _ file: any StorageFile) throws(StoreError) -> BlobReader? {
-    // Content may begin as an object that is sealed does: only who has the keys can have made the name of its hash.
+    // Unencrypted content may begin like an encrypted object: only a holder of the keys can have derived the
+    // stored name from its hash.
     if let keys = keys.present(),
       let header = EncryptedBlobHeader(try file.read(EncryptedBlobLayout.headerBytes, at: 0)),
       let sealed = try encryptedBlob(header: header.encoded, path: file.path),

@@ -1,58 +1,62 @@
 private import Glibc
 
-/// Large values, each stored once under the SHA-256 of its content. Thread safe, and safe between processes that use
-/// one directory at once. All calls block.
+/// Large values, each stored once under the SHA-256 of its content.
+///
+/// Thread safe, and safe between processes that use one directory concurrently. All calls block.
 ///
 /// Invariants:
-/// - A small object lies in a pack (`Packs/`), whose table says that it is here; a large one in a file of its own, which
-///   says so by being there. The catalogue only remembers what was learnt about files. A catalogue that fails, or is
-///   deleted under way, never fails a read or a put.
-/// - An object takes its name in the order: content complete → synced → renamed → directory synced → row. It is thus
-///   whole or absent at any moment (F10), and durable when a durable put returns.
-/// - What is served as a value was hashed on the way out (F44); what comes in is hashed before it gets its name (F85).
-/// - An object that may not be durable is not taken for one: it is read and synced before a durable put counts on it.
+/// - A small object is stored in a pack (`Packs/`), whose table records its presence; a large one in a file
+///   of its own, whose existence is its presence. The catalogue only caches facts about files: a catalogue
+///   that fails, or is deleted while in use, never fails a read or a put.
+/// - An object gets its name in this order: content complete → synced → renamed → directory synced → row. It
+///   is thus complete or absent at any moment (F10), and durable when a durable put returns.
+/// - Values are hashed when they are served (F44); incoming objects are hashed before they get their name
+///   (F85).
+/// - An object that may not be durable is not assumed to be: a durable put that reuses it reads and syncs it
+///   first.
 package final class BlobStore: Sendable {
-  /// Bytes that pass through memory at a time.
+  /// Bytes held in memory at a time when content is streamed.
   package static let pieceBytes = 1 << 20
-  /// Bytes of the file system that blobs leave free for the journal.
+  /// Free space of the file system that blobs leave to the journal.
   package static let reserveBytes: UInt64 = 4 << 20
-  /// Objects whose content this process remembers to have seen whole.
+  /// Maximum number of objects remembered as verified by this process.
   static let maxRemembered = 65_536
-  /// Reads noted in the catalogue at once.
+  /// Reads collected before they are recorded in the catalogue.
   static let touchesKept = 256
 
-  /// By the names of objects on the disk.
+  /// State in memory, by the stored names of objects.
   struct Memory {
-    /// Objects seen whole since this process began: only a loss of power could have torn them, and it would end us.
+    /// Objects verified since this process began: only a power failure could have torn them, and it would
+    /// have ended the process.
     var verified: Set<BlobHash> = []
-    /// Objects whose sync failed: their pages must not be synced again, but written anew (rule R4).
+    /// Objects whose sync failed: they must not be synced again, but written anew (rule R4).
     var syncFailed: Set<BlobHash> = []
-    /// Directories of objects that are known to be durable themselves.
+    /// Shard directories known to be durable.
     var durableShards: Set<UInt8> = []
-    /// Files under `partial/` that this process is writing in the clear.
+    /// Files under `partial/` that this process is writing unencrypted.
     var plainTemporaries: StringSet = []
     var reads: [BlobHash: UInt64] = [:]
     var transfers: [BlobHash: PartialTransfer] = [:]
     var lastCatalogueError: StoreError?
-    /// The first eight bytes of the names of objects in files, as they were when this process first looked.
+    /// The first eight bytes of the names of objects in files, as of the first scan by this process.
     var filePrefixes: Set<UInt64>?
   }
 
   let files: BlobFiles
-  /// Objects that share files.
+  /// The packs of small objects.
   let packs: PackSet
   let memory = LockedField(Memory())
   let clock: @Sendable () -> UInt64
-  /// What is known of each object.
+  /// Metadata of each object.
   package let catalogue: BlobCatalogue
-  /// May nothing be changed?
+  /// Whether nothing may be changed.
   package let readOnly: Bool
-  /// What objects are sealed with.
+  /// The keys that encrypt objects.
   let keys: BlobKeySource
   let random: @Sendable () -> UInt64
-  /// Shut while a renewal of keys waits for those who seal under the old ones.
+  /// Closed while a key rotation waits for writers that use the old keys.
   let keyRotationGate = Gate()
-  /// The inode of the directory of packs, made once and never replaced; nil for a tier that is only read.
+  /// The inode of the directory of packs, created once and never replaced; nil for a read-only tier.
   private let packsInode: UInt64?
 
   private init(
@@ -65,10 +69,15 @@ package final class BlobStore: Sendable {
     catalogue = BlobCatalogue(files, readOnly: readOnly, clock: clock)
   }
 
-  /// Opens the blob tier in `directory`, and makes it if it is missing; its parent must exist. With `readOnly` nothing
-  /// is made or changed, and a missing directory is an empty tier. `isShared`: other processes may use it. `boot` names
-  /// this boot of the machine, 0 if it does not tell. `keys` seal what is written. `clock` gives milliseconds since 1970.
-  /// `onFailedSync` is told of each sync of packs that failed, and when the tier's directories were replaced.
+  /// Opens the blob tier in `directory`, and creates it if it is missing; its parent must exist.
+  ///
+  /// - Parameters:
+  ///   - readOnly: Nothing is created or changed, and a missing directory is an empty tier.
+  ///   - isShared: Other processes may use it.
+  ///   - boot: Identifies this boot of the machine; 0 if unknown.
+  ///   - keys: Encrypt new objects.
+  ///   - clock: Milliseconds since 1970.
+  ///   - onFailedSync: Called for each failed sync of packs, and when the tier's directories were replaced.
   package static func open(
     directory: String, storage: any Storage, readOnly: Bool = false, isShared: Bool = true,
     packing: PackSettings = PackSettings(), boot: UInt64 = 0, keys: BlobKeySource = .none,
@@ -90,7 +99,7 @@ package final class BlobStore: Sendable {
       files, packs, packsInode: inode, readOnly: readOnly, keys: keys, clock: clock, random: random)
   }
 
-  /// Notes what is still to be noted, and syncs the catalogue. The store can be used again after.
+  /// Records pending reads, and syncs the catalogue. The store can still be used afterwards.
   package func close() {
     memory.withLock { $0.transfers = [:] }
     packs.close()
@@ -98,24 +107,27 @@ package final class BlobStore: Sendable {
     catalogue.close()
   }
 
-  /// Notes the reads, and bounds the write-ahead log of the catalogue. For a thread in the background: on the path of a
-  /// put it happens only once the log has grown to `BlobCatalogue.logPages`.
+  /// Records pending reads, and bounds SQLite's write-ahead log of the catalogue.
+  ///
+  /// For a background thread: on the path of a put it happens only once the log has grown to
+  /// `BlobCatalogue.logPages`.
   package func checkpoint() {
     guard !readOnly else { return }
     flushReads()
     ignoringCatalogueErrors { (catalogue) throws(StoreError) in try catalogue.checkpoint() }
   }
 
-  /// The last error of the catalogue, which failed nothing; nil if there was none.
+  /// The last error of the catalogue, which made no operation fail; nil if there was none.
   package var catalogueError: StoreError? { memory.withLock { $0.lastCatalogueError } }
 
-  /// Copies what a pack holds that an earlier life could not make durable, so that `sync` stands for all there is.
+  /// Copies the content of packs that an earlier process could not make durable, so that `sync` covers all
+  /// objects.
   ///
-  /// - Throws: `.diskFull` if there is no room for the copies, `.busy` if another process makes them: all there is can be read, and it can
-  ///   be tried again.
+  /// - Throws: `.diskFull` if there is no room for the copies, `.busy` if another process makes them.
+  ///   Everything can still be read, and the call can be retried.
   func salvageFailedPacks() throws(StoreError) { try packs.salvageFailedPacks() }
 
-  /// Makes durable what was put without it, by whatever process. Who comes while a sync runs shares the next one.
+  /// Makes non-durable puts of all processes durable. Calls during a running sync share the next one.
   package func sync() throws(StoreError) {
     guard !readOnly else { return }
     try packs.sync()
@@ -123,7 +135,7 @@ package final class BlobStore: Sendable {
 
   // MARK: Putting
 
-  /// Stores `bytes`, once. When it returns with `durable`, no loss of power takes the object away.
+  /// Stores `bytes`, once. When it returns with `durable`, the object survives a power failure.
   package func put(bytes: [UInt8], metadata: [UInt8] = [], durable: Bool) throws(StoreError)
     -> BlobReference
   {
@@ -150,8 +162,9 @@ package final class BlobStore: Sendable {
     }
   }
 
-  /// Stores the content of the regular file at `path`, once, holding `pieceBytes` of it in memory at a time. A file
-  /// that changes meanwhile is stored as it was read, under the hash of that.
+  /// Stores the content of the regular file at `path`, once, holding `pieceBytes` of it in memory at a time.
+  ///
+  /// A file that changes meanwhile is stored as it was read, under the hash of those bytes.
   package func put(fileAt path: String, metadata: [UInt8] = [], durable: Bool) throws(StoreError)
     -> BlobReference
   {
@@ -164,12 +177,12 @@ package final class BlobStore: Sendable {
     }
     let inMemory = max(Self.pieceBytes, packs.settings.objectBytes)
     if size <= inMemory {
-      // One byte more than there was shows a file that grows.
+      // Asks for more than `size`: a growing file returns more bytes.
       let bytes = try source.read(inMemory, at: 0)
       if bytes.count == size { return try put(bytes: bytes, metadata: metadata, durable: durable) }
     }
     return try withKeysHeld { () throws(StoreError) in
-      // Where no object has this size, none has this content: it is then hashed while it is copied, in one pass.
+      // If no object has this size, none has this content: it is then hashed while it is copied, in one pass.
       let stored = writingKeys == nil ? UInt64(size) : EncryptedBlobLayout.encryptedSize(UInt64(size))
       let mayBeHere =
         ignoringCatalogueErrors { (catalogue) throws(StoreError) in try catalogue.knowsSize(stored) } ?? true
@@ -195,7 +208,7 @@ package final class BlobStore: Sendable {
     return hash
   }
 
-  /// The hash and the size of a file's content; `each` sees the pieces on the way.
+  /// The hash and the size of a file's content; `each` is called with each piece.
   static func hash(
     of file: any StorageFile, _ each: ([UInt8], Int) throws(StoreError) -> Void = { _, _ in }
   ) throws(StoreError) -> (BlobHash, UInt64) {
@@ -224,7 +237,8 @@ package final class BlobStore: Sendable {
       path: path)
   }
 
-  /// Asks the catalogue, or tells it something. Its failures are remembered and change nothing: it is derived.
+  /// Runs an access to the catalogue. Failures are remembered and otherwise ignored: the catalogue is
+  /// derived.
   @discardableResult
   func ignoringCatalogueErrors<Result>(_ body: (BlobCatalogue) throws(StoreError) -> Result) -> Result? {
     do throws(StoreError) {
@@ -235,15 +249,17 @@ package final class BlobStore: Sendable {
     }
   }
 
-  /// Tells all others that somebody counts on an object in a file, and gives its row. Where there is one that cannot be told, as for
-  /// want of room (`.diskFull`) or because another process holds the catalogue (`.busy`), a sweep of that one might take the object.
-  /// Other failures, as those of a catalogue that cannot even be read, change nothing.
+  /// Retains an object in a file against removal by any process, and returns its row.
+  ///
+  /// Throws if the row exists but cannot be updated, for want of room (`.diskFull`) or because another
+  /// process holds the catalogue (`.busy`): a sweep by that process might remove the object. Other failures,
+  /// such as an unreadable catalogue, are ignored.
   func retainRow(_ name: BlobHash) throws(StoreError) -> BlobCatalogue.Row? {
     do throws(StoreError) {
       return try catalogue.retain(name)
     } catch {
       memory.withLock { $0.lastCatalogueError = error }
-      // The grace of what has no row begins with the sweep that first sees it.
+      // The grace period of an object without a row begins with the first sweep that sees it.
       let isKnown = ignoringCatalogueErrors { (catalogue) throws(StoreError) in try catalogue.row(name) != nil
       }
       guard isKnown ?? (error.code == .diskFull || error.code == .busy) else { return nil }
@@ -256,7 +272,8 @@ package final class BlobStore: Sendable {
       throw StoreError(
         .readOnly, "the store was opened for reading: open it for writing", path: files.directory)
     }
-    // Without this check a directory that took this one's place gets the objects, and their records stay here (F39).
+    // Without this check, objects would go to a directory that replaced this one while their records stay
+    // here (F39).
     guard try files.packsInode == packsInode else {
       let error = files.replaced
       packs.onFailedSync(error)
@@ -264,7 +281,7 @@ package final class BlobStore: Sendable {
     }
   }
 
-  /// `.diskFull` unless `count` bytes fit and the reserve is left (F92).
+  /// Throws `.diskFull` unless `count` bytes fit and leave the reserve free (F92).
   func requireSpace(_ count: UInt64) throws(StoreError) {
     let free = try files.storage.freeBytes(files.directory)
     guard free >= count, free - count >= Self.reserveBytes else {
@@ -275,7 +292,8 @@ package final class BlobStore: Sendable {
     }
   }
 
-  /// Sets a rotten object aside, if it is still the one that was read; the error to throw. On the disk it is called `name`.
+  /// Quarantines a corrupt object, if it is still the file that was read; returns the error to throw. `name`
+  /// is its stored name.
   func quarantine(_ hash: BlobHash, name: BlobHash, file: any StorageFile) -> StoreError {
     let error = Self.damaged(hash, file.path)
     guard !readOnly else { return error }

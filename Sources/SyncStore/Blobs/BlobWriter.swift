@@ -1,22 +1,23 @@
-/// Takes in one object piece by piece, holding no more than `PackSettings.objectBytes` of it in memory. What is not
-/// finished leaves nothing behind. Not thread-safe: one owner at a time.
+/// Writes one object piece by piece, holding no more than `PackSettings.objectBytes` of it in memory.
+///
+/// An unfinished object leaves no file. Not thread-safe: one owner at a time.
 package final class BlobWriter {
   private let store: BlobStore
   private let hasher = SHA256Hasher()
-  /// What has come, as long as it may go into a pack.
+  /// Bytes received, as long as they may go into a pack.
   private var buffer: [UInt8] = []
   private var sink: BlobSink?
   private var isFinished = false
-  /// Bytes that have come.
+  /// Bytes received.
   package private(set) var count: UInt64 = 0
 
   init(_ store: BlobStore) { self.store = store }
 
   deinit { discard() }
 
-  /// Adds the next bytes.
+  /// Appends the next bytes.
   ///
-  /// - Throws: `.diskFull`; `.outOfBounds` above `Limits.blobBytes`. Nothing of the object stays then.
+  /// - Throws: `.diskFull`; `.outOfBounds` above `Limits.blobBytes`. The object is then discarded.
   package func append(_ bytes: [UInt8]) throws(StoreError) {
     precondition(!isFinished, "an object that is finished takes no more bytes")
     do throws(StoreError) {
@@ -38,9 +39,9 @@ package final class BlobWriter {
     count += UInt64(bytes.count)
   }
 
-  /// Writes to the file of the object, in which all that has come before lies already, or is put now.
+  /// Appends to the file of the object, which is created here and gets the buffered bytes first.
   private func spill(_ bytes: [UInt8]) throws(StoreError) {
-    // Inside the gate the keys do not change between the choice of the file and the write to it.
+    // With the keys held they cannot change between choosing the file and writing to it.
     try store.withKeysHeld { () throws(StoreError) in try spillWithKeysHeld(bytes) }
   }
 
@@ -53,14 +54,14 @@ package final class BlobWriter {
       if !buffer.isEmpty { try begun.append(buffer) }
       buffer = []
     }
-    // The reserve is looked after now and then, not for each piece.
+    // Check the reserve every 16 MiB, not for each piece.
     if count >> 24 != (count + UInt64(bytes.count)) >> 24 || count == 0 {
       try store.requireSpace(UInt64(bytes.count))
     }
     try sink?.append(bytes)
   }
 
-  /// Makes an object of all that has come. Once only. A large one is durable in any case, a small one if asked for.
+  /// Publishes the object; may be called once. A large object is always durable, a small one if asked for.
   package func finish(metadata: [UInt8] = [], durable: Bool) throws(StoreError) -> BlobReference {
     precondition(!isFinished, "an object is finished once")
     isFinished = true
@@ -80,7 +81,7 @@ package final class BlobWriter {
     return reference
   }
 
-  /// Throws away what has come.
+  /// Discards the bytes received.
   package func discard() {
     guard let sink else { return }
     self.sink = nil
@@ -95,11 +96,11 @@ extension BlobStore {
     return BlobWriter(self)
   }
 
-  /// Gives the complete file `name` the name of its object, or removes it if that is here already.
+  /// Publishes the complete file of `sink`, or removes it if the object exists.
   func finish(_ sink: BlobSink, as reference: BlobReference) throws(StoreError) {
     try sink.finish(reference)
     try withKeysHeld { () throws(StoreError) in
-      // The keys were renewed while it came: what it was sealed under may be forgotten soon.
+      // The keys were rotated meanwhile: its key may be dropped soon.
       let sink = try reencrypted(sink, reference)
       let form = descriptor(reference)
       var isSynced = false
@@ -131,8 +132,9 @@ extension BlobStore {
     }
   }
 
-  /// The file to go on with: where the store was encrypted since `sink` was begun in the clear, an encrypted one with the
-  /// same content, for nothing more may be written in the clear. The renewal may have removed the name of `sink`.
+  /// The sink to continue with: if the store became encrypted after `sink` was begun, an encrypted copy.
+  ///
+  /// Nothing more may be written unencrypted. The rotation may have removed the name of `sink`.
   func encryptedSink(_ sink: BlobSink) throws(StoreError) -> BlobSink {
     guard sink.generation == 0, writingKeys != nil else { return sink }
     return try replacing(sink) { (copy) throws(StoreError) in
@@ -149,7 +151,7 @@ extension BlobStore {
     }
   }
 
-  /// A file that `fill` writes in place of `sink`, whose own is removed.
+  /// Replaces `sink` with a new file written by `fill`, and removes the old one.
   private func replacing(
     _ sink: BlobSink, _ fill: (BlobSink) throws(StoreError) -> Void
   ) throws(StoreError) -> BlobSink {

@@ -2,20 +2,23 @@ internal import CSQLite
 private import CLinux
 private import Glibc
 
-/// Finds disk space for the pages of `-shm`, the index of a write-ahead log that SQLite maps into memory, before SQLite writes to them.
+/// Allocates disk blocks for the pages of `-shm`, the mapped index of SQLite's write-ahead log, before SQLite
+/// writes to them.
 ///
-/// SQLite writes one byte to each page of 4096 bytes. Where blocks are smaller, as those of a small ext4 file system, that allocates
-/// only the last block of each page, and on a full disk the first store into the mapping raises SIGBUS, which ends the process.
-/// `MADV_POPULATE_WRITE` (Linux 5.14) allocates what is missing and reports an error instead. Older kernels refuse it: there it is as
-/// SQLite leaves it.
+/// SQLite writes one byte to each page of 4096 bytes. On file systems with smaller blocks, such as a small
+/// ext4, that allocates only the last block of each page, and on a full disk the first store into the mapping
+/// raises SIGBUS, which kills the process. `MADV_POPULATE_WRITE` (Linux 5.14) allocates the missing blocks
+/// and reports an error instead. Older kernels refuse it: SQLite's behaviour is then unchanged.
 ///
-/// This is one of the few files that use `unsafe`: SQLite's methods of files are tables of C functions.
+/// This is one of the few files that use `unsafe`: SQLite's file methods are tables of C functions.
 @safe enum SharedMemoryPages {
-  /// SQLite's own file system at the first use; nil if there is none.
+  /// SQLite's default VFS, as of the first use; nil if there is none.
   nonisolated(unsafe) static let fileSystem: UnsafeMutablePointer<sqlite3_vfs>? = unsafe sqlite3_vfs_find(nil)
 
-  /// Where SQLite's methods of files are, and those that take their place. It has one table for all files of a kind of locks: this is of
-  /// the kind that is met first, and files of another one keep their own.
+  /// Addresses of SQLite's file methods, and of the table that replaces them.
+  ///
+  /// SQLite has one table per locking style: this is the first one seen, and files of another style keep
+  /// their own.
   private struct Methods {
     let own: UInt
     let watching: UInt
@@ -23,12 +26,12 @@ private import Glibc
 
   private static let methods = LockedField<Methods?>(nil)
 
-  /// Has the shared memory of an open database go through `map`.
+  /// Routes shared memory mappings of an open database through `map`.
   static func watch(_ file: UnsafeMutablePointer<sqlite3_file>) {
     guard let own = unsafe file.pointee.pMethods, unsafe own.pointee.iVersion >= 2 else { return }
     let all = methods.withLock { methods in
       if let methods { return methods }
-      // For as long as the process lives: files refer to it.
+      // Never freed: open files refer to it.
       let watching = UnsafeMutablePointer<sqlite3_io_methods>.allocate(capacity: 1)
       unsafe watching.initialize(to: own.pointee)
       unsafe watching.pointee.xShmMap = { unsafe SharedMemoryPages.map($0, $1, $2, $3, $4) }
@@ -41,7 +44,7 @@ private import Glibc
     }
   }
 
-  /// `xShmMap` of SQLite, and space for all of the region.
+  /// SQLite's `xShmMap`, followed by allocating the whole region.
   private static func map(
     _ file: UnsafeMutablePointer<sqlite3_file>?, _ region: Int32, _ bytes: Int32, _ extends: Int32,
     _ mapped: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
@@ -50,13 +53,13 @@ private import Glibc
       let map = unsafe UnsafePointer<sqlite3_io_methods>(bitPattern: own)?.pointee.xShmMap
     else { return SQLITE_IOERR }
     let code = unsafe map(file, region, bytes, extends, mapped)
-    // An existing region, too: it may have been created when the disk was full already.
+    // Also for an existing region: it may have been created when the disk was already full.
     guard code == SQLITE_OK, let start = unsafe mapped?.pointee else { return code }
     let page = sysconf(Int32(_SC_PAGESIZE))
     let offset = UInt(bitPattern: start) & UInt(page - 1)
     guard unsafe sync_populate(start - Int(offset), UInt64(bytes) + UInt64(offset)) != 0 else { return code }
     guard errno == EFAULT || errno == ENOSPC else { return code }
-    // SQLite uses a region that it was given, whatever the code says.
+    // SQLite uses a returned region regardless of the result code.
     unsafe mapped?.pointee = nil
     return SQLITE_FULL
   }

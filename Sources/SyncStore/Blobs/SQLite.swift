@@ -20,7 +20,8 @@ package enum SQLiteValue: Hashable, Sendable {
   var text: String { if case .text(let value) = self { value } else { "" } }
 }
 
-/// One connection to one SQLite database. Statements are prepared once and kept. Not thread-safe: one owner at a time.
+/// One connection to one SQLite database. Prepared statements are cached. Not thread-safe: one owner at a
+/// time.
 ///
 /// This is one of the few files that use `unsafe`: the C library takes pointers; none leaves this file.
 @safe package final class SQLiteConnection {
@@ -31,16 +32,19 @@ package enum SQLiteValue: Hashable, Sendable {
   private let handle: OpaquePointer
   private var statements: [String: OpaquePointer] = unsafe [:]
 
-  /// Opens or makes the database at `path`; without a path it lives in memory and ends with the connection. `shown` is the path that
-  /// errors name, if it is another one.
+  /// Opens or creates the database at `path`; without a path it lives in memory and ends with the connection.
+  ///
+  /// Errors name the path `shown`, if given.
   package convenience init(path: String?, shownAs shown: String? = nil) throws(StoreError) {
     try self.init(
       path ?? ":memory:", path, shownAs: shown,
       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX)
   }
 
-  /// Opens the database at `path` for reading: nothing is made, nor changed. `isAtRest`: nobody has it open, and there is no
-  /// write-ahead log; without that SQLite would make one.
+  /// Opens the database at `path` for reading: nothing is created or changed.
+  ///
+  /// `isAtRest`: no process has it open, and there is no write-ahead log; without that flag SQLite would
+  /// create one.
   convenience init(reading path: String, isAtRest: Bool, shownAs shown: String) throws(StoreError) {
     var name = "file:"
     for byte in path.utf8 {
@@ -76,18 +80,19 @@ package enum SQLiteValue: Hashable, Sendable {
     unsafe sqlite3_busy_timeout(handle, Self.busyMilliseconds)
   }
 
-  /// The name of a file system for SQLite that is its own one, but for two things. Nil if it cannot be had.
+  /// The name of an SQLite VFS that differs from SQLite's default in two respects; nil if it cannot be
+  /// registered.
   ///
-  /// It takes paths verbatim. SQLite's own follows links first, and would go on with the path to which the link of a held directory
-  /// leads at that moment: the write-ahead log, which it opens and removes by that path, would be another directory's once this one
-  /// is renamed.
+  /// It takes paths verbatim. The default VFS resolves links first, and would continue with the path that the
+  /// link of a held directory has at that moment: once the directory is renamed, the write-ahead log, which
+  /// SQLite opens and removes by that path, would belong to another directory.
   ///
-  /// And a page of the index of that log, which SQLite maps into memory, has all of its blocks before it is used
-  /// (`SharedMemoryPages`).
+  /// And each page of the index of that log, which SQLite maps into memory, gets all of its blocks before it
+  /// is used (`SharedMemoryPages`).
   private static let verbatimPaths: String? = {
     let name = "syncstore-verbatim-paths"
     guard let own = unsafe SharedMemoryPages.fileSystem, let kept = unsafe strdup(name) else { return nil }
-    // SQLite keeps both for as long as the process lives.
+    // SQLite keeps both for the life of the process.
     let verbatim = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
     unsafe verbatim.initialize(to: own.pointee)
     unsafe verbatim.pointee.pNext = nil
@@ -111,18 +116,19 @@ package enum SQLiteValue: Hashable, Sendable {
   }()
 
   deinit {
-    // Not whatever `sqlite3_next_stmt` gives: a table of a module has statements of its own, which closing frees.
+    // Do not iterate with `sqlite3_next_stmt`: a virtual table has statements of its own, which closing
+    // frees.
     unsafe statements.values.forEach { unsafe _ = sqlite3_finalize($0) }
     SystemCall.uncancelled { _ = unsafe sqlite3_close_v2(handle) }
   }
 
-  /// Runs a script that gives no rows worth having.
+  /// Runs a script and discards its rows.
   package func execute(_ script: String) throws(StoreError) {
     let code = SystemCall.uncancelled { unsafe sqlite3_exec(handle, script, nil, nil, nil) }
     guard code == SQLITE_OK else { throw failure("cannot run a script") }
   }
 
-  /// Runs a statement with `values` in place of its parameters, and gives all rows of its result.
+  /// Runs a statement with `values` bound to its parameters, and returns all rows.
   @discardableResult
   package func run(_ sql: String, _ values: [SQLiteValue] = []) throws(StoreError) -> [[SQLiteValue]] {
     let statement = try unsafe prepared(sql)
@@ -147,12 +153,12 @@ package enum SQLiteValue: Hashable, Sendable {
   /// Rows that the last statement changed.
   var changes: Int { Int(unsafe sqlite3_changes64(handle)) }
 
-  /// Runs `body` in one transaction that holds the right to write from its start.
+  /// Runs `body` in one transaction that holds the write lock from its start.
   func transaction<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError) -> Result {
     try transaction("BEGIN IMMEDIATE", body)
   }
 
-  /// Runs `body`, which only reads, in one transaction: many statements take the locks of the files once.
+  /// Runs the read-only `body` in one transaction: many statements take the file locks once.
   func reading<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError) -> Result {
     try transaction("BEGIN", body)
   }
@@ -166,7 +172,7 @@ package enum SQLiteValue: Hashable, Sendable {
       try run("COMMIT")
       return result
     } catch {
-      // Fails where SQLite has rolled back by itself; the first error is the one that tells.
+      // Fails if SQLite has already rolled back; the first error is the relevant one.
       _ = try? run("ROLLBACK")
       throw error
     }
@@ -214,7 +220,8 @@ package enum SQLiteValue: Hashable, Sendable {
 
   private func failure(_ what: String) -> StoreError {
     let extended = unsafe sqlite3_extended_errcode(handle)
-    // A full disk is not always called so: of its shared memory SQLite says that reading or writing failed.
+    // SQLite does not always report a full disk as such: for its shared memory it reports a failed read or
+    // write.
     let cause = unsafe sqlite3_system_errno(handle)
     let isFull = extended & 0xFF == SQLITE_IOERR && (cause == ENOSPC || cause == EDQUOT)
     return Self.error(isFull ? SQLITE_FULL : extended, what: what, path: path)
@@ -226,8 +233,8 @@ package enum SQLiteValue: Hashable, Sendable {
       switch extended & 0xFF {
       case SQLITE_FULL: (.diskFull, "make room")
       case SQLITE_BUSY, SQLITE_LOCKED: (.busy, "try again when the other process is done")
-      // All statements are fixed: one that is wrong, or whose values are, is so because the schema is not the one it was written
-      // for, or what is in the tables breaks it.
+      // All statements are fixed: one that fails, or whose values do, shows a foreign schema, or table
+      // contents that violate it.
       case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR, SQLITE_CONSTRAINT, SQLITE_MISMATCH:
         (.damaged, "it is made anew from the files")
       case SQLITE_READONLY, SQLITE_PERM: (.readOnly, "check owner and permissions")

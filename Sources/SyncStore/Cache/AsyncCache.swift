@@ -1,20 +1,22 @@
-/// A cache on two levels for asynchronous code: what goes to the disk does so on a thread that may block, never on one of the
-/// cooperative pool. What is in memory is given at once, without leaving the caller's thread.
+/// A two-level cache for asynchronous code.
+///
+/// Disk access runs on a thread that may block, never on one of the cooperative pool. Values in memory are
+/// returned immediately, without leaving the caller's thread.
 ///
 /// ```swift
 /// let cache = try await AsyncCache<Tile>.open(at: "tiles")
 /// try await cache.set("7/66/45", tile)
 /// ```
 ///
-/// *Cancellation*: a task that is cancelled before its work was begun gets `.cancelled`, and nothing was done.
+/// *Cancellation*: a task that is cancelled before its work began gets `.cancelled`, and nothing was done.
 public struct AsyncCache<Value: Codable & Sendable>: Sendable {
-  /// The cache itself.
+  /// The wrapped cache.
   public let cache: Cache<Value>
 
-  /// That of an open cache.
+  /// Wraps an open cache.
   public init(_ cache: Cache<Value>) { self.cache = cache }
 
-  /// Opens one, as `Cache.init(at:name:memory:limits:)`.
+  /// Opens a cache, as `Cache.init(at:name:memory:limits:)`.
   public static func open(
     at path: String, name: String? = nil, memory: MemoryCache<String, Value> = MemoryCache(),
     limits: DiskCache.Limits = DiskCache.Limits()
@@ -54,7 +56,7 @@ public struct AsyncCache<Value: Codable & Sendable>: Sendable {
     try await perform { cache throws(StoreError) in try cache.remove(key) }
   }
 
-  /// `Cache.removeAll`, with all files gone on return.
+  /// `Cache.removeAll`; returns once all files are removed.
   public func removeAll(
     progress: @escaping @Sendable (_ done: Int, _ total: Int) -> Void = { _, _ in }
   ) async throws(StoreError) {

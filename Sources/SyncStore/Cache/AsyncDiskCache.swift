@@ -1,10 +1,11 @@
-/// A disk cache for asynchronous code: each call does its work on a thread that may block, never on one of the cooperative
-/// pool.
+/// A disk cache for asynchronous code.
+///
+/// Each call runs on a thread that may block, never on one of the cooperative pool.
 public struct AsyncDiskCache: Sendable {
-  /// The cache itself.
+  /// The wrapped cache.
   public let cache: DiskCache
 
-  /// That of an open cache.
+  /// Wraps an open cache.
   public init(_ cache: DiskCache) { self.cache = cache }
 
   /// `DiskCache.open`.
@@ -48,7 +49,7 @@ public struct AsyncDiskCache: Sendable {
     try await perform { cache throws(StoreError) in try cache.item(key) }
   }
 
-  /// `DiskCache.withValue`. `body` runs to its end on one thread.
+  /// `DiskCache.withValue`. `body` runs entirely on one thread.
   public func withValue<Result: Sendable>(
     _ key: String, _ body: @escaping @Sendable (RawSpan) throws(StoreError) -> Result
   ) async throws(StoreError) -> Result? {
@@ -77,7 +78,7 @@ public struct AsyncDiskCache: Sendable {
     try await perform { cache throws(StoreError) in try cache.remove(key) }
   }
 
-  /// `DiskCache.removeAll`, with all files gone on return.
+  /// `DiskCache.removeAll`; returns once all files are removed.
   public func removeAll(
     progress: @escaping @Sendable (_ done: Int, _ total: Int) -> Void = { _, _ in }
   ) async throws(StoreError) {
@@ -103,7 +104,7 @@ public struct AsyncDiskCache: Sendable {
     try await perform { cache throws(StoreError) in try cache.trim(toCount: count) }
   }
 
-  /// The same; `progress` is told how many of how many have left.
+  /// `DiskCache.trim(toCount:)`; `progress` gets the values evicted so far and the total.
   @discardableResult
   public func trim(
     toCount count: Int, progress: @escaping @Sendable (_ done: Int, _ total: Int) -> Void
@@ -117,7 +118,7 @@ public struct AsyncDiskCache: Sendable {
     try await perform { cache throws(StoreError) in try cache.trim(toBytes: bytes) }
   }
 
-  /// The same; `progress` is told how many of how many have left.
+  /// `DiskCache.trim(toBytes:)`; `progress` gets the values evicted so far and the total.
   @discardableResult
   public func trim(
     toBytes bytes: Int, progress: @escaping @Sendable (_ done: Int, _ total: Int) -> Void
@@ -131,7 +132,7 @@ public struct AsyncDiskCache: Sendable {
     try await perform { cache throws(StoreError) in try cache.trim(toAge: seconds) }
   }
 
-  /// The same; `progress` is told how many of how many have left.
+  /// `DiskCache.trim(toAge:)`; `progress` gets the values evicted so far and the total.
   @discardableResult
   public func trim(
     toAge seconds: Double, progress: @escaping @Sendable (_ done: Int, _ total: Int) -> Void
@@ -145,7 +146,7 @@ public struct AsyncDiskCache: Sendable {
     try await perform { cache throws(StoreError) in try cache.trim(toFreeDiskBytes: free) }
   }
 
-  /// The same; `progress` is told how many of how many have left.
+  /// `DiskCache.trim(toFreeDiskBytes:)`; `progress` gets the values evicted so far and the total.
   @discardableResult
   public func trim(
     toFreeDiskBytes free: UInt64, progress: @escaping @Sendable (_ done: Int, _ total: Int) -> Void

@@ -1,16 +1,16 @@
-/// A cache on two levels: values in memory in front of values on the disk. Thread safe.
+/// A two-level cache: memory in front of disk. Thread safe.
 ///
-/// A value that is set goes to both; one that is asked for comes from memory, or from the disk and is in memory then. What
-/// leaves memory stays on the disk. Each level has limits of its own.
+/// A set writes to both levels; a get is served from memory, or from disk and then kept in memory. Values
+/// evicted from memory stay on disk. Each level has limits of its own.
 public final class Cache<Value: Codable & Sendable>: Sendable {
   /// The values in memory.
   public let memory: MemoryCache<String, Value>
   /// The values on the disk.
   public let disk: DiskCache
-  /// Held while a key changes on both levels, so that no older value gets into memory behind a newer one.
+  /// Held while a key changes on both levels, so that an older value never replaces a newer one in memory.
   private let stripes = (0..<16).map { _ in Locked(()) }
 
-  /// The cache in the directory `path`, as `DiskCache.open`, with memory in front of it.
+  /// Opens the cache in the directory `path`, as `DiskCache.open`, with memory in front of it.
   ///
   /// - Throws: as `DiskCache.open`.
   public convenience init(
@@ -20,7 +20,7 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
     self.init(memory: memory, disk: try DiskCache.open(at: path, name: name, limits: limits))
   }
 
-  /// These two levels.
+  /// A cache of these two levels.
   public init(memory: MemoryCache<String, Value>, disk: DiskCache) {
     (self.memory, self.disk) = (memory, disk)
   }
@@ -32,7 +32,7 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
     return try stripe.withLock { _ throws(StoreError) in try body() }
   }
 
-  /// Is there a value on either level? It does not count as used.
+  /// Whether either level has a value. Does not count as a use.
   ///
   /// - Throws: as `DiskCache.contains`.
   public func contains(_ key: String) throws(StoreError) -> Bool {
@@ -54,7 +54,7 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
     }
   }
 
-  /// Sets a key on both levels. In memory its cost is the bytes that it has on the disk.
+  /// Sets a key on both levels. Its cost in memory is its size on disk.
   ///
   /// - Throws: as `DiskCache.set`; then neither level has it.
   public func set(_ key: String, _ value: Value) throws(StoreError) {
@@ -69,7 +69,7 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
     }
   }
 
-  /// Makes a key leave both levels. False if neither had it.
+  /// Removes a key from both levels. False if neither had it.
   ///
   /// - Throws: as `DiskCache.remove`.
   @discardableResult
@@ -80,7 +80,7 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
     }
   }
 
-  /// Makes all keys leave both levels.
+  /// Removes all keys from both levels.
   ///
   /// - Parameter progress: as in `DiskCache.removeAll`.
   /// - Throws: as `DiskCache.removeAll`.
@@ -92,7 +92,8 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
     disk.emptyTrash(progress)
   }
 
-  /// Works while nobody changes a key on both levels, or takes one from the disk into memory.
+  /// Runs `body` with all `stripes` locked: no key changes on both levels, or is loaded from disk into
+  /// memory.
   private func withStripesLocked(
     _ stripes: ArraySlice<Locked<Void>>, _ body: () throws(StoreError) -> Void
   ) throws(StoreError) {

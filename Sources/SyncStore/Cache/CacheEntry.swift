@@ -1,4 +1,4 @@
-/// A value of a disk cache as it lies in a pack: a header of 20 bytes, the key, the extended data, the value.
+/// A value of a disk cache as stored in a pack: a header of 20 bytes, the key, the extended data, the value.
 ///
 /// | bytes | what |
 /// | --- | --- |
@@ -9,7 +9,7 @@
 enum CacheEntry {
   static let headerBytes = 20
 
-  /// The name that stands for a key.
+  /// The stored name of a key.
   static func name(_ key: String) -> BlobHash { BlobStore.hash(SHA256.hash(Array(key.utf8))) }
 
   static func encode(
@@ -40,16 +40,16 @@ enum CacheEntry {
     return writer.bytes
   }
 
-  /// What stands before the value.
+  /// The header and the resulting offsets.
   struct Header {
     let modified: UInt64
     let type: ValueType
-    /// Where the extended data begin.
+    /// Offset of the extended data.
     let extended: Int
-    /// Where the value begins.
+    /// Offset of the value.
     let value: Int
 
-    /// Nil if the bytes contradict themselves.
+    /// Nil if the bytes are inconsistent.
     init?(_ bytes: RawSpan) {
       guard bytes.byteCount >= CacheEntry.headerBytes,
         let number = UInt8(exactly: bytes.load(16, as: UInt32.self))

@@ -1,15 +1,15 @@
-/// The opened forms of sealed records that were read lately, for all threads that read an encrypted store
+/// Recently read records in decrypted form, shared by all threads that read an encrypted store
 /// (`Configuration.openedRecordBytes`).
 ///
-/// Nothing in it can be out of date: what is kept is called by its key, its place and its tag, and the index says for each
-/// read which record counts. Who writes, in whatever process, lets it name another place; what was there before is not
-/// asked for any more and leaves as the least recently used.
+/// Entries cannot be stale: they are keyed by key, location and tag, and the index determines the current
+/// record for each read. A write, in any process, makes the index name another location; the old entry is no
+/// longer requested and is evicted as the least recently used.
 ///
-/// Invariant: what is kept is never changed.
+/// Invariant: entries are immutable.
 final class DecryptedRecordCache: Sendable {
-  /// What a sealed record is called.
+  /// Identifies an encrypted record.
   struct Name: Hashable, Sendable {
-    /// Its key, see `SegmentCipher`.
+    /// Identifies its encryption key, see `SegmentCipher`.
     let id: UInt64
     let place: Int
     let tag: (UInt64, UInt64)
@@ -18,26 +18,26 @@ final class DecryptedRecordCache: Sendable {
       left.id == right.id && left.place == right.place && left.tag == right.tag
     }
 
-    /// A tag is as good as random.
+    /// A tag is effectively random.
     func hash(into hasher: inout Hasher) { hasher.combine(tag.0) }
   }
 
   private let cache: MemoryCache<Name, Mapping>
 
-  /// Nil if nothing is to be kept.
+  /// Nil if nothing is to be cached.
   init?(bytes: Int) {
     guard bytes > 0 else { return nil }
     cache = MemoryCache(
       name: "opened records", costLimit: bytes, trimInterval: 0, releasesInBackground: false)
   }
 
-  /// How many there are.
+  /// Number of entries.
   var count: Int { cache.count }
 
   func get(_ name: Name) -> Mapping? { cache.get(name) }
 
   func insert(_ plain: Mapping, _ name: Name) { cache.set(name, plain, cost: plain.count) }
 
-  /// Forgets all of them.
+  /// Removes all entries.
   func removeAll() { cache.removeAll() }
 }

@@ -1,10 +1,10 @@
 private import Synchronization
 
-// Holding the limits while values are set.
+// Enforcing the limits while values are set.
 extension DiskCache {
-  /// Adds an entry, and makes room for it where there is none.
+  /// Adds an entry, making room for it if necessary.
   func add(_ name: BlobHash, _ entry: [UInt8]) throws(StoreError) {
-    // Room that was made may go to another writer: none waits for ever.
+    // Other writers may take the room that was made: the attempts are bounded.
     for attempt in 0... {
       let seen = packs.takenBytes
       do throws(StoreError) {
@@ -14,7 +14,8 @@ extension DiskCache {
         guard error.code == .diskFull else { throw error }
         if error.errno == 0 {
           guard attempt < Self.maxAttempts else {
-            // Others have taken each room that was made: this value leaves at once, and the older one of its key with it.
+            // Other writers took the room each time: this value is evicted at once, together with the older
+            // value of its key.
             _ = try packs.remove(name)
             return
           }
@@ -23,7 +24,7 @@ extension DiskCache {
         }
         let (count, bytes) = try packs.totals()
         guard count > 0 else { throw error }
-        // A cache makes room by itself.
+        // On a full disk a cache makes room by itself.
         try trim(toBytes: max(0, bytes / 2 - entry.count))
       }
     }
@@ -36,13 +37,15 @@ extension DiskCache {
     return count > limits.count || bytes > limits.bytes
   }
 
-  /// Have the files so many bytes that room is better made now than when a writer waits for it?
+  /// Whether the files are so close to their limit that room should be made now, before a writer has to wait
+  /// for it.
   var isNearlyFull: Bool {
     let limit = packs.fileLimit.load(ordering: .relaxed)
     return limit < .max && packs.takenBytes > limit - limit / 16
   }
 
-  /// Trims in the background. One that is asked for while another is under way follows it: what came meanwhile is not left.
+  /// Starts a trim in the background. A request during a running trim starts another one after it, so that
+  /// values set meanwhile are covered.
   func trimSoon() {
     while true {
       let before = trimming.load(ordering: .acquiring)

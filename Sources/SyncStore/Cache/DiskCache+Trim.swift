@@ -1,13 +1,13 @@
 private import Synchronization
 
-// Making values leave.
+// Evicting values.
 extension DiskCache {
-  /// Makes the least recently used values leave until the limits hold, the files that they lie in included, and gives space back.
-  /// Returns how many have left.
+  /// Evicts the least recently used values until all limits hold, including that of the files, and reclaims
+  /// space. Returns the number of evicted values.
   ///
-  /// - Parameter progress: how many of how many.
+  /// - Parameter progress: Values evicted so far, and the total.
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
-  ///   room to move what stays. What has left until then has left.
+  ///   room to move what stays. Values evicted until then stay evicted.
   @discardableResult
   public func trim(progress: (_ done: Int, _ total: Int) -> Void = { _, _ in }) throws(StoreError) -> Int {
     let limits = limits
@@ -28,13 +28,15 @@ extension DiskCache {
     return removed
   }
 
-  /// Waits until the files have room for `count` bytes more within their limit: who writes faster than space comes back makes
-  /// room himself, as much as an eighth of the limit, so that it is not made for each value.
+  /// Waits until the files have room for `count` more bytes within their limit.
   ///
-  /// - Parameter seen: what the files had when there was no room.
+  /// A writer that is faster than space is reclaimed makes room itself: an eighth of the limit at once, so
+  /// that it is not needed for each value.
+  ///
+  /// - Parameter seen: Size of the files when there was no room.
   func makeRoom(for count: Int, seen: Int) throws(StoreError) {
     try makingRoom.withLock { _ throws(StoreError) in
-      // Another writer may have made some meanwhile.
+      // Another writer may have made room meanwhile.
       guard packs.takenBytes >= seen else { return }
       let limit = packs.fileLimit.load(ordering: .relaxed)
       guard limit < .max else { return }
@@ -42,8 +44,10 @@ extension DiskCache {
     }
   }
 
-  /// Gives space back until the files have at most `target` bytes: first what is dead in them, then the least recently used values.
-  /// The caller holds `makingRoom`. Returns how many values have left.
+  /// Reclaims space until the files have at most `target` bytes: first dead values, then the least recently
+  /// used ones.
+  ///
+  /// The caller must hold `makingRoom`. Returns the number of evicted values.
   private func shrink(to target: Int) throws(StoreError) -> Int {
     if packs.trashBytes.load(ordering: .relaxed) > 0 { emptyTrash { _, _ in } }
     var removed = 0
@@ -53,7 +57,7 @@ extension DiskCache {
         try packs.reclaim()
         if packs.takenBytes > target { try packs.reclaim(downTo: target) }
       } catch {
-        // Without room to move what lives, values leave in its place.
+        // Without room to move live values, evict values instead.
         guard error.code == .diskFull else { throw error }
       }
       let excess = packs.takenBytes - target
@@ -66,17 +70,17 @@ extension DiskCache {
         removed += left
         if left == 0, packs.takenBytes >= before { break }
       } catch {
-        // Some have left; once none is there to leave, nothing is moved either.
+        // Some were evicted; once there are no values left, nothing needs to be moved either.
         guard error.code == .diskFull else { throw error }
       }
     }
     return removed
   }
 
-  /// Makes the least recently used leave until there are at most so many.
+  /// Evicts the least recently used values until at most `count` are left.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
-  ///   room to move what stays. What has left until then has left.
+  ///   room to move what stays. Values evicted until then stay evicted.
   @discardableResult
   public func trim(
     toCount count: Int, progress: (_ done: Int, _ total: Int) -> Void = { _, _ in }
@@ -84,10 +88,10 @@ extension DiskCache {
     try evict(progress) { Self.needed($0, count: count, bytes: .max) }
   }
 
-  /// Makes the least recently used leave until they have at most so many bytes.
+  /// Evicts the least recently used values until those left have at most `bytes` bytes.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
-  ///   room to move what stays. What has left until then has left.
+  ///   room to move what stays. Values evicted until then stay evicted.
   @discardableResult
   public func trim(
     toBytes bytes: Int, progress: (_ done: Int, _ total: Int) -> Void = { _, _ in }
@@ -95,10 +99,10 @@ extension DiskCache {
     try evict(progress) { Self.needed($0, count: .max, bytes: bytes) }
   }
 
-  /// Makes those leave that nobody has set or got for so many seconds.
+  /// Evicts values that were not set or read for this many seconds.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
-  ///   room to move what stays. What has left until then has left.
+  ///   room to move what stays. Values evicted until then stay evicted.
   @discardableResult
   public func trim(
     toAge seconds: Double, progress: (_ done: Int, _ total: Int) -> Void = { _, _ in }
@@ -109,10 +113,10 @@ extension DiskCache {
     return try evict(progress) { uses in uses.prefix { $0.stamp >> 16 < now - age }.count }
   }
 
-  /// Makes the least recently used leave until the file system has so many bytes free, or nothing is left.
+  /// Evicts the least recently used values until the file system has `free` bytes free, or no value is left.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
-  ///   room to move what stays. What has left until then has left.
+  ///   room to move what stays. Values evicted until then stay evicted.
   @discardableResult
   public func trim(
     toFreeDiskBytes free: UInt64, progress: (_ done: Int, _ total: Int) -> Void = { _, _ in }
@@ -130,28 +134,30 @@ extension DiskCache {
     }
   }
 
-  /// Makes values leave that take more than so many bytes, with their keys and extended data (`Information.bytes`).
+  /// Removes values that take more than this many bytes, including keys and extended data
+  /// (`Information.bytes`).
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
-  ///   room to move what stays. What has left until then has left.
+  ///   room to move what stays. Values removed until then stay removed.
   @discardableResult
   public func removeLarger(than bytes: Int) throws(StoreError) -> Int {
     try evict({ _, _ in }, which: { $0.size > bytes }) { $0.count }
   }
 
-  /// Makes values leave that were set or got last before a time in milliseconds since 1970.
+  /// Removes values last set or read before a time in milliseconds since 1970.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
-  ///   room to move what stays. What has left until then has left.
+  ///   room to move what stays. Values removed until then stay removed.
   @discardableResult
   public func removeOlder(than time: UInt64) throws(StoreError) -> Int {
     try evict({ _, _ in }, which: { $0.stamp >> 16 < time }) { $0.count }
   }
 
-  /// Makes all values leave, at once: the directory of them is moved aside, and removed while others go on.
+  /// Removes all values at once: their directory is renamed, and deleted in the background.
   ///
-  /// - Parameter progress: how many of how many files are gone; with it, the call returns when all are.
-  /// - Throws: `.closed`; `.inputOutput` if the directory cannot be moved aside: then all are still there.
+  /// - Parameter progress: Files deleted so far, and the total; with it, the call returns once all are
+  ///   deleted.
+  /// - Throws: `.closed`; `.inputOutput` if the directory cannot be renamed: then all values are still there.
   public func removeAll(progress: ((_ done: Int, _ total: Int) -> Void)? = nil) throws(StoreError) {
     try moveToTrash()
     emptyTrash(progress)
@@ -162,7 +168,7 @@ extension DiskCache {
     try packs.moveToTrash()
   }
 
-  /// Removes what was moved aside: on return with `progress`, in the background without.
+  /// Deletes the trash: before returning if `progress` is given, otherwise in the background.
   func emptyTrash(_ progress: ((_ done: Int, _ total: Int) -> Void)?) {
     if let progress {
       Self.empty(Self.trash(of: files), of: packs, progress)
@@ -171,14 +177,15 @@ extension DiskCache {
     }
   }
 
-  /// Removes in the background what is moved aside by now. What is moved aside later is left to who does it, and tells how far it is.
+  /// Deletes the present trash in the background. Trash added later is left to the call that adds it, which
+  /// reports its own progress.
   static func emptyTrashInBackground(of packs: PackSet) {
     let trash = trash(of: packs.files)
     guard !trash.isEmpty else { return }
     Background.runMaintenance { empty(trash, of: packs) { _, _ in } }
   }
 
-  /// What `removeAll` has moved aside, also what a killed process left.
+  /// Directories that `removeAll` has moved aside, also in a killed process.
   private static func trash(of files: BlobFiles) -> [String] {
     ((try? files.storage.list(files.directory)) ?? []).filter { $0.hasPrefix("trash-") }
   }
@@ -195,11 +202,11 @@ extension DiskCache {
       progress(done + 1, all.count)
     }
     for name in trash { _ = try? files.storage.removeDirectory(files.path(name)) }
-    // What is moved aside at this moment counts again with the next opening, or the next emptying.
+    // Trash added at this moment is counted again at the next opening, or the next emptying.
     if Self.trash(of: files).isEmpty { packs.trashBytes.store(0, ordering: .relaxed) }
   }
 
-  /// Counts what a killed process has moved aside.
+  /// Counts the trash that a killed process left.
   static func countTrash(of packs: PackSet) throws(StoreError) {
     var bytes = 0
     for name in trash(of: packs.files) {
@@ -218,7 +225,7 @@ extension DiskCache {
     return needed
   }
 
-  /// Makes the first `count` of the values in the order of their last use leave. Those used meanwhile stay.
+  /// Evicts the first `count` of the values in the order of their last use. Those used meanwhile stay.
   private func evict(
     _ progress: (_ done: Int, _ total: Int) -> Void, which: (PackSet.Use) -> Bool = { _ in true },
     count: ([PackSet.Use]) -> Int
@@ -234,7 +241,7 @@ extension DiskCache {
       progress(min(start + Self.evictionBatchSize, total), total)
     }
     do throws(StoreError) { try packs.reclaim() } catch {
-      // Above the limit nothing can be moved: `shrink` makes more leave.
+      // Above the limit nothing can be moved: `shrink` evicts more.
       guard error.code == .diskFull, error.errno == 0 else { throw error }
     }
     return removed
@@ -244,30 +251,32 @@ extension DiskCache {
 }
 
 extension PackSet {
-  /// When an object was last counted on.
+  /// Last use of an object.
   struct Use {
     let place: UInt32
     let stamp: UInt64
     let size: Int
   }
 
-  /// Bytes of all files, with those that were moved aside.
+  /// Size of all files, including trash.
   var takenBytes: Int { state.withLock { $0.fileBytes } + trashBytes.load(ordering: .relaxed) }
 
-  /// Bounds the bytes of all files. What directories take, and making room, is within a fifth more than `bytes`. A limit below
-  /// `smallestLimit` bounds the values alone: it is less than the files that hold a few of them.
+  /// Limits the size of all files. Directories, and making room, may take up to a fifth more than `bytes`.
+  ///
+  /// A limit below `smallestLimit` applies to the values alone: it is less than the files that hold a few of
+  /// them.
   func limitFileBytes(to bytes: Int) {
     let isBound = (Self.smallestLimit..<Int.max / 2).contains(bytes)
     fileLimit.store(isBound ? bytes - Self.directoryBytes : .max, ordering: .relaxed)
     movingLimit.store(isBound ? bytes + bytes / 5 - Self.directoryBytes : .max, ordering: .relaxed)
   }
 
-  /// Bytes.
+  /// In bytes.
   static let smallestLimit = 1 << 20
-  /// Of the directories of a cache and its lock file, with room to grow.
+  /// Allowance for the directories of a cache and its lock file, with room to grow.
   private static let directoryBytes = 64 << 10
 
-  /// All objects, for who makes the least recently used leave.
+  /// All objects with their last uses, for eviction.
   func uses() throws(StoreError) -> [Use] {
     try load()
     let all = state.withLock { Array($0.slotsByPrefix.values) + $0.slotsByName.values }
@@ -280,7 +289,8 @@ extension PackSet {
     }.compactMap(\.self)
   }
 
-  /// Lets all objects go at once, durably: their directory gets another name. Only for who has the directory alone.
+  /// Removes all objects at once, durably, by renaming their directory. Requires exclusive use of the
+  /// directory.
   func moveToTrash() throws(StoreError) {
     try load()
     try moving.withLock { _ throws(StoreError) in

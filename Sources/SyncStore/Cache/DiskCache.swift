@@ -1,59 +1,64 @@
 internal import Synchronization
 
-/// Values on the disk, of which the least recently used leave: for what can be had again. Not replicated, not a store.
-/// Thread safe; all calls block, and have forms for tasks (``AsyncDiskCache``).
+/// A disk cache with least-recently-used eviction, for values that can be obtained again. Not replicated, not
+/// a store.
 ///
-/// Values lie in packs, as small values of a store do (`schemas/packs.md`): a set is one append, a get reads in place. The
-/// order of last use is exact, to the call; what is read counts as used. Nothing waits for the disk: a process that is killed
-/// loses nothing, a loss of power may take the last moments. What has rotted is never given out: it is absent.
+/// Thread safe; all calls block; ``AsyncDiskCache`` has asynchronous forms.
 ///
-/// The limit of bytes is one of the disk: the files have at most as many at rest, and a fifth more while room is made. A writer
-/// that is faster than that waits, and makes room itself; up to an eighth of the limit becomes free each time.
+/// Values are stored in packs, like small values of a store (`schemas/packs.md`): a set is one append, a get
+/// reads in place. The order of last use is exact to the call; reads count as uses. No call waits for a sync:
+/// a killed process loses nothing, a power failure may lose the last moments. Corrupt values are never
+/// returned: they count as missing.
 ///
-/// Invariants: an entry is found under the SHA-256 of its key, and holds its key; the limit of bytes holds always, the others
-/// soon after they were exceeded, and after each `trim`; no reader waits for a trim longer than for 256 entries to leave.
+/// The limit of bytes is a limit of the disk: at rest the files have at most that many, and a fifth more
+/// while room is made. A writer that is faster than that waits, and makes room itself, up to an eighth of the
+/// limit each time.
+///
+/// Invariants: an entry is found under the SHA-256 of its key, and contains its key; the limit of bytes holds
+/// at all times, the others soon after they were exceeded, and after each `trim`; no reader waits for a trim
+/// longer than it takes to evict 256 entries.
 public final class DiskCache: Sendable {
-  /// What bounds a cache, and how often it is looked at.
+  /// The limits of a cache, and how often they are checked.
   public struct Limits: Sendable, Equatable {
-    /// At most so many values.
+    /// Maximum number of values.
     public var count = Int.max
-    /// At most so many bytes of values, keys and extended data, and, from 1 MiB on, of the files that they lie in. A value that has
-    /// no room within it even alone leaves at once.
+    /// Maximum bytes of values, keys and extended data and, from 1 MiB on, of the files that hold them. A
+    /// value too large to fit even alone is evicted at once.
     public var bytes = Int.max
-    /// Values that nobody has set or got for so many seconds leave with the next trim.
+    /// Values not set or read for this many seconds are evicted by the next trim.
     public var age = Double.infinity
-    /// Values leave while the file system of the cache has fewer bytes free.
+    /// Values are evicted while the file system of the cache has fewer bytes free than this.
     public var freeDiskBytes: UInt64 = 0
-    /// Seconds between two trims; 0 for none by themselves. After a set that exceeds a limit one begins at once.
+    /// Seconds between two trims; 0 for no automatic ones. A set that exceeds a limit starts one at once.
     public var trimInterval = 60.0
 
     /// No limits.
     public init() {}
   }
 
-  /// What is known of a value without reading it.
+  /// Metadata of a value, available without reading it.
   public struct Information: Sendable, Hashable {
     /// Its key.
     public let key: String
-    /// Bytes of the value.
+    /// Size of the value in bytes.
     public let valueBytes: Int
     /// Bytes that count towards `Limits.bytes`.
     public let bytes: Int
-    /// What kind of value it is.
+    /// Type of the value.
     public let type: ValueType
     /// When it was set, in milliseconds since 1970.
     public let modified: UInt64
-    /// When it was set or got last, in milliseconds since 1970.
+    /// When it was last set or read, in milliseconds since 1970.
     public let accessed: UInt64
   }
 
-  /// A value with what was put beside it.
+  /// A value with its extended data.
   public struct Item: Sendable, Hashable {
     /// The bytes.
     public let value: [UInt8]
-    /// What was put beside it.
+    /// The extended data stored with it.
     public let extendedData: [UInt8]
-    /// What kind of value it is.
+    /// Type of the value.
     public let type: ValueType
 
     init(value: [UInt8], extendedData: [UInt8], type: ValueType) {
@@ -61,12 +66,12 @@ public final class DiskCache: Sendable {
     }
   }
 
-  /// Bytes of one value with key and extended data, at most.
+  /// Maximum bytes of one value with key and extended data.
   public static let entryBytes = 255 << 20
-  /// Bytes of a key in UTF-8; at least 1.
+  /// Maximum bytes of a key in UTF-8; the minimum is 1.
   public static let keyBytes = 1024
 
-  /// For people.
+  /// Name for messages.
   public let name: String
   /// The directory.
   public let path: String
@@ -77,17 +82,18 @@ public final class DiskCache: Sendable {
   private let lock: any StorageFile
   private let limitsNow: LockedField<Limits>
   private let maintenance = CacheMaintenance()
-  /// 0: no trim was asked for; 1: one is under way; 2: another one is to follow it.
+  /// 0: no trim requested; 1: one is running; 2: another one follows it.
   let trimming = Atomic(0)
-  /// Held by the one thread that makes room.
+  /// Held by the thread that makes room.
   let makingRoom = LockedField(())
   private let closed = Atomic(false)
 
-  /// The cache in the directory `path`, which is made if it is missing; its parent must exist. The same directory is the same
-  /// instance as long as anybody holds it: then `limits` become those of that.
+  /// Opens the cache in the directory `path`, which is created if it is missing; its parent must exist.
   ///
-  /// - Throws: `.busy` if another process has it open; `.foreignFile` if there is something in the directory that no cache has,
-  ///   a store for example: nothing was touched then.
+  /// While an instance for the same directory is alive it is returned again, and gets the new `limits`.
+  ///
+  /// - Throws: `.busy` if another process has it open; `.foreignFile` if the directory contains anything that
+  ///   does not belong to a cache, for example a store: nothing is touched then.
   public static func open(at path: String, name: String? = nil, limits: Limits = Limits()) throws(StoreError)
     -> DiskCache
   {
@@ -108,7 +114,7 @@ public final class DiskCache: Sendable {
   private struct Held { weak var cache: DiskCache? }
   private static let live = LockedField<StringDictionary<Held>>([:])
 
-  /// The same with the surroundings given, for tests.
+  /// Opens the cache in the given environment, for tests.
   package init(
     at path: String, name: String? = nil, limits: Limits = Limits(), environment: Environment,
     packing: PackSettings? = nil
@@ -118,7 +124,7 @@ public final class DiskCache: Sendable {
     let named = BlobFiles(storage: environment.storage, directory: path)
     try Self.requireCache(named)
     try named.prepare()
-    // From here on it moves with its directory.
+    // From here on paths follow the directory if it is renamed.
     files = BlobFiles(storage: try environment.storage.anchored(at: path), directory: path)
     lock = try files.storage.open("cache.lock", beneath: path, .openOrCreate)
     guard try lock.lock(byte: 0, .exclusive, wait: false) else {
@@ -139,21 +145,21 @@ public final class DiskCache: Sendable {
     packs.limitFileBytes(to: limits.bytes)
     try packs.load()
     try Self.countTrash(of: packs)
-    // A process that was killed within a set has left the older value, too.
+    // A process killed within a set may have left the older value, too.
     packs.removeAllDuplicates()
     if limits.trimInterval > 0 {
       maintenance.schedule(every: limits.trimInterval) { [weak self] in _ = try? self?.trim() }
     }
     Self.emptyTrashInBackground(of: packs)
-    // The limits may be lower than those of the last opening.
+    // The limits may be lower than at the last opening.
     if try exceeds(limits) || isNearlyFull { trimSoon() }
   }
 
-  /// Refuses a directory with anything in it that is not of a cache: in a store's own the cache would take the packs of large
-  /// values for its own, and let them leave.
+  /// Refuses a directory with files that do not belong to a cache: in a store's blob directory the cache
+  /// would take the packs of large values for its own, and evict them.
   private static func requireCache(_ files: BlobFiles) throws(StoreError) {
     guard try files.storage.status(files.directory)?.kind == .directory else { return }
-    // What a file system keeps at its own top is in nobody's way.
+    // Directories that a file system keeps at its root are tolerated.
     let own = StringSet(BlobFiles.subdirectories + ["cache.lock", "lost+found"])
     for name in try files.storage.list(files.directory) where !own.contains(name) && !name.hasPrefix("trash-")
     {
@@ -167,7 +173,7 @@ public final class DiskCache: Sendable {
     if !closed.load(ordering: .acquiring) { packs.close() }
   }
 
-  /// Makes everything durable and lets the directory go. Calls after it fail with `.closed`.
+  /// Makes everything durable and releases the directory. Later calls fail with `.closed`.
   public func close() {
     guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return }
     maintenance.end()
@@ -181,7 +187,7 @@ public final class DiskCache: Sendable {
     }
   }
 
-  /// What bounds it. Lowering them makes values leave soon; the interval stays that of the opening.
+  /// The limits. Lowering them evicts values soon; the trim interval stays that of the opening.
   public var limits: Limits {
     get { limitsNow.withLock { $0 } }
     set {
@@ -193,7 +199,7 @@ public final class DiskCache: Sendable {
 
   // MARK: Totals
 
-  /// How many values there are.
+  /// Number of values.
   ///
   /// - Throws: `.damaged`, `.inputOutput` if its files cannot be read.
   public var count: Int { get throws(StoreError) { try packs.totals().count } }
@@ -205,17 +211,17 @@ public final class DiskCache: Sendable {
 
   // MARK: Values
 
-  /// Is there a value? It does not count as used.
+  /// Whether the key has a value. Does not count as a use.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   public func contains(_ key: String) throws(StoreError) -> Bool { try lookUp(key) != nil }
 
-  /// The value of a key, which is the last used one then; nil if there is none.
+  /// The value of a key; nil if there is none. Makes it the most recently used one.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   public func get(_ key: String) throws(StoreError) -> [UInt8]? { try item(key)?.value }
 
-  /// The value of a key and what was put beside it; nil if there is none.
+  /// The value of a key with its extended data; nil if there is none.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   public func item(_ key: String) throws(StoreError) -> Item? {
@@ -226,9 +232,10 @@ public final class DiskCache: Sendable {
     }
   }
 
-  /// Works on the value of a key in place; nil if there is none. It stays as it is, whoever sets or removes it meanwhile.
+  /// Calls `body` with the value of a key in place; nil if there is none. Concurrent sets and removals do not
+  /// affect it.
   ///
-  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; what `body` throws.
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; errors of `body`.
   public func withValue<Result>(
     _ key: String, _ body: (RawSpan) throws(StoreError) -> Result
   ) throws(StoreError) -> Result? {
@@ -237,7 +244,7 @@ public final class DiskCache: Sendable {
     }
   }
 
-  /// The values of several keys; those without one are left out.
+  /// The values of several keys; keys without a value are omitted.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   public func get(_ keys: some Sequence<String>) throws(StoreError) -> StringDictionary<[UInt8]> {
@@ -246,13 +253,13 @@ public final class DiskCache: Sendable {
     return found
   }
 
-  /// Sets a key, in place of the value it had.
+  /// Sets a key, replacing its value.
   ///
   /// - Parameters:
-  ///   - extendedData: comes back with the value.
-  ///   - type: stored with the value.
-  /// - Throws: `.invalidKey` for a key of no or more than `keyBytes` bytes; `.outOfBounds` above `entryBytes`; `.diskFull`.
-  ///   What was there before stays then.
+  ///   - extendedData: Returned with the value.
+  ///   - type: Stored with the value.
+  /// - Throws: `.invalidKey` for a key of no or more than `keyBytes` bytes; `.outOfBounds` above
+  ///   `entryBytes`; `.diskFull`. The previous value stays then.
   public func set(
     _ key: String, _ value: [UInt8], extendedData: [UInt8] = [], type: ValueType = .bytes
   ) throws(StoreError) {
@@ -261,7 +268,7 @@ public final class DiskCache: Sendable {
       key: key, value: value, extended: extendedData, type: type, modified: clock(), path: path)
     let name = CacheEntry.name(key)
     guard PackLayout.fileBytes(for: entry.count) <= packs.fileLimit.load(ordering: .relaxed) else {
-      // It would make all others leave, and then itself.
+      // It would evict all other values, and then itself.
       _ = try packs.remove(name)
       return
     }
@@ -275,7 +282,7 @@ public final class DiskCache: Sendable {
     }
   }
 
-  /// Makes a key leave. False if it had no value.
+  /// Removes a key. False if it had no value.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   @discardableResult
@@ -284,7 +291,7 @@ public final class DiskCache: Sendable {
     return try packs.remove(CacheEntry.name(key)) != nil
   }
 
-  /// Makes several keys leave. Returns how many had a value.
+  /// Removes several keys. Returns how many had a value.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   @discardableResult
@@ -296,7 +303,7 @@ public final class DiskCache: Sendable {
 
   // MARK: Information
 
-  /// What is known of the value of a key; it does not count as used. Nil if there is none.
+  /// Metadata of the value of a key; nil if there is none. Does not count as a use.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   public func information(_ key: String) throws(StoreError) -> Information? {
@@ -304,9 +311,9 @@ public final class DiskCache: Sendable {
     return try Self.information(in: pack, slot: slot, entry: entry)
   }
 
-  /// Calls `body` for each value there is, in no order, until it returns false. None counts as used.
+  /// Calls `body` for each value, in no particular order, until it returns false. Does not count as a use.
   ///
-  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; what `body` throws.
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; errors of `body`.
   public func forEach(_ body: (Information) throws(StoreError) -> Bool) throws(StoreError) {
     try checkOpen()
     var goesOn = true
@@ -343,7 +350,7 @@ public final class DiskCache: Sendable {
     return (pack, slot, entry)
   }
 
-  /// Works on an entry that is whole and holds its key. One that is not leaves.
+  /// Calls `body` with an entry that is intact and contains its key. A corrupt one is removed.
   private func withEntry<Result>(
     _ key: String, _ body: (RawSpan, CacheEntry.Header) throws(StoreError) -> Result
   ) throws(StoreError) -> Result? {

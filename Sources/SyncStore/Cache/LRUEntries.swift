@@ -1,4 +1,4 @@
-/// What bounds a cache.
+/// The limits of a cache.
 @usableFromInline struct CacheLimits: Equatable, Sendable {
   @usableFromInline var count: Int
   @usableFromInline var cost: Int
@@ -6,8 +6,9 @@
   @usableFromInline var age: Double
 }
 
-/// A key by its identity: a string by its UTF-8 bytes, anything else by its own equality. The test is of types, so it costs
-/// nothing where the key's type is known when the code is compiled.
+/// A key compared by identity: a string by its UTF-8 bytes, anything else by its own equality.
+///
+/// The test is of types, so it costs nothing where the key's type is known at compile time.
 @usableFromInline struct CacheKey<Key: Hashable & Sendable>: Hashable, Sendable {
   @usableFromInline let key: Key
 
@@ -29,17 +30,17 @@
   }
 }
 
-/// Entries in the order of their last use: a dictionary of places in an array, whose entries are linked with each other.
+/// Entries in the order of their last use: a dictionary of slots in an array, whose entries form a doubly
+/// linked list.
 ///
-/// Invariants: `newest` and `oldest` are the ends of the list, -1 if it is empty; a free place is in the list that begins at
-/// `free`, linked by `older`; the dictionary names exactly the places that are not free.
+/// Invariants: `newest` and `oldest` are the ends of the list, -1 if it is empty; free slots form the list
+/// that begins at `free`, linked by `older`; the dictionary names exactly the slots that are not free.
 ///
-/// All of it can be inlined into another module: code for keys and values that are not known when it is compiled takes ten
-/// times as long.
+/// All of it is inlinable into other modules: unspecialized generic code takes ten times as long.
 @usableFromInline struct LRUEntries<Key: Hashable & Sendable, Value: Sendable>: Sendable {
   @usableFromInline struct Entry: Sendable {
     @usableFromInline var key: Key
-    /// Nil in a free place.
+    /// Nil in a free slot.
     @usableFromInline var value: Value?
     @usableFromInline var cost: Int
     /// Milliseconds by the cache's clock.
@@ -53,7 +54,7 @@
   }
 
   @usableFromInline var limits: CacheLimits
-  /// Wide enough for the sum of costs that are each as large as can be.
+  /// Wide enough for the sum of maximal costs.
   @usableFromInline var cost: Int128 = 0
   @usableFromInline var slots: [CacheKey<Key>: Int32] = [:]
   @usableFromInline var entries: [Entry] = []
@@ -61,9 +62,9 @@
   @usableFromInline var oldest: Int32 = -1
   @usableFromInline var free: Int32 = -1
 
-  /// How many leave while others wait.
+  /// Maximum number of entries evicted under one hold of the lock.
   @inlinable static var evictionBatchSize: Int { 1024 }
-  /// A value without references is nothing to be released elsewhere.
+  /// A value without references is not worth releasing elsewhere.
   @inlinable static var isWorthReleasing: Bool { !_isPOD(Value.self) }
 
   @usableFromInline init(limits: CacheLimits) { self.limits = limits }
@@ -82,13 +83,13 @@
     let (first, last) = (newest, oldest)
     var (end, value) = (last, Value?.none)
     do {
-      // One look at who has the array, not one for each of five fields.
+      // One uniqueness check of the array, not one for each of five fields.
       var span = entries.mutableSpan
       span[Int(place)].used = time
       value = span[Int(place)].value
       if place != first {
         let (newer, older) = (span[Int(place)].newer, span[Int(place)].older)
-        // It has a newer one: it is not the newest.
+        // It is not the newest entry, so it has a newer one.
         span[Int(newer)].older = older
         if older >= 0 { span[Int(older)].newer = newer } else { end = newer }
         (span[Int(place)].newer, span[Int(place)].older) = (-1, first)
@@ -99,9 +100,9 @@
     return value
   }
 
-  /// Returns the value that was there before.
+  /// Sets a key. Returns the previous value.
   @inlinable mutating func set(_ key: Key, _ value: Value, cost: Int, at time: UInt64) -> Value? {
-    // One search for both: what is new gets the place that is next.
+    // One hash lookup for both cases: a new key gets the next free slot.
     let next = free >= 0 ? free : Int32(entries.count)
     let place = Self.findOrInsert(&slots[CacheKey(key)], next)
     if place != next {
@@ -143,9 +144,9 @@
 
   // MARK: Leaving
   //
-  // Each makes at most `evictionBatchSize` leave: who gets that many asks again.
+  // Each call evicts at most `evictionBatchSize` entries: a caller that gets that many calls again.
 
-  /// Those above the limits of count and cost. All of them: a limit holds after each call.
+  /// Evicts entries above the limits of count and cost. Not batched: these limits hold after each call.
   @inlinable mutating func overLimits() -> [Value] {
     let costLimit = Int128(limits.cost)
     guard count > limits.count || cost > costLimit else { return [] }

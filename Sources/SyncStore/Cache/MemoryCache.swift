@@ -1,25 +1,25 @@
-/// Values in memory, the least recently used of which leave when there are too many, when they cost too much, when they are
-/// too old, or when memory runs short.
+/// Values in memory with least-recently-used eviction: by number, cost, age, or memory pressure.
 ///
-/// After YYMemoryCache: each call is O(1), but for those that remove many. Thread-safe; one mutex, held for a look at a hash
-/// table and a change of four links. Values that leave are released outside of it, and, unless that is switched off, on another
-/// thread than the caller's.
+/// After YYMemoryCache: each call is O(1), except those that remove many values. Thread-safe; one mutex, held
+/// for a hash lookup and a change of four links. Evicted values are released outside of it, and, unless
+/// disabled, on another thread than the caller's.
 ///
-/// Keys that are strings are compared by their UTF-8 bytes, as those of a `DiskCache` are; all others by their own equality.
+/// String keys are compared by their UTF-8 bytes, as in a `DiskCache`; all others by their own equality.
 ///
-/// Invariants: the list of entries is that of the dictionary, from the last used to the one that leaves next; counts and
-/// costs are their sums; after each call the limits of count and cost hold.
+/// Invariants: the list has exactly the entries of the dictionary, from the most recently used to the next to
+/// be evicted; count and cost are its sums; after each call the limits of count and cost hold.
 public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unchecked Sendable {
-  /// For people: what a log line calls it.
+  /// Name for log lines.
   public let name: String
-  /// Seconds between two looks at ages, and at what threads have left to be done.
+  /// Seconds between two trims by age.
   public let trimInterval: Double
-  /// Are values that leave released on a thread of the background? Else on the caller's. Handing one over costs a microsecond
-  /// or two: worth it where the release of a value takes longer.
+  /// Whether evicted values are released on a background thread instead of the caller's.
+  ///
+  /// Handing one over costs a microsecond or two: worth it if releasing a value takes longer.
   public let releasesInBackground: Bool
 
   @usableFromInline let mutex = CacheMutex()
-  // Under the mutex.
+  // Guarded by the mutex.
   @usableFromInline var entries: LRUEntries<Key, Value>
   private let maintenance: CacheMaintenance
   @usableFromInline let now: @Sendable () -> UInt64
@@ -27,13 +27,13 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
   /// An empty cache.
   ///
   /// - Parameters:
-  ///   - name: for people.
-  ///   - countLimit: at most so many values.
-  ///   - costLimit: at most so much cost, whatever its unit is: bytes, often.
-  ///   - ageLimit: values that nobody has set or got for so many seconds leave with the next trim.
-  ///   - trimInterval: seconds between two trims by age; 0 for none.
-  ///   - releasesInBackground: false to release values on the threads that make them leave.
-  ///   - yieldsToPressure: false to keep everything when the machine is short of memory (`MemoryPressure`).
+  ///   - name: Name for log lines.
+  ///   - countLimit: Maximum number of values.
+  ///   - costLimit: Maximum total cost, in any unit: often bytes.
+  ///   - ageLimit: Values not set or read for this many seconds are evicted by the next trim.
+  ///   - trimInterval: Seconds between two trims by age; 0 for none.
+  ///   - releasesInBackground: False to release values on the threads that evict them.
+  ///   - yieldsToPressure: False to keep everything when the machine is short of memory (`MemoryPressure`).
   public convenience init(
     name: String = "", countLimit: Int = .max, costLimit: Int = .max, ageLimit: Double = .infinity,
     trimInterval: Double = 5, releasesInBackground: Bool = true, yieldsToPressure: Bool = true
@@ -45,7 +45,7 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
       now: { SystemCall.monotonicMilliseconds() })
   }
 
-  /// The same by another clock, in milliseconds, for tests.
+  /// A cache with another clock, in milliseconds, for tests.
   package init(
     name: String, countLimit: Int, costLimit: Int, ageLimit: Double, trimInterval: Double,
     releasesInBackground: Bool, yieldsToPressure: Bool, now: @escaping @Sendable () -> UInt64
@@ -74,46 +74,46 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
 
   // MARK: Limits and totals
 
-  /// At most so many values; lowering it makes values leave.
+  /// Maximum number of values; lowering it evicts values.
   public var countLimit: Int {
     get { locked { $0.limits.count } }
     set { change { $0.limits.count = newValue } }
   }
 
-  /// At most so much cost; lowering it makes values leave.
+  /// Maximum total cost; lowering it evicts values.
   public var costLimit: Int {
     get { locked { $0.limits.cost } }
     set { change { $0.limits.cost = newValue } }
   }
 
-  /// Seconds after which a value that nobody has set or got leaves, with the next trim.
+  /// Seconds after which a value that was not set or read is evicted by the next trim.
   public var ageLimit: Double {
     get { locked { $0.limits.age } }
     set { locked { $0.limits.age = newValue } }
   }
 
-  /// How many values there are.
+  /// Number of values.
   public var count: Int { locked { $0.count } }
 
-  /// What they cost together.
+  /// Total cost of the values.
   public var totalCost: Int { locked { Int(clamping: $0.cost) } }
 
   // MARK: Values
 
-  /// Is there a value? It does not count as used.
+  /// Whether the key has a value. Does not count as a use.
   @inlinable public func contains(_ key: Key) -> Bool { locked { $0.contains(key) } }
 
-  /// The value of a key, which is the last used one then; nil if there is none.
+  /// The value of a key; nil if there is none. Makes it the most recently used one.
   @inlinable public func get(_ key: Key) -> Value? {
     let time = now()
     return locked { $0.get(key, at: time) }
   }
 
-  /// Sets a key, in place of the value it had. `cost` counts towards `costLimit`. A value that costs more than the limit by
-  /// itself is not kept.
+  /// Sets a key, replacing its value. `cost` counts towards `costLimit`; a value whose cost alone exceeds the
+  /// limit is not kept.
   @inlinable public func set(_ key: Key, _ value: Value, cost: Int = 0) {
     let time = now()
-    // Nothing but this array has them when they are released.
+    // This array must hold the only references when the values are released.
     let gone = locked { state in
       let old = state.set(key, value, cost: max(cost, 0), at: time)
       var gone = state.overLimits()
@@ -123,36 +123,36 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
     Self.release(consume gone, inBackground: releasesInBackground)
   }
 
-  /// The value of a key. Nil makes it leave.
+  /// The value of a key. Setting nil removes it.
   @inlinable public subscript(key: Key) -> Value? {
     get { get(key) }
     set { if let newValue { set(key, newValue) } else { remove(key) } }
   }
 
-  /// Makes a key leave. Returns its value.
+  /// Removes a key. Returns its value.
   @inlinable @discardableResult
   public func remove(_ key: Key) -> Value? { locked { $0.remove(key) } }
 
-  /// Makes all keys leave.
+  /// Removes all keys.
   public func removeAll() {
     Self.release(locked { $0.removeAll() }, inBackground: releasesInBackground)
   }
 
   // MARK: Trimming
 
-  /// Makes the least recently used leave until there are at most so many.
+  /// Evicts the least recently used values until at most `count` are left.
   public func trim(toCount count: Int) { evict { $0.trim(toCount: count) } }
 
-  /// Makes the least recently used leave until they cost at most so much.
+  /// Evicts the least recently used values until they cost at most `cost`.
   public func trim(toCost cost: Int) { evict { $0.trim(toCost: cost) } }
 
-  /// Makes those leave that nobody has set or got for so many seconds.
+  /// Evicts values that were not set or read for this many seconds.
   public func trim(toAge seconds: Double) {
     let time = now()
     evict { $0.trim(toAge: seconds, at: time) }
   }
 
-  /// Gives memory back as the machine, or the program, asks for it: half of the values, or all.
+  /// Frees memory under pressure: half of the values, or all.
   public func yield(to level: MemoryPressure.Level) {
     switch level {
     case .some: trim(toCount: count / 2)
@@ -174,7 +174,7 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
     }
   }
 
-  /// A batch at a time, so that nobody waits for long.
+  /// Evicts in batches, so that other threads wait only briefly.
   private func evict(_ body: (inout LRUEntries<Key, Value>) -> [Value]) {
     while true {
       let gone = locked { body(&$0) }
@@ -187,7 +187,7 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
   @usableFromInline static func release(_ values: consuming [Value], inBackground: Bool) {
     guard inBackground, !values.isEmpty, LRUEntries<Key, Value>.isWorthReleasing else { return }
     let last = Locked(values)
-    // This thread's reference goes before the other one can.
+    // Drop this thread's reference before the background thread can.
     values = []
     Background.runMaintenance { last.withLock { $0 = [] } }
   }

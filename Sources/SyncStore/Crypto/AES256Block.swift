@@ -1,16 +1,17 @@
 private import COpenSSL
 
-/// AES-256 (FIPS 197) of a single block, computed by OpenSSL: equal blocks look equal, and nothing else shows.
+/// AES-256 (FIPS 197) of a single block, computed by OpenSSL. Deterministic: equal blocks have equal
+/// ciphertexts, but nothing else is revealed.
 ///
 /// This is one of the few files that use `unsafe`: the C library takes pointers and counts.
 enum AES256Block {
   /// The 16 bytes of a block, the first eight as a little-endian number, then the others.
   typealias Block = (UInt64, UInt64)
 
-  /// The block that `block` becomes under a key of 32 bytes.
+  /// Encrypts a block under a key of 32 bytes.
   static func encrypt(_ block: Block, _ key: Secret) -> Block { transform(block, key, encrypting: 1) }
 
-  /// The block that became `block` under the key.
+  /// Decrypts a block under a key of 32 bytes.
   static func decrypt(_ block: Block, _ key: Secret) -> Block { transform(block, key, encrypting: 0) }
 
   private static func transform(_ block: Block, _ key: Secret, encrypting: Int32) -> Block {

@@ -1,15 +1,17 @@
 private import COpenSSL
 
-/// The tag does not belong to these bytes under this key: they were changed, or the key is another.
+/// The authentication tag is wrong: the bytes were changed, or the key is another.
 package struct AuthenticationFailure: Error, Equatable, CustomStringConvertible {
   /// For a log line.
   package var description: String { "the authentication tag is wrong: changed bytes or another key" }
 
-  /// The one failure there is: what exactly is wrong cannot be told.
+  /// The only failure: its cause cannot be told.
   package init() {}
 }
 
-/// AES-256 in Galois/Counter Mode (NIST SP 800-38D), computed by OpenSSL. A nonce must never serve twice under a key.
+/// AES-256 in Galois/Counter Mode (NIST SP 800-38D), computed by OpenSSL.
+///
+/// **A nonce must never be used twice under a key.**
 ///
 /// This is one of the few files that use `unsafe`: the C library takes pointers and counts.
 package enum AES256GCM {
@@ -22,7 +24,7 @@ package enum AES256GCM {
 
   private nonisolated(unsafe) static let algorithm = unsafe fetch("AES-256-GCM")
 
-  /// The block cipher by itself.
+  /// The block cipher alone.
   nonisolated(unsafe) static let block = unsafe fetch("AES-256-ECB")
 
   private static func fetch(_ name: String) -> OpaquePointer {
@@ -32,7 +34,8 @@ package enum AES256GCM {
     return unsafe algorithm
   }
 
-  /// Appends to `output` the ciphertext of `plaintext` (as long as it) and the tag, which also vouches for `header`.
+  /// Appends the ciphertext of `plaintext`, of the same length, and the tag, which also authenticates
+  /// `header`.
   package static func encrypt(
     _ plaintext: RawSpan, key: [UInt8], nonce: [UInt8], authenticating header: [UInt8],
     appendingTo output: inout [UInt8]
@@ -53,7 +56,8 @@ package enum AES256GCM {
     }
   }
 
-  /// Appends to `output` the ciphertext of `plaintext` (as long as it) and the tag, which also vouches for `header`.
+  /// Appends the ciphertext of `plaintext`, of the same length, and the tag, which also authenticates
+  /// `header`.
   package static func encrypt(
     _ plaintext: [UInt8], key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = [],
     appendingTo output: inout [UInt8]
@@ -61,7 +65,7 @@ package enum AES256GCM {
     unsafe encrypt(plaintext.span.bytes, key: key, nonce: nonce, authenticating: header, appendingTo: &output)
   }
 
-  /// The ciphertext of `plaintext` and the tag, which also vouches for `header`.
+  /// The ciphertext of `plaintext` and the tag, which also authenticates `header`.
   package static func encrypt(
     _ plaintext: [UInt8], key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
   ) -> [UInt8] {
@@ -70,7 +74,7 @@ package enum AES256GCM {
     return output
   }
 
-  /// The plaintext of `sealed` (ciphertext, then tag). Nothing of it is given out unless the tag is right.
+  /// The plaintext of `sealed` (ciphertext, then tag). Nothing is returned unless the tag is right.
   package static func decrypt(
     _ sealed: RawSpan, key: [UInt8], nonce: [UInt8], authenticating header: [UInt8]
   ) throws(AuthenticationFailure) -> [UInt8] {
@@ -94,14 +98,14 @@ package enum AES256GCM {
     return plaintext
   }
 
-  /// The plaintext of `sealed` (ciphertext, then tag). Nothing of it is given out unless the tag is right.
+  /// The plaintext of `sealed` (ciphertext, then tag). Nothing is returned unless the tag is right.
   package static func decrypt(
     _ sealed: ArraySlice<UInt8>, key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
   ) throws(AuthenticationFailure) -> [UInt8] {
     try unsafe decrypt(sealed.span.bytes, key: key, nonce: nonce, authenticating: header)
   }
 
-  /// The plaintext of `sealed` (ciphertext, then tag). Nothing of it is given out unless the tag is right.
+  /// The plaintext of `sealed` (ciphertext, then tag). Nothing is returned unless the tag is right.
   package static func decrypt(
     _ sealed: [UInt8], key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
   ) throws(AuthenticationFailure) -> [UInt8] {
@@ -123,7 +127,7 @@ package enum AES256GCM {
   private static func update(
     _ context: OpaquePointer, input: RawSpan, output: UnsafeMutablePointer<UInt8>
   ) {
-    // OpenSSL counts in 32 bits. GCM itself ends at 64 GiB, far above any limit of the product.
+    // OpenSSL counts in 32 bits. The limit of GCM is 64 GiB, far above any limit of the product.
     let piece = 1 << 30
     for offset in stride(from: 0, to: input.byteCount, by: piece) {
       let range = offset..<min(offset + piece, input.byteCount)

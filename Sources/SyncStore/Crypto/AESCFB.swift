@@ -1,21 +1,23 @@
 private import COpenSSL
 
-/// AES-128 and AES-256 in CFB mode with whole blocks (NIST SP 800-38A), computed by OpenSSL: what MMKV encrypts its files
-/// with. Only for reading those: it does not tell whether bytes were changed.
+/// AES-128 and AES-256 in CFB mode with whole blocks (NIST SP 800-38A), computed by OpenSSL: the encryption
+/// of MMKV files.
+///
+/// Only for reading those: it is not authenticated.
 ///
 /// This is one of the few files that use `unsafe`: the C library takes pointers and counts.
 enum AESCFB {
   private static let vectorBytes = 16
 
   /// - Parameters:
-  ///   - key: shorter than `keyBytes` it is filled up with zeros, longer it is cut.
-  ///   - vector: nil for the first 16 bytes of the key, as MMKV did before it had vectors.
+  ///   - key: Padded with zeros or truncated to `keyBytes`.
+  ///   - vector: Nil for the first 16 bytes of the key, as in MMKV before it had vectors.
   ///   - keyBytes: 16 for AES-128, 32 for AES-256.
   static func decrypt(_ bytes: [UInt8], key: [UInt8], vector: [UInt8]?, keyBytes: Int = 16) -> [UInt8] {
     transform(bytes, key: key, vector: vector, keyBytes, encrypting: 0)
   }
 
-  /// The counterpart, for tests.
+  /// Encrypts, for tests.
   package static func encrypt(
     _ bytes: [UInt8], key: [UInt8], vector: [UInt8]?, keyBytes: Int = 16
   ) -> [UInt8] {

@@ -1,16 +1,17 @@
 private import Dispatch
 
-/// SHA-256 of bytes that arrive piece by piece, computed on a thread of its own, so that who gives them goes on meanwhile. At most
-/// `most` pieces wait.
+/// SHA-256 of bytes that arrive piece by piece, computed on a thread of its own while the caller continues.
+///
+/// At most `maxQueuedPieces` pieces wait.
 final class BackgroundHasher: Sendable {
-  /// Pieces that are kept for hashing.
+  /// Maximum number of pieces waiting to be hashed.
   private static let maxQueuedPieces = 4
 
   private let hasher = LockedField(SHA256Hasher())
   private let queue = Background.SerialQueue("syncstore.hashing")
   private let queueSlots = DispatchSemaphore(value: maxQueuedPieces)
 
-  /// Takes in the next bytes; waits if those before are not hashed yet.
+  /// Queues the next bytes; blocks while the queue is full.
   func update(_ bytes: [UInt8]) {
     queueSlots.wait()
     queue.run { [self] in
@@ -19,6 +20,6 @@ final class BackgroundHasher: Sendable {
     }
   }
 
-  /// The 32-byte hash of all that was taken in. Once only.
+  /// The 32-byte hash of all bytes. May be called once.
   func finish() -> [UInt8] { queue.wait { hasher.withLock { $0.finish() } } }
 }

@@ -1,16 +1,18 @@
-/// What the blob tier of an encrypted store is sealed with, as a key ring has it at one time (`schemas/blobs.md`, "Sealed objects").
+/// The keys of the blob tier of an encrypted store, from the key ring at one time (`schemas/blobs.md`,
+/// "Sealed objects").
 ///
-/// A name on the disk is an HMAC of the content's hash under a key that stays for the life of the store: who has the disk
-/// alone cannot tell whether a content that he knows is among the objects.
+/// A stored name is an HMAC of the content's hash under a key that never changes for a store: an attacker
+/// with only the disk cannot tell whether a known content is among the objects.
 final class BlobKeys: Sendable {
-  /// The generation that seals what is written from now on; 0 where the store is to become plain.
+  /// The generation that encrypts new objects; 0 while the store is being decrypted.
   let current: UInt32
-  /// May objects still lie in the clear? So it is from when a plain store is encrypted until that is complete.
+  /// Whether objects may still be unencrypted: from the start of encrypting an unencrypted store until that
+  /// is complete.
   let acceptsPlain: Bool
   private let namingKey: Secret
   private let masters: [UInt32: BlobMasterKey]
 
-  /// Those of `ring`.
+  /// The keys of `ring`.
   init(_ ring: KeyRing) {
     (current, acceptsPlain) = (ring.current, ring.acceptsPlain)
     var name = ring.derived(KeyRing.keyBytes, for: "syncstore blob name v1")
@@ -21,13 +23,13 @@ final class BlobKeys: Sendable {
       })
   }
 
-  /// Is what is written from now on sealed?
+  /// Whether new objects are encrypted.
   var encrypts: Bool { current != 0 }
 
-  /// What an object is called on the disk.
+  /// The stored name of an object.
   func name(of hash: BlobHash) -> BlobHash { BlobStore.hash(keyedHash(hash.bytes)) }
 
-  /// 32 bytes that stand for these, of which they tell nothing to who has not the keys.
+  /// A 32-byte keyed hash of `bytes`, which reveals nothing without the key.
   func keyedHash(_ bytes: [UInt8]) -> [UInt8] {
     var key = namingKey.copy()
     defer { Secret.zero(&key) }
@@ -37,16 +39,16 @@ final class BlobKeys: Sendable {
   /// The key of a generation; nil if it is not in the ring.
   func master(_ generation: UInt32) -> BlobMasterKey? { masters[generation] }
 
-  /// What seals a new object, whose salt these random bytes become.
+  /// The cipher of a new object with this random salt; nil if new objects are not encrypted.
   func cipher(salt: [UInt8]) -> BlobCipher? { masters[current]?.cipher(salt: salt) }
 }
 
-/// Where the keys come from, and how they are read again when another process has changed them.
+/// Provides the current keys, and rereads them after another process has changed them.
 package struct BlobKeySource: Sendable {
   let present: @Sendable () -> BlobKeys?
   let refresh: @Sendable () throws(StoreError) -> Void
 
-  /// None: a tier whose objects lie as they are.
+  /// No keys: a tier of unencrypted objects.
   package static let none = BlobKeySource(present: { nil }, refresh: {})
 
   init(
@@ -60,10 +62,10 @@ package struct BlobKeySource: Sendable {
   }
 }
 
-/// What follows from one master key for the blob tier.
+/// Key material derived from one master key for the blob tier.
 final class BlobMasterKey: Sendable {
   let generation: UInt32
-  /// 32 bytes for the keys of objects, 32 for AES-256 and 192 for XXH3: what tweaks are made with.
+  /// 32 bytes for the keys of objects, 32 for AES-256 and 192 for XXH3; the last two make tweaks.
   private let material: Secret
   private let id = SegmentCipher.newName()
 
@@ -77,7 +79,7 @@ final class BlobMasterKey: Sendable {
     material = Secret(taking: &bytes)
   }
 
-  /// What seals and opens the object with this salt.
+  /// The cipher of the object with this salt.
   func cipher(salt: [UInt8]) -> BlobCipher {
     var key = material.withBytes { [UInt8](copying: $0.extracting(first: KeyRing.keyBytes)) }
     defer { Secret.zero(&key) }
@@ -85,20 +87,20 @@ final class BlobMasterKey: Sendable {
     return BlobCipher(self, salt: salt, Secret(taking: &object))
   }
 
-  /// 64 bits that depend on all of `bytes`, as nobody without the key can tell.
+  /// A 64-bit keyed hash of `bytes`, unpredictable without the key.
   func tweak(_ bytes: RawSpan) -> UInt64 { ThreadCiphers.current.tweak(id, of: bytes, material) }
 }
 
-/// Seals and opens the pieces of one object: AES-256-GCM under a key of the object alone.
+/// Encrypts and decrypts the pieces of one object: AES-256-GCM under a key of its own.
 ///
-/// The nonce is the number of the piece and a keyed hash of what is sealed: should the salt ever repeat, as it may on a cloned
-/// machine, a nonce repeats only for the very same bytes.
+/// The nonce is the number of the piece and a keyed hash of its plaintext: if the salt ever repeats, as it
+/// may on a cloned machine, a nonce repeats only for identical bytes.
 final class BlobCipher: Sendable {
   let salt: [UInt8]
   private let master: BlobMasterKey
   private let key: Secret
 
-  /// Bytes that a sealed piece has more than a plain one: tweak and tag.
+  /// Bytes that encryption adds to a piece: tweak and tag.
   static let overhead = 8 + AES256GCM.tagBytes
 
   init(_ master: BlobMasterKey, salt: [UInt8], _ key: Secret) {
@@ -119,7 +121,8 @@ final class BlobCipher: Sendable {
       bytes, key: key, nonce: Self.nonce(number, tweak), authenticating: header, appendingTo: &output)
   }
 
-  /// What `seal` has made; nil if it was changed, or stood elsewhere.
+  /// The plaintext of a piece made by `encrypt`; nil if it was changed, or belongs to another number or
+  /// header.
   func decrypt(_ sealed: RawSpan, number: UInt32, authenticating header: [UInt8] = []) -> [UInt8]? {
     guard sealed.byteCount >= Self.overhead else { return nil }
     var tweak: UInt64 = 0
@@ -138,7 +141,7 @@ final class BlobCipher: Sendable {
   }
 }
 
-// Of bytes in arrays: this is one of the few files that use `unsafe`, which spans of arrays are.
+// Variants for arrays. This is one of the few files that use `unsafe`: spans of arrays require it.
 extension BlobCipher {
   /// Appends tweak, ciphertext and tag of the bytes in `range`.
   func encrypt(
@@ -149,14 +152,15 @@ extension BlobCipher {
       bytes.span.bytes.extracting(range), number: number, authenticating: header, appendingTo: &output)
   }
 
-  /// What `seal` has made; nil if it was changed, or stood elsewhere.
+  /// The plaintext of a piece made by `encrypt`; nil if it was changed, or belongs to another number or
+  /// header.
   func decrypt(_ sealed: [UInt8], number: UInt32, authenticating header: [UInt8] = []) -> [UInt8]? {
     unsafe decrypt(sealed.span.bytes, number: number, authenticating: header)
   }
 }
 
 extension EncryptedBlob {
-  /// Those bytes of the content that `range` names, out of the pieces from `first` on; nil if they were changed.
+  /// Decrypts `range` of the content from the pieces from `first` on; nil if they were changed.
   func decrypt(_ pieces: [UInt8], from first: UInt64, _ range: Range<UInt64>) -> [UInt8]? {
     unsafe decrypt(pieces.span.bytes, from: first, range)
   }

@@ -21,18 +21,18 @@ package enum HMACSHA256 {
     }
   }
 
-  /// Is `code` the code of `message` under `key`? Takes the same time wherever they differ.
+  /// Whether `code` is the code of `message` under `key`, compared in constant time.
   package static func isValid(_ code: [UInt8], for message: [UInt8], key: [UInt8]) -> Bool {
     constantTimeEquals(code, self.code(for: message, key: key))
   }
 }
 
-/// HKDF (RFC 5869) with SHA-256: keys out of a secret.
+/// HKDF (RFC 5869) with SHA-256: derives keys from a secret.
 package enum HKDFSHA256 {
-  /// Bytes that can be derived at most.
+  /// Maximum number of bytes that can be derived.
   package static let maximumBytes = 255 * SHA256.byteCount
 
-  /// `count` bytes, at most `maximumBytes`, for the purpose that `info` names, out of `secret`.
+  /// Derives `count` bytes, at most `maximumBytes`, from `secret` for the purpose named by `info`.
   package static func derive(_ count: Int, secret: [UInt8], salt: [UInt8], info: [UInt8]) -> [UInt8] {
     precondition(count > 0 && count <= maximumBytes, "HKDF gives 1 to \(maximumBytes) bytes")
     let extracted = HMACSHA256.code(
@@ -49,7 +49,7 @@ package enum HKDFSHA256 {
   }
 }
 
-/// Are the two the same? The time taken depends on the lengths alone.
+/// Whether both are equal. The time depends on the lengths alone.
 package func constantTimeEquals(_ left: [UInt8], _ right: [UInt8]) -> Bool {
   guard left.count == right.count else { return false }
   return unsafe left.withUnsafeBytes { left in

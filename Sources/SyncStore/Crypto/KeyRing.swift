@@ -1,27 +1,27 @@
-/// The keys of an encrypted store, unlocked. A value; the file it is kept in is `KeyRingFile`.
+/// The unlocked keys of an encrypted store. A value; its file is `KeyRingFile`.
 ///
-/// Invariants: generations ascend and are never used twice in a store; what is sealed anew is sealed under `current`,
-/// which is 0 while a store becomes plain; `secret` is the same for the life of the store.
+/// Invariants: generations ascend and are never reused in a store; new data is encrypted under `current`,
+/// which is 0 while a store is being decrypted; `secret` never changes for a store.
 struct KeyRing: Sendable {
-  /// Whose keys they are.
+  /// The store that the keys belong to.
   let store: StoreID
-  /// What a guess at the passphrase costs, and its salt.
+  /// The cost of a guess at the passphrase, and its salt.
   private(set) var lock: KeyRingFile.PassphraseKDF
-  /// The generation that seals what is written from now on; 0 for none.
+  /// The generation that encrypts new data; 0 for none.
   private(set) var current: UInt32
-  /// Does the store also have segments that are not sealed?
+  /// Whether the store also has unencrypted segments.
   private(set) var acceptsPlain: Bool
   /// The master keys, 32 bytes each.
   private(set) var masters: [UInt32: Secret]
-  /// 32 bytes that stay while master keys come and go: what names and hashes are keyed by.
+  /// 32 bytes that survive key rotation: the root of the keys for names and hashes.
   let secret: Secret
-  /// Wraps all the others: made of the passphrase.
+  /// The key that wraps all others, derived from the passphrase.
   private var wrapping: Secret
 
   /// Bytes of each key.
   static let keyBytes = 32
 
-  /// New keys for a store. Nil if the passphrase cannot be worked on: no memory, or out of bounds.
+  /// New keys for a store. Nil if the key derivation fails: out of memory, or parameters out of bounds.
   init?(
     store: StoreID, passphrase: Secret, cost: Scrypt.Parameters, generation: UInt32, acceptsPlain: Bool,
     random: (Int) -> [UInt8]
@@ -46,10 +46,10 @@ struct KeyRing: Sendable {
     return Secret(taking: &bytes)
   }
 
-  /// Is there more than one kind of segment, so that some are still to be written anew?
+  /// Whether segments of more than one kind may exist, so that some must still be rewritten.
   var isInTransition: Bool { acceptsPlain || masters.count > 1 || current == 0 }
 
-  /// A key for one purpose, the same for the life of the store.
+  /// Derives a key for one purpose that never changes for the store.
   func derived(_ count: Int, for purpose: String) -> [UInt8] {
     var secret = secret.copy()
     defer { Secret.zero(&secret) }
@@ -58,7 +58,7 @@ struct KeyRing: Sendable {
 
   // MARK: Changes
 
-  /// Asks for another passphrase from now on. False if it cannot be worked on.
+  /// Changes the passphrase. False if the key derivation fails.
   mutating func change(passphrase: Secret, cost: Scrypt.Parameters, random: (Int) -> [UInt8]) -> Bool {
     let lock = KeyRingFile.PassphraseKDF(parameters: cost, salt: random(KeyRingFile.saltBytes))
     guard let wrapping = lock.key(passphrase) else { return false }
@@ -66,19 +66,20 @@ struct KeyRing: Sendable {
     return true
   }
 
-  /// Seals under a new master key, of a generation not below `least`, from now on.
+  /// Adds a new master key for new data, of a generation not below `least`.
   mutating func rotate(least: UInt32, random: (Int) -> [UInt8]) {
     let generation = max(least, (masters.keys.max() ?? 0) + 1)
     masters[generation] = Self.newKey(random)
-    // What was plain until now is to be sealed, too.
+    // Segments that are unencrypted so far still have to be encrypted.
     acceptsPlain = acceptsPlain || current == 0
     current = generation
   }
 
-  /// Seals nothing from now on.
+  /// Ends the encryption of new data.
   mutating func stopEncrypting() { (current, acceptsPlain) = (0, true) }
 
-  /// No segment uses any other generation, and none is plain unless nothing is sealed any more.
+  /// Drops all generations but the current one. Call it once no segment uses them and none is unencrypted;
+  /// has no effect while new data is not encrypted.
   mutating func dropOldGenerations() {
     guard current != 0, let master = masters[current] else { return }
     (masters, acceptsPlain) = ([current: master], false)
@@ -86,7 +87,7 @@ struct KeyRing: Sendable {
 
   // MARK: The file
 
-  /// The file that holds it.
+  /// The contents of the key file.
   func encoded(random: (Int) -> [UInt8]) -> [UInt8] {
     let file = KeyRingFile(
       store: store, lock: lock, current: current, acceptsPlain: acceptsPlain,
@@ -105,8 +106,9 @@ struct KeyRing: Sendable {
     return file.text(entries, proof: file.proof(secret))
   }
 
-  /// Who has the store open learns what the file says now, also when the passphrase was changed meanwhile. Nil if that
-  /// cannot be: the file is another ring, or was changed by somebody who does not have the keys.
+  /// The ring updated from the present file, also if another process has changed the passphrase.
+  ///
+  /// Nil if that is impossible: the file is another ring, or was changed without the keys.
   func updated(from bytes: [UInt8], path: String) throws(StoreError) -> KeyRing? {
     let (file, entries, proof) = try KeyRingFile.read(bytes, path: path)
     guard file.store == store, constantTimeEquals(proof, file.proof(secret)) else { return nil }
@@ -123,18 +125,18 @@ struct KeyRing: Sendable {
       before = master
     }
     var ring = KeyRing(file: file, masters: masters, secret: secret, wrapping: wrapping)
-    // What this process cannot wrap for the new passphrase, it does not write.
+    // This process cannot wrap keys for the new passphrase, so it must not write the file.
     ring.isStale = isStale
     return ring
   }
 
-  /// Was the passphrase changed by another process? Then only who knows the new one can change the file.
+  /// Whether another process has changed the passphrase: then the file can be changed only with the new one.
   private(set) var isStale = false
 }
 
 extension KeyRing: CustomStringConvertible, CustomReflectable {
-  /// Says what is no secret.
+  /// Contains no secrets.
   var description: String { "keys of \(store), generation \(current)" }
-  /// Shows nothing.
+  /// Hides the contents.
   var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -1,18 +1,19 @@
-/// The file `keys/ring` of an encrypted store, as it is: what can be read without the passphrase. Text, so that a person
-/// can see what it is; `schemas/keys.md` has its layout.
+/// The file `keys/ring` of an encrypted store: the part readable without the passphrase.
+///
+/// Text, so that a person can see what it is; `schemas/keys.md` has its layout.
 struct KeyRingFile: Equatable, Sendable {
-  /// How the passphrase becomes a key.
+  /// Derivation of a key from the passphrase.
   struct PassphraseKDF: Equatable, Sendable {
     var parameters: Scrypt.Parameters
     var salt: [UInt8]
 
-    /// The key that wraps all others; nil if the parameters are out of bounds, or there is no memory for them.
+    /// The key that wraps all others; nil if the parameters are out of bounds, or memory is short.
     func key(_ passphrase: Secret) -> Secret? {
       Scrypt.derive(KeyRing.keyBytes, from: passphrase, salt: salt, parameters)
     }
   }
 
-  /// A key under another one: nonce, ciphertext and tag.
+  /// A key wrapped under another one: nonce, ciphertext and tag.
   struct Wrapped: Equatable {
     var nonce: [UInt8]
     var sealed: [UInt8]
@@ -25,7 +26,7 @@ struct KeyRingFile: Equatable, Sendable {
   var generations: [UInt32]
 
   static let saltBytes = 32
-  /// Bytes of a file, generations in it: a few are in use at once.
+  /// Maximum bytes of a file and maximum number of generations in it: only a few are in use at a time.
   static let limit = 16 << 10
   static let mostGenerations = 16
   private static let heading = "syncstore-keys 1"
@@ -36,7 +37,7 @@ struct KeyRingFile: Equatable, Sendable {
 
   // MARK: Wrapping
 
-  /// What is said in the clear, and vouched for by every wrapped key.
+  /// The unencrypted lines, authenticated by every wrapped key.
   private var clear: [String] {
     [
       Self.heading, "store \(store)",
@@ -50,7 +51,8 @@ struct KeyRingFile: Equatable, Sendable {
     Array((clear.joined(separator: "\n") + "\nof \(name)\n").utf8)
   }
 
-  /// The nonce depends on all that is sealed, so that randomness that repeats repeats it only for the very same.
+  /// Wraps a key. The nonce depends on the whole plaintext: repeated randomness repeats it only for identical
+  /// input.
   func wrap(_ key: Secret, as name: String, under wrapping: Secret, random: (Int) -> [UInt8]) -> Wrapped {
     let header = header(name)
     var plain = key.copy()
@@ -69,7 +71,7 @@ struct KeyRingFile: Equatable, Sendable {
       nonce: nonce, sealed: AES256GCM.encrypt(plain, key: own, nonce: nonce, authenticating: header))
   }
 
-  /// Nil if the wrapping key is another, or anything was changed.
+  /// Unwraps a key. Nil if the wrapping key is another, or anything was changed.
   func unwrap(_ wrapped: Wrapped?, as name: String, under wrapping: Secret) -> Secret? {
     guard let wrapped else { return nil }
     var under = wrapping.copy()
@@ -86,7 +88,8 @@ struct KeyRingFile: Equatable, Sendable {
     return Secret(taking: &key)
   }
 
-  /// Shows to who has the store open, and may not know the passphrase any more, that the clear part is what it was.
+  /// Proves to a process that has the store open, but may not know the present passphrase, that the
+  /// unencrypted part is authentic.
   func proof(_ secret: Secret) -> [UInt8] {
     var bytes = secret.copy()
     var key = HKDFSHA256.derive(32, secret: bytes, salt: [], info: Array("syncstore keys proof v1".utf8))
@@ -110,7 +113,7 @@ struct KeyRingFile: Equatable, Sendable {
     return Array((lines.joined(separator: "\n") + "\n").utf8)
   }
 
-  /// Of all wrapped keys, in the order of the file.
+  /// Names of all wrapped keys, in the order of the file.
   private var names: [String] {
     [Self.secretName] + generations.map(Self.masterName) + generations.dropFirst().map(Self.linkName)
   }
@@ -120,7 +123,7 @@ struct KeyRingFile: Equatable, Sendable {
     return "checksum " + String(hash, radix: 16)
   }
 
-  /// Reads a file. Nothing is computed that a stranger could make dear (F86).
+  /// Reads a file. No expensive computation can be forced by an untrusted file (F86).
   static func read(
     _ bytes: [UInt8], path: String
   ) throws(StoreError) -> (file: KeyRingFile, entries: StringDictionary<Wrapped>, proof: [UInt8]) {
@@ -156,7 +159,7 @@ struct KeyRingFile: Equatable, Sendable {
       entries[name] = entry
       next += 1
     }
-    // To the letter: one ring is one file.
+    // The exact form is required: one ring has one file.
     guard lines.indices.contains(next), let proof = hex(lines[next], "proof "), proof.count == 32,
       next == lines.count - 3, Array(lines.prefix(file.clear.count)) == file.clear
     else { throw StoreError(.damaged, "is not in the form it was written: restore it", path: path) }
@@ -200,7 +203,9 @@ struct KeyRingFile: Equatable, Sendable {
 
   // MARK: Unlocking
 
-  /// The keys in a file. `.wrongKey` if the passphrase is another, or what is in the clear was changed.
+  /// Unlocks the keys of a file.
+  ///
+  /// - Throws: `.wrongKey` if the passphrase is another, or the unencrypted part was changed.
   static func unlock(_ bytes: [UInt8], passphrase: Secret, path: String) throws(StoreError) -> KeyRing {
     let (file, entries, proof) = try read(bytes, path: path)
     guard let wrapping = file.lock.key(passphrase) else {

@@ -1,7 +1,9 @@
-/// Normalization Form C (UAX #15) of a text in UTF-8, so that a passphrase gives the same bytes whichever keyboard, system or
-/// editor wrote it. The standard library has it only as a private interface, and the libraries do without Foundation.
+/// Normalization Form C (UAX #15) of a text in UTF-8.
 ///
-/// Works in arrays that it zeroes: what passes through it is secret.
+/// A passphrase thereby gives the same bytes on every keyboard, system and editor. The standard library has
+/// it only as a private interface, and the libraries do without Foundation.
+///
+/// Works in arrays that it zeroes, because the text is secret.
 enum NFC {
   private struct Tables {
     /// One or two scalars each; the second is 0 if there is one.
@@ -52,13 +54,14 @@ enum NFC {
     UInt64(first) << 32 | UInt64(second)
   }
 
-  /// The bytes in Normalization Form C; nil if they are not UTF-8.
+  /// `bytes` in Normalization Form C; nil if they are not UTF-8.
   static func normalized(_ bytes: [UInt8]) -> [UInt8]? {
     guard var scalars = scalars(of: bytes) else { return nil }
-    // Everything below the combining marks is in this form.
+    // Text below the combining marks is already in this form.
     guard scalars.contains(where: { $0 >= 0x300 }) else { return bytes }
     var apart: [UInt32] = []
-    // Without growing: what is left behind would not be zeroed. None has more than four scalars.
+    // Reserved in full: a reallocation would leave a copy that is not zeroed. No scalar decomposes into more
+    // than four.
     apart.reserveCapacity(scalars.count * 4)
     for scalar in scalars { decompose(scalar, into: &apart) }
     order(&apart)
@@ -116,7 +119,7 @@ enum NFC {
     }
   }
 
-  /// The canonical ordering: marks in a row by their classes, equal ones in the order that they had.
+  /// Canonical ordering: a stable sort of adjacent marks by class.
   private static func order(_ scalars: inout [UInt32]) {
     for index in scalars.indices.dropFirst() {
       let own = tables.combiningClass(scalars[index])
@@ -128,13 +131,14 @@ enum NFC {
     }
   }
 
-  /// Composes each mark with the last starter before it that no mark of the same class, or a greater one, cuts off.
+  /// Composes each mark with the last starter before it, unless a mark of the same or a greater class blocks
+  /// it.
   private static func compose(_ scalars: inout [UInt32]) {
     var (starter, end, last) = (Int?.none, 0, UInt8(0))
     for index in scalars.indices {
       let scalar = scalars[index]
       let own = tables.combiningClass(scalar)
-      // A class of 0 before it is the starter itself.
+      // A preceding class of 0 is the starter itself.
       if let starter, last < own || last == 0, let both = composed(scalars[starter], scalar) {
         scalars[starter] = both
         continue

@@ -7,7 +7,7 @@ package enum SHA256 {
   /// Bytes of a hash.
   package static let byteCount = 32
 
-  // Fetched once: OpenSSL 3 otherwise looks the algorithm up, under a lock, for each hash.
+  // Fetched once: otherwise OpenSSL 3 looks the algorithm up, under a lock, for each hash.
   fileprivate nonisolated(unsafe) static let algorithm: OpaquePointer = {
     guard let algorithm = unsafe EVP_MD_fetch(nil, "SHA256", nil) else {
       fatalError("SHA-256: OpenSSL does not offer it: check the configuration of OpenSSL on this machine")
@@ -36,7 +36,7 @@ package enum SHA256 {
   private let context: OpaquePointer
   private var finished = false
 
-  /// Nothing hashed yet.
+  /// An empty hash.
   package init() {
     let algorithm = unsafe SHA256.algorithm
     guard let context = unsafe EVP_MD_CTX_new(), unsafe EVP_DigestInit_ex(context, algorithm, nil) == 1 else {
@@ -47,7 +47,7 @@ package enum SHA256 {
 
   deinit { unsafe EVP_MD_CTX_free(context) }
 
-  /// Takes in the next bytes, in place.
+  /// Hashes the next bytes, in place.
   package func update(_ bytes: RawSpan) {
     precondition(!finished, "a hash that was taken takes no more bytes")
     unsafe bytes.withUnsafeBytes { input in
@@ -57,10 +57,10 @@ package enum SHA256 {
     }
   }
 
-  /// Takes in the next bytes.
+  /// Hashes the next bytes.
   package func update(_ bytes: [UInt8]) { unsafe update(bytes.span.bytes) }
 
-  /// The 32-byte hash of all that was taken in. Once only.
+  /// The 32-byte hash of all bytes. May be called once.
   package func finish() -> [UInt8] {
     precondition(!finished, "a hash is taken once")
     finished = true

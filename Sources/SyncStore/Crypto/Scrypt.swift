@@ -1,10 +1,10 @@
 private import COpenSSL
 
-/// scrypt (RFC 7914), computed by OpenSSL: a key out of a passphrase, at a price for each guess.
+/// scrypt (RFC 7914), computed by OpenSSL: derives a key from a passphrase at a given cost per guess.
 ///
 /// This is one of the few files that use `unsafe`: the C library takes pointers and counts.
 package enum Scrypt {
-  /// What a guess costs: about 128 · N · r bytes of memory, and time in proportion to N · r · p.
+  /// The cost of a guess: about 128 · N · r bytes of memory, and time in proportion to N · r · p.
   package struct Parameters: Hashable, Sendable {
     /// The binary logarithm of N.
     package var logN: Int
@@ -13,13 +13,14 @@ package enum Scrypt {
     /// The parallelisation.
     package var p: Int
 
-    /// All three. They are not checked before `areBounded` or `derive`.
+    /// All three. They are checked only by `areBounded` and `derive`.
     package init(logN: Int, r: Int, p: Int) { (self.logN, self.r, self.p) = (logN, r, p) }
 
-    /// 32 MiB and about a fifth of a second: what OWASP's "Password Storage Cheat Sheet" (2024) asks for at this size.
+    /// 32 MiB and about a fifth of a second: the recommendation of OWASP's "Password Storage Cheat Sheet"
+    /// (2024) for this size.
     package static let standard = Parameters(logN: 15, r: 8, p: 3)
 
-    /// May they be run (F86)? At most 256 MiB and some seconds.
+    /// Whether the cost is acceptable (F86): at most 256 MiB and some seconds.
     package var areBounded: Bool {
       guard (1...20).contains(logN), (1...32).contains(r), (1...16).contains(p) else { return false }
       let blocks = (1 << logN) * r
@@ -27,12 +28,12 @@ package enum Scrypt {
     }
   }
 
-  /// A key of `count` bytes. Nil if the parameters are out of bounds, or there is no memory for them.
+  /// Derives a key of `count` bytes. Nil if the parameters are out of bounds, or memory is short.
   package static func derive(
     _ count: Int, from passphrase: Secret, salt: [UInt8], _ parameters: Parameters
   ) -> Secret? {
     guard parameters.areBounded, count > 0, passphrase.count > 0 else { return nil }
-    // Without the working copies of OpenSSL, which come on top.
+    // Excludes the working copies of OpenSSL, which are added to it.
     let memory = UInt64(512 << 20)
     var key = [UInt8](repeating: 0, count: count)
     let isDone = unsafe passphrase.withPointer { start in

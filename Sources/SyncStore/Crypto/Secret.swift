@@ -1,10 +1,10 @@
 private import COpenSSL
 
-/// Bytes that are to be seen by nobody: never in a description, zeroed when the last reference goes.
+/// Secret bytes: never in a description, zeroed when the last reference is released.
 ///
-/// This is one of the few files that use `unsafe`: memory that is zeroed for certain is not an array's.
+/// This is one of the few files that use `unsafe`: an array cannot guarantee that its memory is zeroed.
 @safe package final class Secret: Sendable {
-  /// How many bytes there are.
+  /// Number of bytes.
   package let count: Int
   private nonisolated(unsafe) let base: UnsafeMutableRawPointer
 
@@ -18,7 +18,7 @@ private import COpenSSL
     }
   }
 
-  /// Takes the bytes over: the array is zeroed, unless somebody else holds it too.
+  /// Takes the bytes over: the array is zeroed. If its storage is shared, another copy remains.
   package convenience init(taking bytes: inout [UInt8]) {
     self.init(copying: bytes.span)
     Self.zero(&bytes)
@@ -29,7 +29,7 @@ private import COpenSSL
     unsafe base.deallocate()
   }
 
-  /// Works on the bytes in place.
+  /// Calls `body` with the bytes in place.
   package func withBytes<Result, Failure: Error>(
     _ body: (Span<UInt8>) throws(Failure) -> Result
   ) throws(Failure) -> Result {
@@ -37,22 +37,22 @@ private import COpenSSL
     return try body(unsafe UnsafeBufferPointer(start: start, count: count).span)
   }
 
-  /// The address of the bytes from `offset` on, for C, while this object is kept.
+  /// Calls `body` with the address of the bytes from `offset` on, for C. Valid only during the call.
   func withPointer<Result>(_ offset: Int = 0, _ body: (UnsafePointer<UInt8>) -> Result) -> Result {
     precondition(offset >= 0 && offset < count, "outside of a secret")
     return unsafe body(UnsafePointer((base + offset).assumingMemoryBound(to: UInt8.self)))
   }
 
-  /// A copy, for what takes arrays: zero it afterwards.
+  /// A copy, for functions that take arrays: zero it afterwards.
   func copy() -> [UInt8] { withBytes { [UInt8](copying: $0) } }
 
-  /// Are the two the same? The time taken depends on the lengths alone.
+  /// Whether both are equal. The time depends on the lengths alone.
   package func equals(_ other: Secret) -> Bool {
     guard count == other.count else { return false }
     return unsafe CRYPTO_memcmp(base, other.base, count) == 0
   }
 
-  /// Zeros an array, for certain, if nobody else holds it.
+  /// Zeroes an array, guaranteed unless its storage is shared.
   package static func zero(_ bytes: inout [UInt8]) {
     unsafe bytes.withUnsafeMutableBytes { buffer in
       guard let start = buffer.baseAddress else { return }
@@ -62,26 +62,26 @@ private import COpenSSL
 }
 
 extension Secret: CustomStringConvertible, CustomReflectable {
-  /// Says nothing.
+  /// Reveals nothing.
   package var description: String { "(secret)" }
-  /// Shows nothing.
+  /// Hides the contents.
   package var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-/// What a person, or a file of theirs, knows and the disk does not. It is not shown by `print`, and its memory is
-/// zeroed when the last copy goes.
+/// The passphrase of an encrypted store. Not shown by `print`; its memory is zeroed when the last copy is
+/// released.
 ///
-/// What counts is what a person sees (`schemas/keys.md`): a byte order mark before it and ends of line after it are left
-/// out, and a text is taken in Normalization Form C, so that "é" is the same however it was typed, and a file with CR LF
-/// opens what one with LF made. Bytes that are no UTF-8 stay as they are. A store whose keys were wrapped under other bytes,
-/// by an earlier version, is opened with those.
+/// The visible text counts (`schemas/keys.md`): a leading byte order mark and trailing line ends are dropped,
+/// and text is brought into Normalization Form C, so that "é" is the same however it was typed, and a file
+/// with CR LF opens a store made with LF. Bytes that are not UTF-8 stay unchanged. A store whose keys an
+/// earlier version wrapped under the unnormalized bytes is opened with those.
 public struct Passphrase: Sendable, CustomStringConvertible, CustomReflectable {
-  /// The bytes that count.
+  /// The normalized bytes.
   let secret: Secret
-  /// The bytes as they were given, where those are others: what an earlier version took.
+  /// The bytes as given, if they differ: an earlier version used these.
   let unnormalized: Secret?
 
-  /// The passphrase of these bytes, 1 to `Limits.passphraseBytes`. The caller's array stays as it is: zero it.
+  /// The passphrase of these bytes, 1 to `Limits.passphraseBytes`. The caller's array is unchanged: zero it.
   public init(_ bytes: [UInt8]) {
     var own = bytes
     self.init(taking: &own)
@@ -100,7 +100,7 @@ public struct Passphrase: Sendable, CustomStringConvertible, CustomReflectable {
     secret = Secret(taking: &counting)
   }
 
-  /// The bytes that count of those that are given. If none would, all do.
+  /// The normalized bytes. If none would be left, the given bytes.
   private static func normalized(_ bytes: [UInt8]) -> [UInt8] {
     let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
     var text = bytes.starts(with: mark) ? bytes[3...] : bytes[...]
@@ -112,9 +112,10 @@ public struct Passphrase: Sendable, CustomStringConvertible, CustomReflectable {
     return normalized
   }
 
-  /// What `open` gives with the bytes that count, or with those that were given, where they are others.
+  /// Calls `open` with the normalized bytes and, if that fails with `.wrongKey`, with the bytes as given if
+  /// they differ.
   ///
-  /// - Throws: what `open` throws; `.wrongKey` from both.
+  /// - Throws: errors of `open`; `.wrongKey` if both fail with it.
   func tryingBothForms<Result>(_ open: (Secret) throws(StoreError) -> Result) throws(StoreError) -> Result {
     do throws(StoreError) { return try open(secret) } catch {
       guard error.code == .wrongKey, let unnormalized else { throw error }
@@ -130,8 +131,8 @@ public struct Passphrase: Sendable, CustomStringConvertible, CustomReflectable {
     }
   }
 
-  /// Says nothing.
+  /// Reveals nothing.
   public var description: String { "(passphrase)" }
-  /// Shows nothing.
+  /// Hides the contents.
   public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

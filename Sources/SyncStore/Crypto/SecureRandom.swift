@@ -1,12 +1,14 @@
 private import Glibc
 
-/// Unpredictable bytes, straight from the kernel: there is no state of this process that a fork could copy.
+/// Unpredictable bytes, directly from the kernel: there is no generator state in the process that a fork
+/// could copy.
 ///
 /// This is one of the few files that use `unsafe`: `getentropy` takes a pointer and a count.
 package enum SecureRandom {
-  /// `count` random bytes. Ends the process where the kernel has none to give: to go on without would be worse.
+  /// `count` random bytes. Ends the process if the kernel provides none: continuing without them would be
+  /// worse.
   package static func bytes(_ count: Int) -> [UInt8] {
-    // The most that the kernel gives at once.
+    // The maximum per call of `getentropy`.
     let piece = 256
     return unsafe [UInt8](unsafeUninitializedCapacity: count) { output, filled in
       while filled < count {
@@ -21,7 +23,7 @@ package enum SecureRandom {
 }
 
 extension Identifier128 {
-  /// A name that nobody has used.
+  /// A unique random identifier.
   package static func random() -> Self {
     guard let name = Self(bytes: SecureRandom.bytes(16)) else { fatalError("16 bytes make a name") }
     return name

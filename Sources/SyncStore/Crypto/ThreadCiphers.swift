@@ -2,22 +2,22 @@ private import CLinux
 private import CNettle
 private import CXXHash
 
-/// What the calling thread keeps so that sealing and opening a record costs neither memory nor a key schedule: ciphers
-/// with their keys set, and the plain forms of the records it sealed or opened last.
+/// Per-thread ciphers with expanded keys, and the plaintexts of recently encrypted or decrypted records:
+/// encrypting or decrypting a record then needs no allocation and no key schedule.
 ///
-/// AES-256-GCM is Nettle's here: the same function as `AES256GCM`, which takes less than half the time for a few hundred
-/// bytes (decision 35).
+/// AES-256-GCM is Nettle's here: the same function as `AES256GCM`, which takes less than half the time for a
+/// few hundred bytes (decision 35).
 ///
-/// Invariants: an object is used by its thread alone; an id names one key for ever, and is never 0; the plain form kept
-/// under an id, a place and a tag is what is sealed there as long as that tag stands there.
+/// Invariants: an object is used by its thread alone; an id names one key for ever, and is never 0; the
+/// plaintext cached under an id, a place and a tag is that of the record there as long as it has that tag.
 ///
 /// This is one of the few files that use `unsafe`: the C library takes pointers and counts.
 @safe final class ThreadCiphers {
-  /// Ciphers that a thread keeps, of about 5 KiB each.
+  /// Ciphers cached per thread, of about 5 KiB each.
   private static let cipherCount = 128
-  /// Plain forms that a thread keeps.
+  /// Plaintexts cached per thread.
   private static let plaintextCount = 8
-  /// Bytes of a plain form that is worth keeping.
+  /// Maximum size of a cached plaintext.
   private static let keptBytes = 16 << 10
 
   @safe private struct Slot {
@@ -25,10 +25,10 @@ private import CXXHash
     var cipher: UnsafeMutablePointer<Cipher>?
   }
 
-  /// What follows from the keys of one epoch of a segment.
+  /// Expanded keys of one epoch of a segment.
   private struct Cipher {
     var gcm = gcm_aes256_ctx()
-    /// What tweaks are made with.
+    /// For tweaks.
     var block = aes256_ctx()
   }
 
@@ -65,7 +65,7 @@ private import CXXHash
     unsafe opened.deallocate()
   }
 
-  /// Those of the calling thread; they go when it ends.
+  /// The instance of the calling thread; released when the thread ends.
   static var current: ThreadCiphers {
     if let cell = unsafe sync_thread_cell() {
       return unsafe Unmanaged<ThreadCiphers>.fromOpaque(cell).takeUnretainedValue()
@@ -79,7 +79,7 @@ private import CXXHash
 
   // MARK: Plain forms
 
-  /// The plain form of what is sealed with `tag` at `place`, if this thread has it yet.
+  /// The plaintext of the record encrypted with `tag` at `place`, if this thread has cached it.
   @inline(__always)
   func cachedPlaintext(id: UInt64, place: Int, tag: Tag) -> Mapping? {
     for index in 0..<Self.plaintextCount
@@ -89,7 +89,7 @@ private import CXXHash
     return nil
   }
 
-  /// Memory for a plain form of `count` bytes, not zeroed; nobody else uses it as long as it is held.
+  /// A buffer for a plaintext of `count` bytes, not zeroed. It is not reused as long as it is held.
   func plaintextBuffer(_ count: Int) -> Mapping {
     next = (next + 1) % Self.plaintextCount
     unsafe opened[next].id = 0
@@ -97,13 +97,13 @@ private import CXXHash
     return .heap(count <= Self.keptBytes ? max(512, (count + 511) & ~511) : count)
   }
 
-  /// What was kept, unless somebody still reads it.
+  /// The cached buffer, unless a reader still holds it.
   private static func reusable(_ plain: inout Mapping?) -> Mapping? {
     defer { plain = nil }
     return isKnownUniquelyReferenced(&plain) ? plain : nil
   }
 
-  /// Keeps what was put into `room` a moment ago.
+  /// Caches the plaintext just written to a buffer from `plaintextBuffer`.
   @inline(__always)
   func cachePlaintext(_ plain: Mapping, id: UInt64, place: Int, tag: Tag) {
     guard plain.count <= Self.keptBytes else { return }
@@ -112,9 +112,11 @@ private import CXXHash
 
   // MARK: AES-256-GCM
 
-  /// Puts the plaintext of `sealed` (ciphertext, then tag) in `source` into `plain` from `start` on, where `header` lies
-  /// that goes with it; it is read before anything is written. False, and what is there is worth nothing, if the tag is wrong. `key` is asked for if this thread has no cipher
-  /// for `id` yet; it gives the key material of an epoch.
+  /// Decrypts `encrypted` (ciphertext, then tag) of `source` into `plain` from `start` on; `header` is the
+  /// authenticated header in `source`, read before anything is written.
+  ///
+  /// False, with undefined content in `plain`, if the tag is wrong. `key` gives the key material of an epoch;
+  /// it is called if this thread has no cipher for `id` yet.
   func decrypt(
     _ id: UInt64, place: UInt32, tweak: UInt64, header: Range<Int>, encrypted: Range<Int>, of source: Mapping,
     into plain: Mapping, at start: Int, _ key: () -> Secret?
@@ -139,8 +141,8 @@ private import CXXHash
     }
   }
 
-  /// Puts the ciphertext of the bytes `plaintext` of `plain`, and a tag for it and for `header`, into `target` from
-  /// `start` on. `header` lies in `target`. Returns the tag.
+  /// Encrypts the bytes `plaintext` of `plain` into `target` from `start` on, authenticating `header`, which
+  /// is in `target`. Returns the tag.
   func encrypt(
     _ id: UInt64, place: UInt32, tweak: UInt64, header: Range<Int>, plaintext: Range<Int>, of plain: Mapping,
     into target: Mapping, at start: Int, _ key: Secret
@@ -165,13 +167,14 @@ private import CXXHash
     }
   }
 
-  /// 64 bits that depend on all of `bytes`, as nobody without the key can tell: a keyed hash (XXH3-128 with a secret),
-  /// then AES of it. `key` holds 32 bytes for AES at 32, and the secret of the hash from 64 on.
+  /// A 64-bit keyed hash of `bytes`, unpredictable without the key: XXH3-128 with a secret, then AES of it.
+  ///
+  /// `key` holds 32 bytes for AES at 32, and the secret of the hash from 64 on.
   func tweak(_ id: UInt64, of bytes: Range<Int>, in plain: Mapping, _ key: Secret) -> UInt64 {
     plain.withBytes(bytes) { tweak(id, of: $0, key) }
   }
 
-  /// The same of bytes that lie elsewhere.
+  /// The tweak of bytes outside of a mapping.
   func tweak(_ id: UInt64, of bytes: RawSpan, _ key: Secret) -> UInt64 {
     let cipher = unsafe cipher(id, key)
     let hash = unsafe bytes.withUnsafeBytes { bytes in
@@ -205,7 +208,7 @@ private import CXXHash
       &cipher.pointee.gcm, header.count, header.bindMemory(to: UInt8.self).baseAddress)
   }
 
-  /// The cipher with this id. Setting keys costs as much as sealing a small record: that is what is kept.
+  /// The cipher with this id. Cached because setting keys costs as much as encrypting a small record.
   @inline(__always)
   private func cipher(_ id: UInt64, _ key: () -> Secret?) -> UnsafeMutablePointer<Cipher>? {
     let index = Int(truncatingIfNeeded: (id &* 0x9E37_79B9_7F4A_7C15) >> 57)
@@ -214,7 +217,7 @@ private import CXXHash
     return unsafe makeCipher(id: id, index: index, key: key)
   }
 
-  /// The same, of a key that is at hand.
+  /// The cipher with this id, with its key available.
   @inline(__always)
   private func cipher(_ id: UInt64, _ key: Secret) -> UnsafeMutablePointer<Cipher> {
     guard let cipher = unsafe cipher(id, { key }) else { preconditionFailure("there is a key") }

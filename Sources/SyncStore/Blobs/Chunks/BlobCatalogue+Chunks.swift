@@ -1,13 +1,13 @@
-// Which chunks the objects in files have: what a transfer need not bring.
+// Chunks of the objects in files: what a transfer need not bring.
 extension BlobCatalogue {
-  /// Where a chunk lies.
+  /// Where a chunk is stored.
   struct ChunkLocation: Sendable {
     var object: BlobHash
     var offset: UInt64
     var count: Int
   }
 
-  /// What the third version added.
+  /// Added by version 3 of the schema.
   static let chunkTables = """
     CREATE TABLE chunk (
       key BLOB NOT NULL CHECK (length(key) = 16),
@@ -20,7 +20,7 @@ extension BlobCatalogue {
     CREATE TABLE cut (hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 32)) STRICT, WITHOUT ROWID;
     """
 
-  /// Is there an object of at least so many bytes?
+  /// Whether there is an object of at least `size` bytes.
   func hasObject(from size: UInt64) throws(StoreError) -> Bool {
     try perform { (database) throws(StoreError) in
       try !database.run(
@@ -29,7 +29,7 @@ extension BlobCatalogue {
     }
   }
 
-  /// Objects of at least so many bytes that were not cut, the last used first.
+  /// Objects of at least `size` bytes that are not chunked yet, the most recently used first.
   func unchunkedObjects(from size: UInt64) throws(StoreError) -> [(BlobHash, UInt64)] {
     try perform { (database) throws(StoreError) in
       try database.run(
@@ -41,14 +41,14 @@ extension BlobCatalogue {
     }
   }
 
-  /// Notes all chunks of an object.
+  /// Records all chunks of an object.
   func recordChunks(_ chunks: [(key: [UInt8], offset: UInt64, count: Int)], of object: BlobHash)
     throws(StoreError)
   {
     try perform { (database) throws(StoreError) in
       try database.transaction { () throws(StoreError) in
         try database.run("DELETE FROM chunk WHERE hash = ?", [.bytes(object.bytes)])
-        // In the order of the table: each goes next to the one before it.
+        // In key order, so that inserts are sequential.
         let ordered = chunks.map { (order: $0.key.span.load(0, as: UInt64.self).byteSwapped, chunk: $0) }
           .sorted { $0.order < $1.order }
         for (key, offset, count) in ordered.lazy.map(\.chunk) {
@@ -61,20 +61,20 @@ extension BlobCatalogue {
     }
   }
 
-  /// An object has gone.
+  /// Removes the chunks of an object.
   func forgetChunks(of object: BlobHash) throws(StoreError) {
     try perform { (database) throws(StoreError) in
       try database.transaction { () throws(StoreError) in try Self.forgetChunks(of: object, database) }
     }
   }
 
-  /// Within a transaction: an object has gone.
+  /// Removes the chunks of an object, within a transaction.
   static func forgetChunks(of object: BlobHash, _ database: SQLiteConnection) throws(StoreError) {
     try database.run("DELETE FROM chunk WHERE hash = ?", [.bytes(object.bytes)])
     try database.run("DELETE FROM cut WHERE hash = ?", [.bytes(object.bytes)])
   }
 
-  /// Where each of these chunks lies; nil for one that is nowhere.
+  /// Locations of these chunks; nil for unknown ones.
   func locations(ofChunks keys: [[UInt8]]) throws(StoreError) -> [ChunkLocation?] {
     try perform { (database) throws(StoreError) in
       try database.reading { () throws(StoreError) in

@@ -1,12 +1,13 @@
-/// A piece of an object as `ContentChunker` cuts it, named by what it holds. A hint: that the whole is right is known when the
-/// whole was hashed.
+/// A piece of an object as cut by `ContentChunker`, named by its content.
+///
+/// A hint only: correctness is established by hashing the whole object.
 package struct BlobChunk: Hashable, Sendable {
   /// Bytes of a name.
   package static let nameBytes = 16
 
-  /// Bytes that it has.
+  /// Number of its bytes.
   package let count: Int
-  /// XXH3-128 of them, its low half first.
+  /// XXH3-128 of its bytes, the low half first.
   package let name: [UInt8]
 
   /// Both fields.
@@ -25,49 +26,49 @@ package struct BlobChunk: Hashable, Sendable {
   }
 }
 
-/// What an object is made of, from an offset on.
+/// The chunks of an object, from an offset on.
 package struct BlobRecipe: Hashable, Sendable {
-  /// Where its first chunk begins.
+  /// Offset of the first chunk.
   package var offset: UInt64
-  /// One behind the other.
+  /// Contiguous chunks.
   package var chunks: [BlobChunk]
 
   /// Both fields.
   package init(offset: UInt64, chunks: [BlobChunk]) { (self.offset, self.chunks) = (offset, chunks) }
 
-  /// Behind its last chunk.
+  /// Offset after the last chunk.
   package var end: UInt64 { chunks.reduce(offset) { $0 + UInt64($1.count) } }
 }
 
-/// Bytes of an object.
+/// A byte range of an object.
 package struct BlobPart: Hashable, Sendable {
-  /// Where they begin.
+  /// Offset of the first byte.
   package var offset: UInt64
-  /// How many they are.
+  /// Number of bytes.
   package var count: UInt64
 
   /// Both fields.
   package init(offset: UInt64, count: UInt64) { (self.offset, self.count) = (offset, count) }
 
-  /// Behind them.
+  /// Offset after the last byte.
   package var end: UInt64 { offset + count }
 }
 
-/// Where the chunks of a recipe lie in other objects that are here.
+/// Where the chunks of a recipe are found in other objects here.
 package struct BlobMatch: Sendable {
   struct Copy: Sendable {
     var chunk: BlobChunk
-    /// Where it is to be in the new object.
+    /// Its offset in the new object.
     var offset: UInt64
-    /// On the disk: which object has it, and where.
+    /// Stored name of the object that has it, and its offset there.
     var source: BlobHash
     var place: UInt64
   }
 
-  /// In the order of their offsets.
+  /// Sorted by offset.
   var copies: [Copy] = []
-  /// What is not here, in order; parts that touch each other are one.
+  /// Ranges that are missing here, in order; adjacent ones are merged.
   package internal(set) var missing: [BlobPart] = []
-  /// Behind the last chunk.
+  /// Offset after the last chunk.
   package internal(set) var end: UInt64 = 0
 }

@@ -1,15 +1,13 @@
-// Objects that are like others that are here: what they have in common need not come from a peer.
+// Deduplicated transfer: content shared with objects that are here need not come from a peer.
 extension BlobStore {
-  /// Objects from this many bytes on are worth it: those that lie in files of their own.
+  /// Minimum size of objects that are chunked: those stored in files of their own.
   package static let minChunkedBytes: UInt64 = 4 << 20
-  /// Bytes of a chunk, on average.
+  /// Average size of a chunk.
   static let chunkBytes = 32 << 10
-  /// Bytes of objects that are looked through for one transfer and were not before; the last used first.
+  /// Maximum bytes of objects that are newly chunked for one transfer; the most recently used first.
   static let maxChunkedBytes: UInt64 = 8 << 30
 
-  /// What an object is made of from `offset` on, about `bytes` of it.
-  ///
-  /// - Throws: `.blobUnavailable` if it is not here.
+  /// The chunks of an object from `offset` on, about `bytes` of it.
   package func recipe(
     of reference: BlobReference, from offset: UInt64, bytes: UInt64
   ) throws(StoreError) -> BlobRecipe {
@@ -21,13 +19,13 @@ extension BlobStore {
     return recipe
   }
 
-  /// Cuts an object from `offset` on, up to the first cut at or behind `end`.
+  /// Cuts an object from `offset` on, up to the first cut at or after `end`.
   private static func eachChunk(
     of reader: BlobReader, from offset: UInt64, upTo end: UInt64,
     _ body: (BlobChunk, UInt64) throws(StoreError) -> Void
   ) throws(StoreError) {
     var chunker = ContentChunker(average: chunkBytes)
-    // The bytes of the chunk that is not ended.
+    // Bytes of the unfinished chunk.
     var open: [UInt8] = []
     var (position, start) = (offset, offset)
     while position < reader.size, start < end {
@@ -54,7 +52,7 @@ extension BlobStore {
     if !open.isEmpty, start < end { try body(BlobChunk(of: open), start) }
   }
 
-  /// Is there an object that one of so many bytes may have something in common with?
+  /// Whether there is an object that may share chunks with one of `size` bytes.
   package func mayShareChunks(size: UInt64) throws(StoreError) -> Bool {
     guard size > Self.minChunkedBytes, !readOnly else { return false }
     return ignoringCatalogueErrors { (catalogue) throws(StoreError) in
@@ -63,7 +61,7 @@ extension BlobStore {
       ?? false
   }
 
-  /// Looks for the chunks of a recipe in all objects that are here. Objects that were not cut yet are.
+  /// Finds the chunks of a recipe in all objects here, after chunking objects that are not yet chunked.
   package func match(_ recipe: BlobRecipe) throws(StoreError) -> BlobMatch {
     try requireWritable()
     ignoringCatalogueErrors { (catalogue) throws(StoreError) in try chunkObjects(catalogue) }
@@ -87,7 +85,7 @@ extension BlobStore {
     return match
   }
 
-  /// What a chunk is called in the catalogue: in that of an encrypted store nothing tells what is in it.
+  /// The key of a chunk in the catalogue; in an encrypted store it reveals nothing of the content.
   private static func chunkKey(_ chunk: BlobChunk, _ keys: BlobKeys?) -> [UInt8] {
     keys.map { Array($0.keyedHash(chunk.name).prefix(BlobChunk.nameBytes)) } ?? chunk.name
   }
@@ -104,8 +102,10 @@ extension BlobStore {
     }
   }
 
-  /// What an object is made of, cut by all processors at once: whoever waits for a transfer waits for this first. Where one ends
-  /// and the next one begins a chunk may be there twice, or be none that the content asks for: they are hints.
+  /// The chunks of an object, cut by all processors in parallel, because a transfer waits for this first.
+  ///
+  /// At the boundaries of the shares a chunk may appear twice, or differ from what the content calls for:
+  /// chunks are only hints.
   private static func chunks(of reader: BlobReader) throws(StoreError) -> [(BlobChunk, UInt64)] {
     let share = max(minTaskBytes, reader.size / UInt64(Background.processors) + 1)
     let count = Int((reader.size + share - 1) / share)
@@ -126,11 +126,11 @@ extension BlobStore {
     return chunks
   }
 
-  /// Bytes that are worth another processor.
+  /// Minimum bytes per parallel task.
   static let minTaskBytes: UInt64 = 16 << 20
 
-  /// Goes on with a transfer from objects that are here: from where it ended up to `end`, or up to what is not to be had. Returns
-  /// how many bytes of the object are here now.
+  /// Continues a transfer from objects that are here, from its end up to `end` or the first missing chunk.
+  /// Returns the bytes of the object now here.
   package func assemble(
     _ hash: BlobHash, _ match: BlobMatch, upTo end: UInt64
   ) throws(StoreError) -> UInt64 {
@@ -155,7 +155,7 @@ extension BlobStore {
       if position > first.offset { bytes.removeFirst(min(Int(position - first.offset), bytes.count)) }
       if pending.isEmpty { pending = bytes } else { pending.append(contentsOf: bytes) }
       guard isWhole else {
-        // Gone, or changed: it is not looked for there again.
+        // Removed or changed: forget the chunks of that object.
         ignoringCatalogueErrors { (catalogue) throws(StoreError) in
           try catalogue.forgetChunks(of: first.source)
         }
@@ -167,8 +167,8 @@ extension BlobStore {
     return held
   }
 
-  /// The first of these, and as many behind it as lie behind each other in the same object, too: up to about `pieceBytes`, and none that
-  /// begins at `end`.
+  /// The longest run of copies from the start that are also contiguous in one source object, up to about
+  /// `pieceBytes` and before `end`.
   private static func run(
     of copies: ArraySlice<BlobMatch.Copy>, upTo end: UInt64
   ) -> ArraySlice<BlobMatch.Copy> {
@@ -185,7 +185,7 @@ extension BlobStore {
     return copies.prefix(count)
   }
 
-  /// The bytes of copies that lie behind each other, `count` in all, up to the first that is not what it was.
+  /// The bytes of contiguous copies, `count` in all, up to the first that fails verification.
   private func bytes(
     of run: ArraySlice<BlobMatch.Copy>, _ count: Int, _ readers: inout [BlobHash: BlobReader]
   ) -> [UInt8] {
@@ -204,7 +204,7 @@ extension BlobStore {
 }
 
 extension Array {
-  /// The first index from which on `isIn` holds, where it holds for all behind one for which it does.
+  /// The first index from which `isIn` holds; it must then hold for all later elements.
   fileprivate func partitioningIndex(_ isIn: (Element) -> Bool) -> Int {
     var (low, high) = (0, count)
     while low < high {

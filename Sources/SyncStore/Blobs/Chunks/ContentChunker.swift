@@ -1,17 +1,19 @@
-/// Cuts content where the content itself says so, so that an insertion moves the cuts next to it and no others: a hint of what
-/// a receiver has already. A value; the same cuts however the bytes are fed.
+/// Content-defined chunking: an insertion moves only the cuts next to it.
 ///
-/// FastCDC (W. Xia et al., FastCDC: a Fast and Efficient Content-Defined Chunking Approach for Data Deduplication, USENIX ATC
-/// 2016): a rolling gear hash, no look at the first bytes of a chunk, and a stricter rule before the average size than behind it
-/// (normalised chunking, level 2).
+/// A value; the cuts do not depend on how the bytes are fed.
+///
+/// FastCDC (W. Xia et al., FastCDC: a Fast and Efficient Content-Defined Chunking Approach for Data
+/// Deduplication, USENIX ATC 2016): a rolling gear hash, skipping the first bytes of a chunk, and a stricter
+/// mask before the average size than after it (normalised chunking, level 2).
 package struct ContentChunker: Sendable {
-  /// Bytes of a chunk: at least a quarter of the average, at most four times it; the last one may be smaller.
+  /// Average size of a chunk: a chunk has at least a quarter and at most four times as many bytes; the last
+  /// one may be smaller.
   package let average: Int
 
   private let strictMask: UInt64
   private let laxMask: UInt64
   private var hash: UInt64 = 0
-  /// Bytes of the chunk that is not ended.
+  /// Bytes of the unfinished chunk.
   private var length = 0
   private var offset = 0
 
@@ -22,22 +24,22 @@ package struct ContentChunker: Sendable {
       "the average of chunks is a power of two from 256 to 2^24")
     self.average = average
     let bits = average.trailingZeroBitCount
-    // The upper bits have seen the most bytes.
+    // The upper bits depend on the most bytes.
     strictMask = ~(UInt64.max >> UInt64(bits + 2))
     laxMask = ~(UInt64.max >> UInt64(bits - 2))
   }
 
-  /// Takes in the next bytes. Returns where chunks end, as offsets from the start of the content.
+  /// Feeds the next bytes. Returns the ends of chunks, as offsets from the start of the content.
   package mutating func feed(_ bytes: Span<UInt8>) -> [Int] {
     var ends: [Int] = []
     let (least, most) = (average / 4, average * 4)
-    // Looked up once: whether a static table is there would be asked for each byte.
+    // Hoisted: access to a static would check its initialization for each byte.
     let gear = Self.gear
     var hash = hash
     defer { self.hash = hash }
     var next = 0
     while next < bytes.count {
-      // What is too short for a chunk need not be looked at.
+      // Bytes below the minimum size need no hashing.
       if length < least {
         let skipped = min(least - length, bytes.count - next)
         (next, length) = (next + skipped, length + skipped)
@@ -47,9 +49,9 @@ package struct ContentChunker: Sendable {
       let stop = min(bytes.count, next + (length < average ? average : most) - length)
       let start = next
       var found = false
-      // Two bytes at once as in FastCDC's second version (W. Xia et al., The Design of Fast Content-Defined Chunking for Data
-      // Deduplication Based Storage Systems, IEEE TPDS 2020), and that twice: a shift and an addition for each byte would wait for
-      // those of the byte before.
+      // Two bytes at once as in FastCDC's second version (W. Xia et al., The Design of Fast Content-Defined
+      // Chunking for Data Deduplication Based Storage Systems, IEEE TPDS 2020), and that twice: otherwise the
+      // shift and addition of each byte would depend on those of the previous one.
       while next &+ 4 <= stop {
         let word: UInt32 = bytes.load(next)
         let first = gear[UInt8(truncatingIfNeeded: word)]
@@ -70,7 +72,7 @@ package struct ContentChunker: Sendable {
         } else if hash & mask != 0 {
           continue
         }
-        // The hash begins anew behind a cut.
+        // The hash restarts after a cut.
         found = true
         break
       }
@@ -89,10 +91,10 @@ package struct ContentChunker: Sendable {
     return ends
   }
 
-  /// Where the last chunk ends; nil if the content ended with the one before.
+  /// End of the last chunk; nil if the content ended with the previous one.
   package func finish() -> Int? { length > 0 ? offset : nil }
 
-  /// A fixed random number for each byte (SplitMix64 from the seed 1): other numbers would cut elsewhere.
+  /// A fixed random number for each byte (SplitMix64 with seed 1): other numbers would move all cuts.
   private static let gear: ByteTable = {
     var state: UInt64 = 1
     return ByteTable { _ in

@@ -1,9 +1,10 @@
 internal import Synchronization
 
-/// One pack that is open. Thread safe; one process adds to it, any number reads and removes.
+/// An open pack. Thread safe; one process adds to it, any number read and remove.
 ///
-/// Invariants: an entry is complete before `count` covers it; what `durable` covers was synced; an object's bytes never
-/// change, and its entry only in its word; a word that is not live never becomes live again.
+/// Invariants: an entry is complete before `count` covers it; everything below `durable` was synced; an
+/// object's bytes never change, and of its entry only the word; a word that is not live never becomes live
+/// again.
 final class Pack: Sendable {
   let header: PackHeader
   /// Relative to the directory of the tier.
@@ -11,12 +12,13 @@ final class Pack: Sendable {
   let file: any StorageFile
   let table: Mapping
   let isWritable: Bool
-  /// Is one of the two copies of its header damaged, and could not be written anew?
+  /// Whether one of the two copies of its header is damaged and could not be rewritten.
   let isHeaderDamaged: Bool
   private let contents = LockedField<Mapping?>(nil)
-  /// Entries that the table shows to be there, whatever *count* says: no checksum guards that. 0 if *count* is right.
+  /// Lower bound of *count*, derived from valid entries in the table: no checksum guards *count*. 0 if
+  /// *count* is right.
   private let leastCount = Atomic(0)
-  /// Is its name known to be durable?
+  /// Whether its directory entry is known to be durable.
   let isNamed = Atomic(false)
 
   init(
@@ -26,12 +28,12 @@ final class Pack: Sendable {
     self.isHeaderDamaged = isHeaderDamaged
     table = try file.map(0..<header.tableBytes, writable: isWritable)
     let count = count
-    // Entries follow each other without a gap: where the one after the last is void, there is none.
+    // Entries are contiguous: if the one after the last is void, there are no more.
     guard count < header.slots, !isVoid(count) else { return }
     leastCount.store(entryCount(atLeast: count), ordering: .relaxed)
   }
 
-  /// Are both of one file? It may have been closed and opened again.
+  /// Whether both refer to the same file, which may have been closed and reopened.
   func isSame(as other: Pack) -> Bool { header.number == other.header.number }
 
   static func name(_ number: UInt64) -> String {
@@ -39,7 +41,7 @@ final class Pack: Sendable {
     return "packs/" + String(repeating: "0", count: 16 - digits.count) + digits + ".pack"
   }
 
-  /// The number in a name that `name(_:)` made; nil for any other.
+  /// The number in a name made by `name(_:)`; nil for any other name.
   static func number(_ last: String) -> UInt64? {
     guard last.utf8.count == 21, last.hasSuffix(".pack"), let number = UInt64(last.prefix(16), radix: 16),
       name(number) == "packs/" + last, number <= PackLayout.greatestNumber
@@ -54,7 +56,7 @@ final class Pack: Sendable {
     table.withAtomic(offset) { $0.store(value, ordering: .releasing) }
   }
 
-  /// Entries that are there.
+  /// Number of entries.
   var count: Int {
     get {
       let stored = min(Int(truncatingIfNeeded: load(PackLayout.count) & 0xFFFF_FFFF), header.slots)
@@ -62,18 +64,19 @@ final class Pack: Sendable {
     }
     set { store(UInt64(newValue), PackLayout.count) }
   }
-  /// Entries that are known durable.
+  /// Number of entries known to be durable.
   var durable: Int {
     get { min(Int(truncatingIfNeeded: load(PackLayout.durable) & 0xFFFF_FFFF), count) }
     set { store(UInt64(newValue), PackLayout.durable) }
   }
   var isClosed: Bool { load(PackLayout.state) & PackLayout.closedState != 0 }
-  /// Was a sync of it an error, or is it cut off?
+  /// Whether a sync of it failed, or its mapping has a fault.
   var hasFailed: Bool { hasMappingFault || load(PackLayout.state) & PackLayout.failedState != 0 }
-  /// Did the kernel refuse a page of the table (F26, F28), or is the file shorter than it was (F38)? What was stored there since is
-  /// seen through this mapping alone, and zeros stand for what was there before.
+  /// Whether the kernel refused a page of the table (F26, F28), or the file was truncated (F38).
+  ///
+  /// Stores since then are visible through this mapping alone, and the previous content reads as zeros.
   var hasMappingFault: Bool { table.fault != nil }
-  /// The error of who needs the table.
+  /// The error for operations that need the table.
   var mappingFaultError: StoreError {
     StoreError(
       .poisoned,
@@ -86,7 +89,7 @@ final class Pack: Sendable {
     set { store(newValue, PackLayout.boot) }
   }
 
-  /// After the last entry whose checksum is right; `count` if there is none from there on.
+  /// Index after the last entry from `count` on whose checksum is valid; `count` if there is none.
   func entryCount(atLeast count: Int) -> Int {
     (count..<header.slots).last { isValid($0) || isRepairable($0) }.map { $0 + 1 } ?? count
   }
@@ -97,22 +100,24 @@ final class Pack: Sendable {
     PackWord(bits: load(PackLayout.offset(slot) + 48), isGuarded: isGuarded)
   }
 
-  /// The word of an entry of this pack.
+  /// A word in the format of this pack.
   func newWord(stamp: UInt64, isLive: Bool) -> PackWord {
     PackWord(stamp: stamp, isLive: isLive, isGuarded: isGuarded)
   }
 
   func setWord(_ word: PackWord, _ slot: Int) { store(word.bits, PackLayout.offset(slot) + 48) }
 
-  /// Puts `new` in the place of `old`. False if it is another one by now.
+  /// Replaces `old` with `new`. False if the word was changed meanwhile.
   func exchange(_ old: PackWord, by new: PackWord, _ slot: Int) -> Bool {
     table.withAtomic(PackLayout.offset(slot) + 48) {
       $0.compareExchange(expected: old.bits, desired: new.bits, ordering: .acquiringAndReleasing).exchanged
     }
   }
 
-  /// Lifts the stamp of a live object. False if it is none any more. With `isRising` the stamp is another one after this also where the
-  /// clock stands behind it: who has listed the object before sees that somebody counts on it.
+  /// Raises the stamp of a live object. False if it is no longer live.
+  ///
+  /// With `strictly` the stamp changes even if the clock is behind it: an eviction or sweep that listed the
+  /// object earlier sees that it was used since.
   @discardableResult
   func raiseStamp(of slot: Int, to: UInt64, strictly: Bool = false) -> Bool {
     while true {
@@ -121,12 +126,12 @@ final class Pack: Sendable {
       guard isWritable else { return true }
       let new = strictly && old.stamp < PackLayout.greatestStamp ? max(to, old.stamp + 1) : to
       if old.stamp >= new, !old.hasFlippedBits { return true }
-      // One in doubt is written anew, so that the next flipped bit finds all its marks.
+      // Rewrite a word with flipped bits, so that the next flipped bit finds all marks intact.
       if exchange(old, by: newWord(stamp: max(new, old.stamp), isLive: true), slot) { return true }
     }
   }
 
-  /// Removes an object that was counted on last with a stamp below `limit`. False if it was not, or is gone.
+  /// Removes an object whose stamp is below `limit`. False if it is not, or the object is gone.
   @discardableResult
   func remove(_ slot: Int, below limit: UInt64 = .max) -> Bool {
     while true {
@@ -136,17 +141,17 @@ final class Pack: Sendable {
     }
   }
 
-  /// Writes a word in doubt as what it is taken for.
+  /// Rewrites a word with flipped bits as its majority value.
   func repairWord(_ slot: Int) {
     let old = word(slot)
     guard isWritable, old.hasFlippedBits else { return }
-    // Where somebody else has changed it meanwhile, its marks are right again.
+    // If another thread or process has changed it meanwhile, its marks are right again.
     _ = exchange(old, by: newWord(stamp: old.stamp, isLive: old.isLive), slot)
   }
 
   // MARK: Entries
 
-  /// The first eight bytes of a name: what the index goes by.
+  /// The first eight bytes of a name: the key of the index.
   func prefix(_ slot: Int) -> UInt64 { table.load(PackLayout.offset(slot)) }
 
   func isNamed(_ name: BlobHash, _ slot: Int) -> Bool {
@@ -158,7 +163,7 @@ final class Pack: Sendable {
     table.withBytes(start..<start + 48) { XXH3.hash64($0, seed: header.salt) }
   }
 
-  /// Is what stands there an entry?
+  /// Whether the slot holds a valid entry.
   func isValid(_ slot: Int) -> Bool {
     let start = PackLayout.offset(slot)
     let size = Int(table.load(start + 36, as: UInt32.self) & 0x0FFF_FFFF)
@@ -167,8 +172,9 @@ final class Pack: Sendable {
       && offset + size <= header.size
   }
 
-  /// The entry with the one bit turned back that was flipped in it; nil if it is whole, void, or more was changed. No other entry
-  /// has the same checksum: 448 of 2^64 values count.
+  /// The entry with its single flipped bit corrected; nil if it is valid, void, or has more damage.
+  ///
+  /// A false match is negligible: 448 of 2^64 checksums count.
   private func repaired(_ slot: Int) -> [UInt8]? {
     guard !isValid(slot), !isVoid(slot) else { return nil }
     let start = PackLayout.offset(slot)
@@ -185,7 +191,7 @@ final class Pack: Sendable {
 
   private func isRepairable(_ slot: Int) -> Bool { repaired(slot) != nil }
 
-  /// Turns back one flipped bit of an entry. False if it is whole, or cannot be made so.
+  /// Corrects one flipped bit of an entry. False if it is valid, or beyond repair.
   func repair(_ slot: Int) -> Bool {
     guard isWritable, !hasMappingFault, let bytes = repaired(slot) else { return false }
     let start = PackLayout.offset(slot)
@@ -194,18 +200,18 @@ final class Pack: Sendable {
     return isValid(slot)
   }
 
-  /// Was it lost with the power, before it was durable?
+  /// Whether the slot is all zeros: never written, or lost in a power failure before it was durable.
   func isVoid(_ slot: Int) -> Bool {
     let start = PackLayout.offset(slot)
     return table.lastNonZero(start..<start + PackLayout.entryBytes) == nil
   }
 
-  /// Bytes of an object.
+  /// Size of an object in bytes.
   func size(_ slot: Int) -> Int {
     Int(table.load(PackLayout.offset(slot) + 36, as: UInt32.self) & 0x0FFF_FFFF)
   }
 
-  /// Is the object sealed, be it live or dead?
+  /// Whether the object is encrypted, live or not.
   func isEncryptedObject(_ slot: Int) -> Bool {
     table.load(PackLayout.offset(slot) + 36, as: UInt32.self) & 1 << 28 != 0
   }
@@ -220,7 +226,7 @@ final class Pack: Sendable {
       size: size(slot), isEncrypted: isEncryptedObject(slot), checksum: table.load(start + 40))
   }
 
-  /// Adds an entry behind the others: only for the one that has the pack locked.
+  /// Appends an entry. The caller must hold the lock of the pack.
   func publish(_ entry: PackEntry, stamp: UInt64) {
     let slot = count
     let start = PackLayout.offset(slot)
@@ -232,7 +238,7 @@ final class Pack: Sendable {
 
   // MARK: Objects
 
-  /// The objects, mapped; nil where the file system maps nothing any more.
+  /// Mapping of the objects; nil if the file system no longer permits mappings.
   private func mapped() throws(StoreError) -> Mapping? {
     try contents.withLock { contents throws(StoreError) in
       if let contents { return contents }
@@ -241,7 +247,7 @@ final class Pack: Sendable {
       do throws(StoreError) {
         contents = try file.map(header.tableBytes..<end, writable: false)
       } catch {
-        // One that has turned read-only in use (F34) can still be read.
+        // A file system that turned read-only in use (F34) can still be read.
         guard error.code == .readOnly else { throw error }
       }
       return contents
@@ -252,9 +258,9 @@ final class Pack: Sendable {
     StoreError(.damaged, "was cut short: run `Store.verify`", path: file.path)
   }
 
-  /// The bytes of an object in place, unverified, for the time of `body`.
+  /// Calls `body` with the bytes of an object in place, unverified; they are valid only during `body`.
   ///
-  /// - Throws: `.damaged` if they are not all there; `.inputOutput` if the disk fails under them.
+  /// - Throws: `.damaged` if bytes are missing; `.inputOutput` if the disk fails while they are read.
   func withBytes<Result>(
     _ entry: PackEntry, _ body: (RawSpan) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
@@ -281,7 +287,7 @@ final class Pack: Sendable {
     return try copy.withBytes(0..<bytes.count) { bytes throws(StoreError) in try body(bytes) }
   }
 
-  /// Are the bytes what they were when they were put?
+  /// Whether the bytes match the checksum from the put.
   func isWhole(_ entry: PackEntry) throws(StoreError) -> Bool {
     do throws(StoreError) {
       return try withBytes(entry) { XXH3.hash64($0, seed: 0) } == entry.checksum
@@ -291,7 +297,7 @@ final class Pack: Sendable {
     }
   }
 
-  /// Behind the last object that an entry names.
+  /// Offset after the last object named by an entry.
   var end: Int {
     var end = header.tableBytes
     for slot in 0..<count {
@@ -301,7 +307,7 @@ final class Pack: Sendable {
     return end
   }
 
-  /// Live objects, and their bytes.
+  /// Number of live objects, and their bytes.
   var live: (count: Int, bytes: Int) {
     var live = (count: 0, bytes: 0)
     for slot in 0..<count where word(slot).isLive {

@@ -1,36 +1,37 @@
-/// Where things lie in a pack: a file that holds many objects, a table of them first (`schemas/packs.md`).
+/// Layout of a pack: a file that holds many objects, preceded by their table (`schemas/packs.md`).
 enum PackLayout {
   /// "SYNCPACK" as its first eight bytes.
   static let magic: UInt64 = 0x4B43_4150_434E_5953
-  /// What new packs have. Those of version 1 are read, and added to, as they are.
+  /// Version of new packs. Packs of version 1 are read, and appended to, in their own format.
   static let version: UInt32 = 2
   /// The first version whose words are guarded (`PackWord`).
   static let guardedVersion: UInt32 = 2
   /// The page before the entries.
   static let headerBytes = 4096
-  /// Where the header is once more: one bad byte must not cost all objects.
+  /// Offsets of the two header copies: one bad byte must not cost all objects.
   static let headerCopies = [0, 2048]
   static let headerLength = 48
   static let entryBytes = 64
-  /// Objects begin at multiples of it.
+  /// Objects are aligned to this.
   static let alignment = 64
-  /// No file is longer: the greatest object, with its table, is not. Who adds to a pack left over allocates what it says.
+  /// Maximum file size, above that of the largest object with its table. It bounds what recovery of an
+  /// abandoned pack allocates.
   static let mostBytes: UInt64 = 1 << 29
-  /// So many entries at most: a place is named in 12 bits.
+  /// Maximum number of entries: a slot reference has 12 bits for the slot.
   static let mostSlots = 4096
-  /// No pack comes to have a greater number; a file that bears one is none of ours.
+  /// Maximum number of a pack; a file with a greater one is not ours.
   static let greatestNumber: UInt64 = 1 << 62
-  /// No clock gives a greater stamp before the year 2109, and a guarded word can hold none.
+  /// Maximum stamp: no clock reaches it before the year 2109, and a guarded word cannot hold more.
   static let greatestStamp: UInt64 = (1 << 58) - 1
 
   // Words of the header page that change while the pack is in use.
-  /// Entries that are there.
+  /// Number of entries.
   static let count = 1024
-  /// Entries that are known durable, with their objects.
+  /// Number of entries known to be durable, with their objects.
   static let durable = 1032
-  /// Bit 0: nothing is added any more, all is durable. Bit 1: a sync failed.
+  /// Bit 0: closed, nothing is added any more and everything is durable. Bit 1: a sync failed.
   static let state = 1040
-  /// The boot in which it was last written to.
+  /// The boot in which it was last written.
   static let boot = 1048
 
   static let closedState: UInt64 = 1
@@ -42,14 +43,15 @@ enum PackLayout {
     return headerBytes + (entries + 4095) & ~4095
   }
 
-  /// Bytes of the table of a pack of `size` bytes for objects of `mean` bytes, with an eighth more of them than fit.
+  /// Bytes of the table of a pack of `size` bytes for objects of `mean` bytes, with room for an eighth more
+  /// of them than fit.
   static func tableBytes(for size: Int, mean: Int) -> Int {
     let count = size / (max(mean, alignment) + entryBytes)
     let entries = min(max(count + count / 8, 64), mostSlots) * entryBytes
     return headerBytes + (entries + 4095) & ~4095
   }
 
-  /// Bytes of the smallest file whose table leaves room for so many bytes of objects.
+  /// Size of the smallest file whose table leaves room for `count` bytes of objects.
   static func fileBytes(for count: Int) -> Int {
     var size = (count + tableBytes(for: count) + 4095) & ~4095
     // A larger file has a larger table.
@@ -59,11 +61,11 @@ enum PackLayout {
 
   static func aligned(_ count: Int) -> Int { (count + alignment - 1) & ~(alignment - 1) }
 
-  /// Where the entry of a slot is.
+  /// Offset of the entry of a slot.
   static func offset(_ slot: Int) -> Int { headerBytes + slot * entryBytes }
 }
 
-/// What a pack says of itself, and never changes.
+/// The immutable header of a pack.
 struct PackHeader: Equatable, Sendable {
   /// From 1 to `PackLayout.version`.
   let version: UInt32
@@ -72,7 +74,7 @@ struct PackHeader: Equatable, Sendable {
   let tableBytes: Int
   /// Bytes of the file while it is written to.
   let size: Int
-  /// Random: entries of another pack, or of an earlier file in the same blocks, are no entries of this one.
+  /// Random salt: entries of another pack, or of an earlier file in the same blocks, are invalid in this one.
   let salt: UInt64
 
   var slots: Int { (tableBytes - PackLayout.headerBytes) / PackLayout.entryBytes }
@@ -89,15 +91,15 @@ struct PackHeader: Equatable, Sendable {
     return writer.bytes
   }
 
-  /// - Parameter table: bytes of the header page and the entries; nil for as many entries as are usual.
+  /// - Parameter table: Bytes of the header page and the entries; nil for the default number of entries.
   init(number: UInt64, size: Int, salt: UInt64, version: UInt32 = PackLayout.version, table: Int? = nil) {
     (self.number, self.size, self.salt, self.version) = (number, size, salt, version)
     tableBytes = table ?? PackLayout.tableBytes(for: size)
   }
 
-  /// The header in `bytes`; nil if it is none.
+  /// The header in `bytes`; nil if invalid.
   ///
-  /// - Throws: `.newerFormat` if it is one of a later version.
+  /// - Throws: `.newerFormat` if it has a later version.
   init?(_ bytes: [UInt8], path: String) throws(StoreError) {
     guard bytes.count == PackLayout.headerLength else { return nil }
     var reader = ByteReader(bytes)
@@ -113,7 +115,7 @@ struct PackHeader: Equatable, Sendable {
         path: path)
     }
     (self.number, self.salt, self.version) = (number, salt, version)
-    // Absurd lengths are bounded before anything is mapped (F46).
+    // Bound the lengths before anything is mapped (F46).
     guard version > 0, size <= PackLayout.mostBytes, tableBytes >= 8192, tableBytes.isMultiple(of: 4096),
       UInt64(tableBytes) < size,
       Int(tableBytes) <= PackLayout.headerBytes + PackLayout.mostSlots * PackLayout.entryBytes
@@ -122,20 +124,20 @@ struct PackHeader: Equatable, Sendable {
   }
 }
 
-/// One object of a pack, as its table has it.
+/// One object of a pack, as recorded in its table.
 struct PackEntry: Equatable, Sendable {
-  /// The name: the SHA-256 of the content, or what stands for it.
+  /// The stored name: the SHA-256 of the content, or its keyed hash.
   let name: BlobHash
-  /// Where its bytes begin in the file.
+  /// Offset of its bytes in the file.
   let offset: Int
-  /// How many they are, at most 2^28 − 1.
+  /// Number of its bytes, at most 2^28 − 1.
   let size: Int
-  /// Are they sealed?
+  /// Whether they are encrypted.
   let isEncrypted: Bool
   /// XXH3-64 of the bytes, seed 0.
   let checksum: UInt64
 
-  /// The first 48 bytes of an entry; behind them the word and the checksum.
+  /// The first 48 bytes of an entry; the word and the checksum follow.
   var encoded: [UInt8] {
     var writer = ByteWriter()
     writer.write(raw: name.bytes)

@@ -1,13 +1,14 @@
 internal import Synchronization
 
-// How an object gets into a pack, and becomes durable there.
+// Adding objects to packs, and making them durable.
 extension PackSet {
-  /// Counts on an object that is here: false if it is not, or if it cannot be made durable any more.
+  /// Retains an existing object: false if it is missing, or can no longer become durable.
   func retain(_ name: BlobHash, size: Int? = nil, refreshing: Bool = false) throws(StoreError) -> Bool {
     try retainedDurability(name, size: size, refreshing: refreshing) != nil
   }
 
-  /// The same, telling whether it is known to be durable; nil if it is not here.
+  /// Retains an existing object, and tells whether it is known to be durable; nil if it is missing or can no
+  /// longer become so.
   func retainedDurability(
     _ name: BlobHash, size: Int? = nil, refreshing: Bool = false
   ) throws(StoreError) -> Bool? {
@@ -20,10 +21,12 @@ extension PackSet {
     return isNamed && slot < pack.durable
   }
 
-  /// Reads lift the stamp of an object: the order of last use is exact. It costs a word in a mapped table, which the kernel
-  /// writes back when it likes.
+  /// Raises the stamp of an object that is read: the order of last use is exact.
+  ///
+  /// It costs one word in a mapped table, which the kernel writes back at its own pace.
   func recordUse(_ pack: Pack, _ slot: Int) {
-    // Where stores to mapped pages are refused, as on a full disk whose file system copies on write, reads go on without them.
+    // If stores to mapped pages are refused, as on a full copy-on-write file system, reads continue without
+    // recording uses.
     let refusedUntil = useRecordingResumesAt.load(ordering: .relaxed)
     guard refusedUntil == 0 || SystemCall.monotonicMilliseconds() >= refusedUntil else { return }
     pack.raiseStamp(of: slot, to: stamp())
@@ -36,17 +39,18 @@ extension PackSet {
   /// Milliseconds.
   private static let useRecordingPause: UInt64 = 60_000
 
-  /// Can it not become durable any more?
+  /// Whether the entry can no longer become durable, because a sync failed.
   func cannotBecomeDurable(_ pack: Pack, _ slot: Int) -> Bool { pack.hasFailed && slot >= pack.durable }
 
-  /// What becomes of an object of the same name that is here already.
+  /// Treatment of an existing object of the same name.
   enum Adding {
     case unlessThere, replacing
-    /// It stays for now, as what is moved from there; what was removed or replaced meanwhile is not moved.
+    /// A copy of an object that is being moved: the original stays for now; one that was removed or replaced
+    /// meanwhile is not moved.
     case moving(MovedObject)
   }
 
-  /// Adds an object. Nothing is synced. Returns the bytes of the one that it replaced.
+  /// Adds an object. Nothing is synced. Returns the size of the object that it replaced.
   @discardableResult
   func add(
     _ name: BlobHash, _ bytes: [UInt8], isEncrypted: Bool = false, stamp given: UInt64? = nil,
@@ -68,7 +72,7 @@ extension PackSet {
       return try state.withLock { state throws(StoreError) in
         let slot = pack.count - 1
         state.packs[ordinal].isOwn = true
-        // Others may have looked at the table between the two.
+        // Other threads may have indexed the entry between publishing and locking.
         defer { state.packs[ordinal].loaded = max(state.packs[ordinal].loaded, slot + 1) }
         if case .moving(let source) = adding, !source.isLive {
           pack.remove(slot)
@@ -81,7 +85,7 @@ extension PackSet {
         }
         switch adding {
         case .unlessThere:
-          // Another thread was faster; what cannot become durable any more is replaced, too.
+          // Another thread added it first; an object that can no longer become durable is replaced, too.
           guard cannotBecomeDurable(old, oldSlot) else {
             pack.remove(slot)
             return nil
@@ -92,7 +96,7 @@ extension PackSet {
             pack.remove(slot)
             return nil
           }
-          // Whoever has counted on it since it was read counts on this one.
+          // Carry over the stamp: a use of the original since it was read counts for the copy.
           pack.raiseStamp(of: slot, to: source.pack.word(source.slot).stamp)
           try indexEntry(pack, slot: slot, ordinal: ordinal, &state, replacing: true)
           return nil
@@ -110,7 +114,7 @@ extension PackSet {
     }
   }
 
-  /// The pack to add so many bytes to.
+  /// The pack to add `count` bytes to.
   private func room(
     for count: Int, isMoving: Bool, _ writer: inout Writer
   ) throws(StoreError) -> (Pack, Int) {
@@ -126,7 +130,8 @@ extension PackSet {
       let mean = (writer.end - pack.header.tableBytes) / max(pack.count, 1)
       if settings.savesSpace { cut(pack, ordinal) }
       writer = Writer(meanBytes: mean)
-      // Only what is sealed can be closed, and a cache that is never full seals nothing by itself.
+      // Only the descriptors of closed packs can be released, and a cache that never fills up closes none
+      // by itself.
       if isMany { Background.runMaintenance { [weak self] in _ = try? self?.sync() } }
     }
     let mean = writer.meanBytes > 0 ? writer.meanBytes : needed
@@ -136,23 +141,23 @@ extension PackSet {
     return (pack, ordinal)
   }
 
-  /// Gives back what was allocated after the end of a pack to which nothing is added any more. Not sealed it is put right at the
-  /// next opening like one whose writer was killed.
+  /// Frees what was allocated beyond the end of a pack that is full. Until it is closed, opening recovers it
+  /// like one whose writer was killed.
   private func cut(_ pack: Pack, _ ordinal: Int) {
     let size = max((pack.end + 4095) & ~4095, pack.header.tableBytes)
     guard size < pack.header.size, !pack.hasFailed, (try? pack.file.resize(to: size)) != nil else { return }
     state.withLock { $0.setFileBytes(size, ordinal) }
   }
 
-  /// - Parameter mean: bytes of an object, as far as is known.
+  /// - Parameter mean: Average size of an object, as far as known.
   private func makePack(for needed: Int, mean: Int, isMoving: Bool) throws(StoreError) -> Pack {
     let (present, fileBytes) = state.withLock { ($0.liveBytes, $0.fileBytes) }
     let limit = fileLimit.load(ordering: .relaxed)
     var wanted = settings.smallestBytes
     while wanted < settings.packBytes, wanted < present / 4 { wanted *= 2 }
-    // Space comes back by whole files: of a limit none takes a large share.
+    // Space is reclaimed by whole files: none may take a large share of the limit.
     if limit < .max { wanted = min(wanted, max(limit / 16, 64 << 10) & ~4095) }
-    // A full disk may have room for the one object.
+    // A full disk may have room for this one object.
     let least = PackLayout.fileBytes(for: needed)
     let allowed = isMoving ? movingLimit.load(ordering: .relaxed) : limit
     let taken = fileBytes + trashBytes.load(ordering: .relaxed)
@@ -178,10 +183,10 @@ extension PackSet {
   }
 
   private func makePack(size: Int, table: Int?) throws(StoreError) -> Pack {
-    // Never one that was used before: whoever knows the pack that is gone would take this one for it. What is in the directory does
-    // not tell, so the time does.
+    // Never reuse a number: a process that knows the removed pack would take the new one for it. The
+    // directory does not show removed numbers, so numbers start at the current time.
     var number = max(state.withLock { ($0.packs.map(\.number).max() ?? 0) + 1 }, clock())
-    // It is missing if all were to leave at once and that was broken off.
+    // It is missing if removing everything at once was interrupted.
     if try files.storage.createDirectory(files.path("packs")) {
       try files.storage.syncDirectory(files.directory)
     }
@@ -197,7 +202,8 @@ extension PackSet {
         continue
       }
       do throws(StoreError) {
-        // Held until the pack is sealed, or its writer dead. Somebody may just be looking what this empty file is.
+        // Held until the pack is closed, or its writer is dead. Another process may be checking this empty
+        // file right now.
         guard try file.lock(byte: 0, .exclusive, wait: true), try file.status().links > 0 else {
           number += 1
           continue
@@ -205,7 +211,7 @@ extension PackSet {
         try file.allocate(to: size)
         let header = PackHeader(number: number, size: size, salt: random(), table: table)
         let pack = try Pack(header, name: name, file: file, isWritable: true)
-        // It is filled from its start, and all of it reads as zeros until then.
+        // It is filled from its start, and the rest reads as zeros until then.
         pack.table.adviseRandom()
         pack.boot = boot
         file.mark()
@@ -220,10 +226,12 @@ extension PackSet {
 
   // MARK: Durability
 
-  /// Makes all objects durable that were added so far, by whatever process, but for those of packs that are yet to be copied
-  /// (`salvageFailedPacks`). Who comes while a sync runs shares the next.
+  /// Makes all objects durable that any process added so far, except those of packs awaiting
+  /// `salvageFailedPacks`.
   ///
-  /// - Throws: the error of a sync that failed; the objects it was about are never counted on again.
+  /// Calls during a running sync share the next one.
+  ///
+  /// - Throws: the error of a failed sync; its objects are never retained again.
   func sync() throws(StoreError) {
     try load()
     let target = added.load(ordering: .sequentiallyConsistent)
@@ -271,8 +279,8 @@ extension PackSet {
   private func syncPack(_ pack: Pack, isOwn: Bool) throws(StoreError) {
     let (count, durable) = (pack.count, pack.durable)
     guard !pack.hasMappingFault else {
-      // How much there is cannot be read. Of what this process has added it is not to be said that it is durable; what others had left
-      // costs its own keys, and not the store.
+      // *count* cannot be read. Objects that this process added must not be reported durable; an abandoned
+      // pack of another process costs its own keys, not the store.
       guard isOwn else { return }
       onFailedSync(pack.mappingFaultError)
       throw pack.mappingFaultError
@@ -296,9 +304,9 @@ extension PackSet {
     pack.durable = count
   }
 
-  /// Ends a pack to which nothing is added any more; all of it is durable. What was allocated beyond its end goes back.
+  /// Closes a full pack whose objects are all durable, and frees what was allocated beyond its end.
   func closePack(_ pack: Pack) {
-    // Asked last: what was read before is what the file has.
+    // Check for failure last: what was read before is then what the file holds.
     guard pack.durable == pack.count, !pack.hasFailed else { return }
     pack.setState(PackLayout.closedState)
     let size = max((pack.end + 4095) & ~4095, pack.header.tableBytes)
@@ -307,18 +315,18 @@ extension PackSet {
     state.withLock { state in
       guard let ordinal = state.ordinals[pack.header.number] else { return }
       if isCut, !state.packs[ordinal].isGone { state.setFileBytes(size, ordinal) }
-      // Otherwise once the index has all of it.
+      // Otherwise it is marked closed once all its entries are indexed.
       if state.packs[ordinal].loaded >= pack.count { state.packs[ordinal].isClosed = true }
     }
   }
 
-  /// Makes all durable and lets go. It can be used again after.
+  /// Makes everything durable and releases the pack being written. The set can be used again afterwards.
   func close() {
     guard !readOnly else { return }
     _ = try? sync()
     writing.withLock { writer in
       if let pack = writer.pack {
-        // The next process goes on with it.
+        // The next process continues with it.
         _ = try? pack.file.lock(byte: 0, .none, wait: false)
         state.withLock { state in
           if let ordinal = writer.ordinal, pack.durable == pack.count {

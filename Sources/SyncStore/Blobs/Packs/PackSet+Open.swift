@@ -1,8 +1,8 @@
 internal import Synchronization
 
-/// Packs that are open, and opening them.
+/// Open packs, and opening them.
 extension PackSet {
-  /// The pack of an ordinal, opened if need be; nil if it has gone.
+  /// The pack of an ordinal, opened if necessary; nil if it is gone.
   func pack(_ ordinal: Int, _ state: inout State) throws(StoreError) -> Pack? {
     if let pack = state.packs[ordinal].pack {
       return pack.hasMappingFault ? try remap(pack, ordinal: ordinal, &state, ignoringBackoff: false) : pack
@@ -16,7 +16,8 @@ extension PackSet {
     return pack
   }
 
-  /// A pack whose table is cut off, mapped once more: that shows what the file has. What holds its lock stays the same.
+  /// Remaps a pack whose table mapping has a fault: the new mapping shows the content of the file. The file
+  /// keeps its lock.
   func remap(_ pack: Pack, ordinal: Int, _ state: inout State, ignoringBackoff: Bool) throws(StoreError)
     -> Pack
   {
@@ -50,7 +51,7 @@ extension PackSet {
     state.openPacks += 1
   }
 
-  /// Forgets a pack whose file is gone.
+  /// Forgets a pack whose file was removed.
   func drop(_ ordinal: Int, _ state: inout State) {
     if let pack = state.packs[ordinal].pack {
       state.openPacks -= 1
@@ -63,8 +64,8 @@ extension PackSet {
     (state.packs[ordinal].pack, state.packs[ordinal].isGone) = (nil, true)
   }
 
-  /// Opens the file of a pack; nil if it is missing, was never finished, or is being made. One that is no pack is set
-  /// aside.
+  /// Opens the file of a pack; nil if it is missing, was never finished, or is being created. A file that is
+  /// no pack is quarantined.
   func openPack(_ number: UInt64) throws(StoreError) -> Pack? {
     let name = Pack.name(number)
     let opened: (any StorageFile)?
@@ -75,9 +76,10 @@ extension PackSet {
     }
     guard let file = opened else { return nil }
     if let pack = try pack(in: file, number, name) { return pack }
-    // Its maker holds the lock until it is a pack; whoever was killed before held nothing durable.
+    // Its creator holds the lock until the pack is complete; the pack of a killed creator held nothing
+    // durable.
     guard !readOnly, try file.lock(byte: 0, .exclusive, wait: false) else { return nil }
-    // The maker may have come to its end in between.
+    // The creator may have finished in between.
     if let pack = try pack(in: file, number, name) {
       _ = try file.lock(byte: 0, .none, wait: false)
       return pack
@@ -87,7 +89,7 @@ extension PackSet {
     return nil
   }
 
-  /// The pack in its file; nil if neither of its headers is whole.
+  /// Reads the pack in a file; nil if neither header copy is valid.
   private func pack(in file: any StorageFile, _ number: UInt64, _ name: String) throws(StoreError) -> Pack? {
     let size = try file.status().size
     let copies = try PackLayout.headerCopies.map { offset throws(StoreError) in
@@ -104,8 +106,9 @@ extension PackSet {
     return nil
   }
 
-  /// Writes the copies of a header that are not as `bytes`, the whole one: nothing else writes there once a pack is made. False if that
-  /// cannot be done.
+  /// Rewrites the header copies that differ from the valid `bytes`. False if that fails.
+  ///
+  /// Nothing else writes there once a pack is complete.
   private func repairHeaders(with bytes: [UInt8], of file: any StorageFile) -> Bool {
     guard !readOnly else { return false }
     for offset in PackLayout.headerCopies {

@@ -1,9 +1,11 @@
 internal import Synchronization
 
-// What killed processes and losses of power leave, and giving space back.
+// Recovery after killed processes and power failures, and reclaiming space.
 extension PackSet {
-  /// Looks at packs that nobody adds to and that are not sealed: what is whole is made durable, one that has room is
-  /// added to from now on, the others are sealed. What those hold whose sync had failed is to be copied.
+  /// Recovers packs that are not closed and have no writer.
+  ///
+  /// Valid objects are made durable. A pack that has room becomes the one to add to, the others are closed.
+  /// Packs whose sync failed are marked for salvage.
   func recoverAbandoned() throws(StoreError) {
     var ours: [(pack: Pack, ordinal: Int)] = []
     try eachPack { pack, ordinal throws(StoreError) in
@@ -16,7 +18,7 @@ extension PackSet {
     for (pack, ordinal) in ours where !pack.hasFailed {
       pack.isNamed.store(true, ordering: .releasing)
       let end = pack.end
-      // What is added behind the end of the file could not be read in this process.
+      // Objects beyond the end of the file could not be read in this process.
       let isWhole = try pack.file.status().size >= pack.header.size
       if writer.pack == nil, isWhole, pack.count < pack.header.slots, end + 4096 <= pack.header.size {
         writer = Writer(ordinal: ordinal, pack: pack, end: end)
@@ -28,15 +30,15 @@ extension PackSet {
     writing.withLock { $0 = chosen }
     for (pack, ordinal) in ours where pack.hasFailed {
       state.withLock { $0.packs[ordinal].needsSalvage = true }
-      // Whoever comes to it first copies it.
+      // The first process to reach it copies it.
       _ = try pack.file.lock(byte: 0, .none, wait: false)
     }
   }
 
-  /// Copies to others what lives in packs that were left with a sync that had failed, and removes them.
+  /// Copies live objects out of abandoned packs whose sync failed, and removes the packs.
   ///
-  /// - Throws: `.diskFull` if there is no room for the copies, `.busy` if another process is at it: what is left can be read, and it can be
-  ///   tried again.
+  /// - Throws: `.diskFull` if there is no room for the copies, `.busy` if another process is copying. The
+  ///   objects can still be read, and the call can be retried.
   func salvageFailedPacks() throws(StoreError) {
     guard !readOnly else { return }
     try load()
@@ -54,7 +56,7 @@ extension PackSet {
     }
   }
 
-  /// What a process has left that has gone since this one came.
+  /// Finds failed packs of processes that have ended since this one opened the set.
   private func findFailedPacks() throws(StoreError) {
     try refresh()
     try state.withLock { state throws(StoreError) in
@@ -70,7 +72,7 @@ extension PackSet {
     }
   }
 
-  /// False if a living process adds to it.
+  /// Recovers one pack. False if it is closed or unusable, or a live process adds to it.
   private func recover(_ pack: Pack) throws(StoreError) -> Bool {
     guard try pack.file.lock(byte: 0, .exclusive, wait: false) else { return false }
     if pack.isClosed {
@@ -78,11 +80,11 @@ extension PackSet {
       return false
     }
     if try pack.file.status().size < pack.header.size {
-      // Sealing was interrupted, or the size lost: where there is no room now, nothing is added.
+      // Closing was interrupted, or the size was lost: if there is no room now, nothing is added.
       _ = try? pack.file.allocate(to: pack.header.size)
     }
     if pageCacheSurvived(pack) {
-      // No checksum guards *count*: an entry after it that is whole was there.
+      // No checksum guards *count*: valid entries beyond it had been added.
       pack.count = pack.entryCount(atLeast: pack.count)
     } else {
       var end = 0
@@ -90,7 +92,7 @@ extension PackSet {
       let known = min(pack.durable, end)
       pack.count = end
       for slot in known..<end {
-        // What was not durable may be lost, and that is no damage.
+        // Objects that were not durable may be lost; that is no damage.
         guard let entry = pack.entry(slot) else {
           pack.table.clear(PackLayout.offset(slot)..<PackLayout.offset(slot + 1))
           continue
@@ -103,12 +105,12 @@ extension PackSet {
       pack.boot = boot
       pack.file.mark()
     }
-    // What cannot be read, or written, stays as it is, for a day when it can.
+    // A pack that cannot be read or written stays unchanged; a later opening may succeed.
     guard !pack.hasMappingFault else {
       _ = try pack.file.lock(byte: 0, .none, wait: false)
       return false
     }
-    // Pages whose sync failed are not synced again: what they hold is written anew, elsewhere (F31).
+    // Pages whose sync failed are not synced again: their objects are copied elsewhere (F31).
     guard !pack.hasFailed else { return true }
     do throws(StoreError) { try pack.file.sync() } catch {
       pack.setState(PackLayout.failedState)
@@ -118,16 +120,17 @@ extension PackSet {
     return true
   }
 
-  /// Is all there that was written to it last, whether it was synced or not? A file system that was lost and is mounted anew shows
-  /// what the disk has, in the same boot.
+  /// Whether everything written to the pack is still visible, synced or not.
+  ///
+  /// A file system that was lost and mounted again within the same boot shows only what reached the disk.
   func pageCacheSurvived(_ pack: Pack) -> Bool { pack.boot == boot && boot != 0 && pack.file.isMarked }
 
   // MARK: Giving back
 
-  /// Removes an object, whoever counts on it. Its bytes; nil if it was not here.
+  /// Removes an object even if it is in use. Returns its size; nil if it was missing.
   func remove(_ name: BlobHash) throws(StoreError) -> Int? {
     guard try lookUp(name, refreshing: true) != nil else { return nil }
-    // At once, so that nothing takes its place in between.
+    // Under one lock, so that no other object takes its place in between.
     return try state.withLock { state throws(StoreError) in
       guard let (pack, slot) = try lookUp(name, &state), let ordinal = state.ordinals[pack.header.number]
       else {
@@ -142,7 +145,7 @@ extension PackSet {
     }
   }
 
-  /// Removes that very object, and no other one of its name.
+  /// Removes exactly this object, not another one of the same name.
   func remove(_ entry: PackEntry, in pack: Pack) throws(StoreError) {
     try state.withLock { state throws(StoreError) in
       guard let ordinal = state.ordinals[pack.header.number],
@@ -158,7 +161,7 @@ extension PackSet {
     }
   }
 
-  /// Removes objects whose stamps are below `limit` still. Returns how many it were.
+  /// Removes objects whose stamps are still below `limit`. Returns their count.
   func remove(_ places: [UInt32], below limit: UInt64) throws(StoreError) -> Int {
     try inGroups(places) { place, state throws(StoreError) in
       guard let pack = try pack(Self.ordinal(place), &state) else { return false }
@@ -166,12 +169,15 @@ extension PackSet {
     }.count { $0 }
   }
 
-  /// Gives back the files in which nothing lives, and copies what lives out of those of which less than half does. One that cannot be
-  /// emptied keeps no other one.
+  /// Removes packs without live objects, and copies live objects out of packs that are less than half live. A
+  /// pack that cannot be emptied does not stop the others.
   func reclaim() throws(StoreError) { try reclaim { !$0.isHalfUsed($1) } }
 
-  /// Gives back files until all of them have at most `target` bytes: those in which nothing lives, then those in which the least
-  /// does. What lives is copied out of those alone of which a third or more does not: of the others little would come back.
+  /// Reclaims files until their total is at most `target` bytes: first those without live objects, then those
+  /// with the fewest.
+  ///
+  /// Live objects are copied only out of packs of which at least a third is dead: others would free too
+  /// little.
   func reclaim(downTo target: Int) throws(StoreError) {
     try reclaim { known, used in
       let isAbove = self.state.withLock { $0.fileBytes } > target
@@ -179,13 +185,13 @@ extension PackSet {
     }
   }
 
-  /// - Parameter isDue: whether what lives in a pack that has so many bytes of objects is to be copied to others.
+  /// - Parameter isDue: Whether to copy live objects out of a pack that has the given bytes of objects.
   private func reclaim(_ isDue: (KnownPack, Int) -> Bool) throws(StoreError) {
     guard !readOnly else { return }
     try load()
     var failure: StoreError?
     do throws(StoreError) { try closeRetired(isDue) } catch {
-      // What another process cannot make durable is no matter here.
+      // A sync that failed because of another process's pack does not matter here.
       if error.code != .busy { failure = error }
     }
     let candidates = state.withLock { state in
@@ -196,7 +202,7 @@ extension PackSet {
     }
     for ordinal in candidates {
       do throws(StoreError) {
-        // For each one alone: who wants all to leave at once does not wait for the others.
+        // Lock for each pack separately: clearing everything at once must not wait for all of them.
         try moving.withLock { _ throws(StoreError) in try reclaim(ordinal, isDue) }
       } catch {
         guard error.code == .poisoned || error.code == .diskFull else { throw error }
@@ -206,8 +212,8 @@ extension PackSet {
     if let failure { throw failure }
   }
 
-  /// Seals, by a sync, the packs that this process has filled, where one of them is to be emptied: in a store each sync does that, in a
-  /// cache nothing else.
+  /// Syncs, and thereby closes, packs that this process has filled, if one of them is to be emptied: in a
+  /// store every sync closes them, in a cache nothing else does.
   private func closeRetired(_ isDue: (KnownPack, Int) -> Bool) throws(StoreError) {
     let retired = state.withLock { state in
       state.packs.filter { $0.isRetired && !$0.isClosed && !$0.isGone && $0.liveCount > 0 }
@@ -227,15 +233,15 @@ extension PackSet {
     let used = pack.end - pack.header.tableBytes
     guard known.liveCount == 0 || isDue(known, used) else { return }
     if !known.isClosed {
-      // It is this process's own, and what it is not durable of need never be once nothing lives in it.
+      // It is this process's own; once nothing lives in it, its entries need not become durable.
       if pack.live.count == 0 { try evacuate(pack, ordinal) }
       return
     }
     _ = try evacuateUnused(pack, ordinal)
   }
 
-  /// Copies what lives in a pack to which nobody adds any more to others, and removes it. False if another process is at it. The
-  /// caller holds `moving`.
+  /// Copies live objects out of a pack without a writer, and removes it. False if another process is doing
+  /// so. The caller must hold `moving`.
   func evacuateUnused(_ pack: Pack, _ ordinal: Int) throws(StoreError) -> Bool {
     guard try pack.file.lock(byte: 0, .exclusive, wait: false) else { return false }
     defer { _ = try? pack.file.lock(byte: 0, .none, wait: false) }
@@ -243,7 +249,8 @@ extension PackSet {
     return true
   }
 
-  /// Copies what lives in a pack to others, and removes it. The caller holds its lock, and `moving`.
+  /// Copies live objects out of a pack, and removes it. The caller must hold the lock of the pack, and
+  /// `moving`.
   func evacuate(_ pack: Pack, _ ordinal: Int) throws(StoreError) {
     state.withLock { $0.packs[ordinal].isEvacuating = true }
     defer { state.withLock { $0.packs[ordinal].isEvacuating = false } }
@@ -252,7 +259,7 @@ extension PackSet {
       let word = pack.word(slot)
       guard word.isLive, let entry = pack.entry(slot) else { continue }
       let object = MovedObject(pack: pack, slot: slot, name: entry.name)
-      // A copy of it may have been left by one who was killed in the middle of this.
+      // A process killed while copying may have left a copy.
       if let (other, place) = try lookUp(entry.name, refreshing: false), !other.isSame(as: pack),
         !cannotBecomeDurable(other, place)
       {
@@ -264,8 +271,8 @@ extension PackSet {
         guard error.code == .damaged, pack.hasFailed else { throw error }
       }
       guard XXH3.hash64(copy, seed: 0) == entry.checksum else {
-        // Damage is for who reads it, or verifies: the file stays. But one whose sync has failed would have each sync to come
-        // fail, and what it could not store is often what is damaged.
+        // Damage is reported by reads and `verify`: the file stays. But a pack whose sync failed would make
+        // every later sync fail, and its damage is often what the sync could not write.
         guard pack.hasFailed else { return }
         try files.quarantineBytes(copy, entry.name)
         try remove(entry, in: pack)
@@ -282,20 +289,20 @@ extension PackSet {
     state.withLock { drop(ordinal, &$0) }
   }
 
-  /// An object that has a successor.
+  /// An object that was copied to another pack.
   final class MovedObject: Sendable {
     let pack: Pack
     let slot: Int
-    /// What its successor is called.
+    /// Stored name of the copy.
     let name: BlobHash
-    /// One more than the place of the copy that this process has made of it; 0 if it has made none.
+    /// Slot reference of the copy made by this process, plus one; 0 if it made none.
     private let copied = Atomic<UInt64>(0)
 
     init(pack: Pack, slot: Int, name: BlobHash) {
       (self.pack, self.slot, self.name) = (pack, slot, name)
     }
 
-    /// Where the copy lies that this process has made; nil if it has made none.
+    /// Slot reference of the copy made by this process; nil if it made none.
     var copy: UInt32? {
       let copied = copied.load(ordering: .relaxed)
       return copied == 0 ? nil : UInt32(copied - 1)
@@ -307,8 +314,11 @@ extension PackSet {
     func lies(in other: Pack, _ place: Int) -> Bool { pack.isSame(as: other) && slot == place }
   }
 
-  /// Makes the successors durable, then ends the old ones; whoever counted on one meanwhile, or removed it, did so to the new
-  /// one. The caller holds `moving` since it looked for the first of them: what another has ended would seem removed.
+  /// Makes the copies durable, then removes the originals. Uses and removals since the copy apply to the
+  /// copy.
+  ///
+  /// The caller must have held `moving` since it looked up the first object: an original removed by another
+  /// thread would look deleted.
   func commitMoves(_ batch: [MovedObject]) throws(StoreError) {
     guard !batch.isEmpty else { return }
     try sync()
@@ -323,10 +333,10 @@ extension PackSet {
     else { return }
     while true {
       let word = moved.pack.word(moved.slot)
-      // Zeros of a page that was refused are no removal.
+      // Zeros of a refused page are no removal.
       guard !moved.pack.hasMappingFault else { throw moved.pack.mappingFaultError }
       guard word.isLive else { return try removeObsoleteCopy(of: moved, below: word.stamp + 1, &state) }
-      // It has gone meanwhile: the old one is what there is then.
+      // The copy was removed meanwhile: the original is the only one left.
       guard copy.raiseStamp(of: place, to: word.stamp) else { return }
       let ended = moved.pack.newWord(stamp: word.stamp, isLive: false)
       if moved.pack.exchange(word, by: ended, moved.slot) {
@@ -335,8 +345,10 @@ extension PackSet {
     }
   }
 
-  /// Of one that somebody else has ended: it was removed, or moved by another process, whose copy is all that there is then. So nothing
-  /// is ended but what this process has made, unless somebody has counted on it since.
+  /// Removes the copy of an original that another thread or process removed.
+  ///
+  /// The original was deleted, or moved by another process, whose copy is then the only one. So only the copy
+  /// made by this process is removed, unless it was used since.
   private func removeObsoleteCopy(of moved: MovedObject, below limit: UInt64, _ state: inout State)
     throws(StoreError)
   {
@@ -347,7 +359,7 @@ extension PackSet {
     if !pack.word(slot).isLive { forgetDuplicate(pack, slot: slot, place: place, &state) }
   }
 
-  /// One that had another name than its successor was still counted.
+  /// Unindexes a removed original. One indexed under another name than its copy is still counted as live.
   private func unindexOriginal(_ moved: MovedObject, _ state: inout State) {
     guard let ordinal = state.ordinals[moved.pack.header.number] else { return }
     let place = Self.slotReference(ordinal, moved.slot)

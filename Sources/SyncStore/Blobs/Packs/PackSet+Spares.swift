@@ -1,13 +1,14 @@
-// Objects that live under a name for which the index has another one: two processes have put the same content, or one is being moved and
-// has its successor already. They count as soon as that one has gone: another process may end it at any moment.
+// Duplicates: live objects whose name is indexed at another slot. Two processes have put the same content, or
+// the object is being moved and already has a copy. A duplicate becomes the object once the indexed one is
+// gone, which another process may remove at any moment.
 extension PackSet {
-  /// Remembers a live object that the index passes over.
+  /// Remembers a live object that the index does not use.
   func recordDuplicate(_ place: UInt32, name: BlobHash, _ state: inout State) {
     guard state.duplicates[name]?.contains(place) != true else { return }
     state.duplicates[name, default: []].append(place)
   }
 
-  /// Enters what lives under a name of which the index knows nothing any more. False if nothing does.
+  /// Indexes live duplicates of a name that is no longer indexed. False if there are none.
   func indexDuplicates(_ name: BlobHash, _ state: inout State) throws(StoreError) -> Bool {
     guard !state.duplicates.isEmpty, let places = state.duplicates.removeValue(forKey: name) else {
       return false
@@ -27,7 +28,8 @@ extension PackSet {
     return isEntered
   }
 
-  /// Looks at all of them once more: of those whose pack has gone none counts, and some may be what is left of their name.
+  /// Rechecks all duplicates: those of removed packs are dropped, and others may be the last objects of their
+  /// name.
   func recheckDuplicates(_ state: inout State) throws(StoreError) {
     for (name, places) in state.duplicates {
       let left = places.filter { !state.packs[Self.ordinal($0)].isGone }
@@ -36,11 +38,11 @@ extension PackSet {
     }
   }
 
-  /// Ends those of a name that were counted on last with stamps below `limit`.
+  /// Removes the duplicates of a name whose stamps are below `limit`.
   func removeDuplicates(_ name: BlobHash, below limit: UInt64 = .max, _ state: inout State) {
     guard !state.duplicates.isEmpty, let places = state.duplicates[name] else { return }
     let left = places.filter { place in
-      // What cannot be opened now is looked at when it is asked for.
+      // A pack that cannot be opened now is rechecked when the name is looked up.
       guard let pack = try? pack(Self.ordinal(place), &state) else {
         return !state.packs[Self.ordinal(place)].isGone
       }
@@ -49,14 +51,15 @@ extension PackSet {
     state.duplicates[name] = left.isEmpty ? nil : left
   }
 
-  /// Ends all: for who has the directory alone, and has removed each older value of a name before.
+  /// Removes all duplicates. Requires exclusive use of the directory, with each older value of a name removed
+  /// before.
   func removeAllDuplicates() {
     state.withLock { state in
       for name in state.duplicates.keys { removeDuplicates(name, &state) }
     }
   }
 
-  /// Forgets one that has ended.
+  /// Forgets a removed duplicate.
   func forgetDuplicate(_ pack: Pack, slot: Int, place: UInt32, _ state: inout State) {
     guard !state.duplicates.isEmpty, let name = pack.entry(slot)?.name, let places = state.duplicates[name]
     else {
@@ -66,8 +69,8 @@ extension PackSet {
     state.duplicates[name] = left.isEmpty ? nil : left
   }
 
-  /// Removes what lies at a place, if it was counted on last with a stamp below `limit`, and `withSpares` others of its name of which that
-  /// is true. False if it stays, or has gone before.
+  /// Removes the entry in a slot if its stamp is below `limit`, and `withDuplicates` also its duplicates
+  /// below that. False if it stays, or was removed before.
   func removeEntry(
     _ pack: Pack, slot: Int, ordinal: Int, below limit: UInt64 = .max, withDuplicates: Bool = true,
     _ state: inout State

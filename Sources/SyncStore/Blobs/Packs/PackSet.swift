@@ -1,95 +1,100 @@
 internal import Synchronization
 
-/// How large packs and what is in them may be. Bytes.
+/// Size limits of packs and their objects, in bytes.
 package struct PackSettings: Sendable, Equatable {
-  /// Objects above this many bytes do not go into packs; at most 64 MiB. 0 for no packs at all.
+  /// Objects above this size are not packed; at most 64 MiB. 0 disables packs.
   package var objectBytes = 4 << 20
-  /// A pack, at most.
+  /// Maximum size of a pack.
   package var packBytes = 64 << 20
-  /// The first one; each is a quarter of what there is already, up to `packBytes`.
+  /// Size of the first pack; later ones are a quarter of the live bytes, up to `packBytes`.
   package var smallestBytes = 1 << 20
-  /// What stays free on the file system.
+  /// Free space kept on the file system.
   package var reserveBytes: UInt64 = 4 << 20
-  /// Whether a table is as long as the objects that are added call for, and a file is cut to what is in it as soon as nothing is
-  /// added any more, not only once it was synced. For a directory of one process: a cache.
+  /// Whether tables are sized by the average object, and files are cut to their content as soon as they are
+  /// full instead of after a sync. For a directory used by one process: a cache.
   package var savesSpace = false
 
   /// The defaults were measured: `docs/decisions/0025-packs.md`.
   package init() {}
 
-  /// Every object has a file of its own.
+  /// Settings that give every object a file of its own.
   package static var none: PackSettings {
     var settings = PackSettings()
     settings.objectBytes = 0
     return settings
   }
 
-  /// Does an object of so many bytes go into a pack?
+  /// Whether an object of `count` bytes is packed.
   func takes(_ count: Int) -> Bool { objectBytes > 0 && count <= objectBytes }
 }
 
-/// Objects under 32-byte names, many to a file. Thread safe, and safe between processes that use one directory at once.
+/// Objects under 32-byte names, many to a file.
+///
+/// Thread safe, and safe between processes that use one directory concurrently.
 ///
 /// Invariants:
-/// - The tables of the packs are the truth; what is in memory is read from them and can be dropped.
-/// - A pack is known by its number: one that was closed to save descriptors is another object once it is opened again.
-/// - Only who holds the lock on byte 0 of a pack adds to it; who counts on an object and who removes it are told apart
-///   by the word of its entry.
-/// - A pack whose sync failed is never synced again, nor added to (rule R4). One that was left so by an earlier life can be read until what
-///   lives in it is copied, and nothing that counts on it becomes durable before (`salvageFailedPacks`).
-/// - Bytes of an object stay where they are as long as anybody maps them: space is given back by whole files.
-/// - Objects move from pack to pack under `moving`: the locks of files do not tell the threads of one process apart.
-/// - Ordinals and numbers are given once: who holds one while all packs go (`moveToTrash`) finds nothing.
-/// - Locks are taken in the order `loading`, `moving`, `writing`, `state`; no reader waits for `moving` or `writing`.
+/// - The tables of the packs are authoritative; the index in memory is derived from them and can be dropped.
+/// - A pack is identified by its number: one that was closed to save descriptors is another instance once it
+///   is reopened.
+/// - Only the holder of the lock on byte 0 of a pack adds to it; races between uses and removals are decided
+///   by the word of the entry.
+/// - A pack whose sync failed is never synced again, nor added to (rule R4). One left by an earlier process
+///   can be read until its live objects are copied; until then nothing that refers to them becomes durable
+///   (`salvageFailedPacks`).
+/// - Bytes of an object stay in place as long as they are mapped: space is reclaimed by whole files.
+/// - Objects move between packs under `moving`: file locks do not separate the threads of one process.
+/// - Ordinals and numbers are never reused: an ordinal held while all packs are removed (`moveToTrash`) finds
+///   nothing.
+/// - Lock order: `loading`, `moving`, `writing`, `state`; readers never wait for `moving` or `writing`.
 package final class PackSet: Sendable {
   /// A pack as this process knows it.
   struct KnownPack {
     let number: UInt64
-    /// Nil if it is not open now.
+    /// Nil if it is not open.
     var pack: Pack?
-    /// Entries that the index has.
+    /// Number of indexed entries.
     var loaded = 0
-    /// Nothing is added to it any more.
+    /// Nothing is added to it any more, and everything in it is durable.
     var isClosed = false
-    /// This process had added to it, and is done.
+    /// This process filled it.
     var isRetired = false
     var isGone = false
-    /// What lives in it is being copied to others.
+    /// Its live objects are being copied to others.
     var isEvacuating = false
-    /// This process has added to it.
+    /// This process added to it.
     var isOwn = false
-    /// Its sync had failed before this process came, and what lives in it is to be copied to others.
+    /// Its sync failed in an earlier process; its live objects must be copied to others.
     var needsSalvage = false
-    /// Before then, by the clock that only rises, it is not mapped anew: where the disk fails each attempt takes long.
+    /// Time of the monotonic clock before which it is not remapped: on a failing disk each attempt is slow.
     var nextRemapAt: UInt64 = 0
     var liveCount = 0
     var liveBytes = 0
-    /// Bytes of its file.
+    /// Size of its file.
     var fileBytes = 0
 
-    /// Does half of the `used` bytes of objects live, or more?
+    /// Whether at least half of the `used` bytes of objects are live.
     func isHalfUsed(_ used: Int) -> Bool { liveBytes * 2 >= used }
 
-    /// Bytes of what lives with what aligns it, at most: what can never come back by copying it.
+    /// Upper bound of the live bytes including alignment: copying them cannot free these.
     func alignedBytes(_ used: Int) -> Int { min(liveBytes + liveCount * (PackLayout.alignment - 1), used) }
   }
 
   struct State {
     var packs: [KnownPack] = []
     var ordinals: [UInt64: Int] = [:]
-    /// Where objects are, by the first eight bytes of their names: ordinal and slot.
+    /// Slots by the first eight bytes of the object names: ordinal and slot.
     var slotsByPrefix: [UInt64: UInt32] = [:]
-    /// Those whose first eight bytes another one has as well.
+    /// Objects whose first eight bytes collide with those of another.
     var slotsByName: [BlobHash: UInt32] = [:]
-    /// Live ones under names of which another one counts.
+    /// Live objects whose name is indexed at another slot.
     var duplicates: [BlobHash: [UInt32]] = [:]
     var openPacks = 0
     var liveCount = 0
     var liveBytes = 0
-    /// Bytes of all files that are there.
+    /// Size of all files.
     var fileBytes = 0
 
-    /// The file of a pack has another length.
+    /// Records a new size of a pack's file.
     mutating func setFileBytes(_ bytes: Int, _ ordinal: Int) {
       fileBytes += bytes - packs[ordinal].fileBytes
       packs[ordinal].fileBytes = bytes
@@ -101,22 +106,22 @@ package final class PackSet: Sendable {
     var ordinal: Int?
     var pack: Pack?
     var end = 0
-    /// Bytes of an object in the pack before this one, with what aligns it; 0 if there was none.
+    /// Average size of an object in the previous pack, including alignment; 0 if there was none.
     var meanBytes = 0
   }
 
-  /// Packs that are open at once: each costs a descriptor.
+  /// Maximum number of open packs: each costs a descriptor.
   static let maxOpenPacks = 192
 
   let files: BlobFiles
   let settings: PackSettings
   let readOnly: Bool
-  /// May other processes use the directory?
+  /// Whether other processes may use the directory.
   let isShared: Bool
   let boot: UInt64
   let clock: @Sendable () -> UInt64
   let random: @Sendable () -> UInt64
-  /// Is told of each sync that failed, whoever asked for it: what it was about never becomes durable (rule R4).
+  /// Called for each failed sync, whatever caused it: its objects never become durable (rule R4).
   let onFailedSync: @Sendable (StoreError) -> Void
   let state = LockedField(State())
   let moving = LockedField(())
@@ -124,19 +129,19 @@ package final class PackSet: Sendable {
   private let loading = LockedField(false)
   private let isLoaded = Atomic(false)
   let lastStamp = Atomic<UInt64>(0)
-  /// Before then, by the clock that only rises, uses are not noted: one could not be.
+  /// Time of the monotonic clock before which uses are not recorded, after recording one failed.
   let useRecordingResumesAt = Atomic<UInt64>(0)
-  /// Objects added by this process, and those of them that are known durable.
+  /// Objects added by this process, and how many of them are known to be durable.
   let added = Atomic<UInt64>(0)
   let addedDurably = Atomic<UInt64>(0)
   let syncTickets = Atomic<UInt64>(0)
   let servedTickets = Atomic<UInt64>(0)
   let syncs = GroupCommit()
-  /// Bytes that all files may have. Adding fails beyond it, and what lives may be moved up to `movingLimit`: a writer waits until
-  /// room was made, and making room needs some itself.
+  /// Limit for the total size of files. Adding fails beyond it; moving live objects may use up to
+  /// `movingLimit`, because making room needs some itself.
   let fileLimit = Atomic<Int>(.max)
   let movingLimit = Atomic<Int>(.max)
-  /// Bytes of files that were moved aside and are yet to be removed.
+  /// Bytes of files that were moved to the trash and are still to be removed.
   let trashBytes = Atomic<Int>(0)
 
   init(
@@ -148,7 +153,7 @@ package final class PackSet: Sendable {
     (self.boot, self.clock, self.random, self.onFailedSync) = (boot, clock, random, onFailedSync)
   }
 
-  /// A stamp above all that this process has given: the order of last use is exact.
+  /// A stamp above all that this process has issued: the order of last use is exact.
   func stamp() -> UInt64 {
     let now = clock() << 16
     while true {
@@ -162,7 +167,8 @@ package final class PackSet: Sendable {
 
   // MARK: What there is
 
-  /// Where an object is; nil if it is not here. `following`: looks for what other processes have added since.
+  /// The slot of an object; nil if it is missing. With `refreshing`, entries that other processes added are
+  /// indexed first.
   func lookUp(_ name: BlobHash, refreshing: Bool) throws(StoreError) -> (pack: Pack, slot: Int)? {
     try load()
     if let found = try state.withLock({ state throws(StoreError) in try lookUp(name, &state) }) {
@@ -178,7 +184,7 @@ package final class PackSet: Sendable {
     return try indexDuplicates(name, &state) ? try indexed(name, &state) : nil
   }
 
-  /// Where the index has an object that lives.
+  /// The indexed slot of a live object.
   private func indexed(
     _ name: BlobHash, _ state: inout State
   ) throws(StoreError) -> (pack: Pack, slot: Int)? {
@@ -197,7 +203,7 @@ package final class PackSet: Sendable {
     return (pack, Self.slot(place))
   }
 
-  /// Live objects and their bytes, as far as this process knows.
+  /// Live objects and their bytes, as far as indexed by this process.
   func totals() throws(StoreError) -> (count: Int, bytes: Int) {
     try load()
     return state.withLock { ($0.liveCount, $0.liveBytes) }
@@ -217,7 +223,7 @@ package final class PackSet: Sendable {
 
   // MARK: Packs
 
-  /// Calls `body` for each pack that is known now and still there.
+  /// Calls `body` for each known pack that still exists.
   func eachPack(_ body: (Pack, Int) throws(StoreError) -> Void) throws(StoreError) {
     for ordinal in 0..<state.withLock({ $0.packs.count }) {
       let pack = try state.withLock { state throws(StoreError) in try self.pack(ordinal, &state) }
@@ -231,7 +237,7 @@ package final class PackSet: Sendable {
 
   // MARK: Loading
 
-  /// Reads the tables, and puts right what killed processes left; once.
+  /// Reads the tables, and recovers what killed processes left; once.
   func load() throws(StoreError) {
     if isLoaded.load(ordering: .acquiring) { return }
     try loading.withLock { isDone throws(StoreError) in
@@ -243,14 +249,14 @@ package final class PackSet: Sendable {
       }
       isDone = true
       isLoaded.store(true, ordering: .releasing)
-      // What can be tried again is no matter for who reads: whoever makes the store durable does so.
+      // Failures that can be retried do not affect readers: making the store durable retries them.
       do throws(StoreError) { try salvageFailedPacks() } catch {
         guard error.code == .diskFull || error.code == .busy else { throw error }
       }
     }
   }
 
-  /// Takes in packs and, if `taking`, entries that other processes have added.
+  /// Registers new packs of other processes and, if `indexing`, indexes their new entries.
   func refresh(indexing: Bool = true) throws(StoreError) {
     guard try files.storage.status(files.path("packs")) != nil else { return }
     let numbers = try files.storage.list(files.path("packs")).compactMap { Pack.number($0) }
@@ -259,7 +265,7 @@ package final class PackSet: Sendable {
       var hasOneGone = false
       for ordinal in state.packs.indices
       where !state.packs[ordinal].isGone && !there.contains(state.packs[ordinal].number) {
-        // Made between the listing and now.
+        // It may have been created after the listing.
         if try files.storage.status(files.path(Pack.name(state.packs[ordinal].number))) == nil {
           drop(ordinal, &state)
           hasOneGone = true
@@ -278,8 +284,10 @@ package final class PackSet: Sendable {
     }
   }
 
-  /// Takes in a pack that was just made, or found. One that others have found in the directory before its maker came to this has its
-  /// place already, and the maker's object is put there: that one has the lock.
+  /// Registers a pack that was just created, or found.
+  ///
+  /// If another thread found it in the directory before its creator registered it, it already has an ordinal,
+  /// which gets the creator's instance: that one holds the lock.
   @discardableResult
   func register(_ pack: Pack, _ state: inout State) throws(StoreError) -> Int {
     if let ordinal = state.ordinals[pack.header.number], !state.packs[ordinal].isGone {
@@ -299,26 +307,27 @@ package final class PackSet: Sendable {
     return ordinal
   }
 
-  /// Enters what a pack has and the index has not.
+  /// Indexes the entries of a pack that are not yet indexed.
   func indexNewEntries(_ pack: Pack, ordinal: Int, _ state: inout State) throws(StoreError) {
     let isSealed = pack.isClosed
-    // Behind a loss of power nobody has counted: who only reads goes by the checksums alone.
+    // After a power failure *count* may be wrong until recovery: a read-only process relies on checksums
+    // alone.
     let isUncounted = readOnly && !isSealed && !pageCacheSurvived(pack)
     let count = isUncounted ? pack.header.slots : pack.count
     var loaded = isUncounted ? 0 : count
     for slot in state.packs[ordinal].loaded..<max(count, state.packs[ordinal].loaded) {
-      // The entry of a removed object is mended too: otherwise it would be reported as damaged for ever.
+      // Also repair the entry of a removed object: otherwise it would be reported as damaged for ever.
       guard pack.isValid(slot) || pack.repair(slot), pack.word(slot).isLive else { continue }
       try indexEntry(pack, slot: slot, ordinal: ordinal, &state)
-      // A writer may come, and go on behind this one.
+      // A writer may appear, and continue after this entry.
       loaded = max(loaded, slot + 1)
     }
     state.packs[ordinal].loaded = max(loaded, state.packs[ordinal].loaded)
     state.packs[ordinal].isClosed = isSealed
   }
 
-  /// Enters one object. Of two of one name the one counts that was used last: neither is removed here, for it is not known
-  /// which of them is durable.
+  /// Indexes one object. Of two with the same name the most recently used one is indexed: neither is removed
+  /// here, because it is unknown which of them is durable.
   func indexEntry(
     _ pack: Pack, slot: Int, ordinal: Int, _ state: inout State, replacing: Bool = false
   ) throws(StoreError) {
@@ -352,7 +361,7 @@ package final class PackSet: Sendable {
     uncountLive(pack, slot: Self.slot(place), ordinal: Self.ordinal(place), &state)
   }
 
-  /// Is this the place of the object that the index knows?
+  /// Whether the index refers to this slot for its object.
   func isCurrent(_ pack: Pack, slot: Int, ordinal: Int) throws(StoreError) -> Bool {
     let place = Self.slotReference(ordinal, slot)
     return try state.withLock { state throws(StoreError) in
@@ -372,13 +381,14 @@ package final class PackSet: Sendable {
     state.liveCount += 1
     state.liveBytes += size
     let stamp = pack.word(slot).stamp
-    // A word is guarded by no checksum: one that cannot be true must not make those overflow that are given from now on.
+    // No checksum guards a word: an implausible stamp must not make later ones overflow.
     guard stamp < PackLayout.greatestStamp else { return }
-    // Between a look and a store of its own another thread might give a greater one, which would be given a second time.
+    // One atomic maximum: with a separate load and store, another thread could issue a greater stamp in
+    // between, which would be issued twice.
     lastStamp.max(stamp, ordering: .relaxed)
   }
 
-  /// An object that is not live any more. Those of a pack that has gone are not counted as it is.
+  /// Removes an object from the live counts. Those of a removed pack are already excluded.
   func uncountLive(_ pack: Pack, slot: Int, ordinal: Int, _ state: inout State) {
     guard !state.packs[ordinal].isGone else { return }
     let size = pack.size(slot)

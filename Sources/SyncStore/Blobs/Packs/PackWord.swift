@@ -1,13 +1,13 @@
-/// When an object was last counted on, and whether it is still there: the word of its entry that changes.
+/// The mutable word of an entry: when its object was last used, and whether it is live.
 ///
-/// One compare-and-swap of it decides between who counts on an object and who removes it, also between processes. So no
-/// checksum beside it can guard it, and it guards itself: in a pack of version 2 six bits, each in a byte of its own, say
-/// that the object was removed. It was if five of them do: no flipped bit, and no single byte, loses an object or brings
-/// one back. In version 1 one bit says it.
+/// One compare-and-swap of it decides between a use and a removal, also between processes. A separate
+/// checksum cannot guard it, so it guards itself: in a pack of version 2 six bits, each in a byte of its own,
+/// mark the object as removed, and five of them suffice. Thus no flipped bit, and no single byte, loses an
+/// object or brings one back. Version 1 has one bit.
 struct PackWord: Equatable, Sendable {
-  /// As it lies in the table.
+  /// The word as stored in the table.
   let bits: UInt64
-  /// Is it one of a pack of version 2 or later?
+  /// Whether it belongs to a pack of version 2 or later.
   let isGuarded: Bool
 
   /// The lowest bit of each of the lower six bytes.
@@ -16,7 +16,7 @@ struct PackWord: Equatable, Sendable {
 
   init(bits: UInt64, isGuarded: Bool) { (self.bits, self.isGuarded) = (bits, isGuarded) }
 
-  /// A guarded word holds no greater stamp than `PackLayout.greatestStamp`, which it takes for one.
+  /// The stamp of a guarded word is capped at `PackLayout.greatestStamp`.
   init(stamp: UInt64, isLive: Bool, isGuarded: Bool) {
     self.isGuarded = isGuarded
     guard isGuarded else {
@@ -33,10 +33,10 @@ struct PackWord: Equatable, Sendable {
 
   var isLive: Bool { isGuarded ? markedBits < Self.markCount - 1 : bits & 1 != 0 }
 
-  /// Do the bits that say whether it lives contradict each other? Then some of them were changed by the disk.
+  /// Whether the removal marks contradict each other: some of them were changed by the disk.
   var hasFlippedBits: Bool { isGuarded && markedBits != 0 && markedBits != Self.markCount }
 
-  /// Milliseconds since 1970, then 16 bits that order what happens within one: the order of last use is exact.
+  /// Milliseconds since 1970, then 16 bits that order uses within one: the order of last use is exact.
   var stamp: UInt64 {
     guard isGuarded else { return bits >> 1 }
     var stamp = (bits >> 48) << 42

@@ -1,16 +1,18 @@
-/// Seals a content that comes piece by piece: what it gives back are the bytes of the object behind its header, in order. A value.
+/// Encrypts content that arrives piece by piece. A value.
+///
+/// Its output are the bytes of the object after the header, in order.
 struct BlobEncryptor {
   let cipher: BlobCipher
-  /// What is less than a piece.
+  /// Content of the incomplete piece.
   private var tail: [UInt8]
   private var number: UInt64
 
-  /// From the start of a piece on; `tail` is what of it is known already.
+  /// Begins at piece `number`, whose first bytes are `tail`.
   init(_ cipher: BlobCipher, piece number: UInt64 = 0, tail: [UInt8] = []) {
     (self.cipher, self.number, self.tail) = (cipher, number, tail)
   }
 
-  /// The whole pieces that end in these bytes.
+  /// Encrypts the pieces completed by these bytes.
   mutating func encrypt(_ bytes: [UInt8]) -> [UInt8] {
     let size = EncryptedBlobLayout.pieceBytes
     var output: [UInt8] = []
@@ -29,7 +31,7 @@ struct BlobEncryptor {
     return output
   }
 
-  /// The last piece, if something is left.
+  /// Encrypts the last, incomplete piece, if any.
   mutating func finish() -> [UInt8] {
     var output: [UInt8] = []
     if !tail.isEmpty { flush(&output) }
@@ -43,7 +45,7 @@ struct BlobEncryptor {
     tail.removeAll(keepingCapacity: true)
   }
 
-  /// All of an object whose content is in memory.
+  /// The complete object for content in memory.
   static func object(_ bytes: [UInt8], reference: BlobReference, cipher: BlobCipher) -> [UInt8] {
     var object = EncryptedBlobHeader(reference, cipher).encoded
     object.reserveCapacity(Int(EncryptedBlobLayout.encryptedSize(UInt64(bytes.count))))
@@ -56,8 +58,7 @@ struct BlobEncryptor {
   }
 }
 
-/// The file of an object while it is written: takes the content in order, and puts it there as it is to lie. One owner at a
-/// time.
+/// Writes the file of an object, encrypted if the store is. One owner at a time.
 final class BlobSink {
   let file: any StorageFile
   /// Relative to the directory of the tier.
@@ -68,8 +69,10 @@ final class BlobSink {
   /// Bytes of content.
   private(set) var count: UInt64 = 0
 
-  /// Begins a file under `partial/`, encrypted if the store is. Call it inside the sealing gate: a renewal of keys relies on
-  /// every plain file that was begun before it being in `BlobStore.Memory.plainTemporaries`.
+  /// Begins a file under `partial/`, encrypted if the store is.
+  ///
+  /// Call it with the keys held (`withKeysHeld`): a key rotation relies on every unencrypted file begun
+  /// before it being in `BlobStore.Memory.plainTemporaries`.
   init(_ store: BlobStore) throws(StoreError) {
     let cipher = store.newCipher()
     (file, name) = try store.files.begin()
@@ -88,7 +91,7 @@ final class BlobSink {
     store.memory.withLock { _ = $0.plainTemporaries.remove(name) }
   }
 
-  /// The generation of what seals it; 0 for none.
+  /// The generation of the key that encrypts it; 0 if it is not encrypted.
   var generation: UInt32 { encryptor?.cipher.generation ?? 0 }
 
   func append(_ bytes: [UInt8]) throws(StoreError) {
@@ -96,7 +99,7 @@ final class BlobSink {
     count += UInt64(bytes.count)
   }
 
-  /// Puts what is left. Nothing is synced.
+  /// Writes the last piece and the header. Nothing is synced.
   func finish(_ reference: BlobReference) throws(StoreError) {
     guard encryptor != nil else { return }
     if let last = encryptor?.finish() { try write(last) }

@@ -1,28 +1,29 @@
-/// Where things lie in a sealed object (`schemas/blobs.md`, "Sealed objects").
+/// Layout of an encrypted object (`schemas/blobs.md`, "Sealed objects").
 enum EncryptedBlobLayout {
   /// "SYNCBLOB" as its first eight bytes.
   static let magic: UInt64 = 0x424F_4C42_434E_5953
   static let version: UInt16 = 1
   static let headerBytes = 96
-  /// What of the header stands in the clear, and is authenticated.
+  /// Bytes of the header that are authenticated, but not encrypted.
   static let clearBytes = 40
   static let saltBytes = 16
-  /// Bytes of the content in one piece: a range is read by opening the pieces that it touches.
+  /// Bytes of content in one piece: a range is read by decrypting the pieces that it touches.
   static let pieceBytes = 64 << 10
-  /// The binary logarithm of that, which stands in the header.
+  /// Its binary logarithm, as stored in the header.
   static let pieceLog: UInt16 = 16
-  /// Bytes of a whole piece, sealed.
+  /// Bytes of a full encrypted piece.
   static let encryptedPieceBytes = pieceBytes + BlobCipher.overhead
-  /// The number under which the hash of the content is sealed.
+  /// The piece number under which the hash of the content is encrypted.
   static let hashNumber = UInt32.max
 
-  /// Bytes of the object whose content has so many.
+  /// Stored size of an object with `size` bytes of content.
   static func encryptedSize(_ size: UInt64) -> UInt64 {
     let pieces = (size + UInt64(pieceBytes) - 1) / UInt64(pieceBytes)
     return UInt64(headerBytes) + size + pieces * UInt64(BlobCipher.overhead)
   }
 
-  /// Bytes of content in an object, whole or unfinished, of so many; what is no piece does not count.
+  /// Size of the content in an object, complete or not, of `sealed` bytes; a rest too short for a piece
+  /// does not count.
   static func contentSize(_ sealed: UInt64) -> UInt64 {
     guard sealed > UInt64(headerBytes) else { return 0 }
     let (whole, rest) = (sealed - UInt64(headerBytes)).quotientAndRemainder(
@@ -31,29 +32,29 @@ enum EncryptedBlobLayout {
     return whole * UInt64(pieceBytes) + (rest > overhead ? rest - overhead : 0)
   }
 
-  /// Where a piece begins.
+  /// Offset of a piece.
   static func offset(ofPiece number: UInt64) -> UInt64 {
     UInt64(headerBytes) + number * UInt64(encryptedPieceBytes)
   }
 }
 
-/// The header of a sealed object.
+/// The header of an encrypted object.
 struct EncryptedBlobHeader: Equatable, Sendable {
   let generation: UInt32
   let salt: [UInt8]
-  /// Bytes of the content; 0 while it is unfinished.
+  /// Size of the content; 0 while the object is unfinished.
   let size: UInt64
-  /// The hash of the content, sealed; zeros while it is unfinished.
+  /// The encrypted hash of the content; zeros while the object is unfinished.
   let encryptedHash: [UInt8]
 
-  /// Of an object that is being written.
+  /// The header of an unfinished object.
   init(unfinished cipher: BlobCipher) {
     (generation, salt, size) = (cipher.generation, cipher.salt, 0)
     encryptedHash = [UInt8](
       repeating: 0, count: EncryptedBlobLayout.headerBytes - EncryptedBlobLayout.clearBytes)
   }
 
-  /// Of an object that is complete.
+  /// The header of a complete object.
   init(_ reference: BlobReference, _ cipher: BlobCipher) {
     (generation, salt, size) = (cipher.generation, cipher.salt, reference.size)
     var sealed: [UInt8] = []
@@ -65,12 +66,12 @@ struct EncryptedBlobHeader: Equatable, Sendable {
     encryptedHash = sealed
   }
 
-  /// Nil if it is none.
+  /// Nil if it is no header.
   init?(_ bytes: RawSpan) {
     self.init([UInt8](copying: bytes.extracting(first: EncryptedBlobLayout.headerBytes)))
   }
 
-  /// Nil if it is none.
+  /// Nil if it is no header.
   init?(_ bytes: [UInt8]) {
     var reader = ByteReader(bytes)
     guard bytes.count >= EncryptedBlobLayout.headerBytes,
@@ -99,7 +100,7 @@ struct EncryptedBlobHeader: Equatable, Sendable {
     return writer.bytes
   }
 
-  /// The hash of the content; nil if the header was changed, or is unfinished.
+  /// The hash of the content; nil if the header was changed, or the object is unfinished.
   func hash(_ cipher: BlobCipher) -> BlobHash? {
     let opened = cipher.decrypt(
       encryptedHash, number: EncryptedBlobLayout.hashNumber,
@@ -108,15 +109,15 @@ struct EncryptedBlobHeader: Equatable, Sendable {
   }
 }
 
-/// A sealed object whose header was opened: what reads it.
+/// An encrypted object with a verified header, ready to be read.
 struct EncryptedBlob: Sendable {
-  /// The hash of the content, as who sealed it has seen it.
+  /// The hash of the content, as authenticated by its writer.
   let hash: BlobHash
   /// Bytes of the content.
   let size: UInt64
   let cipher: BlobCipher
 
-  /// Nil if `header` is not that of a complete object under one of the keys.
+  /// Nil if `header` is not the header of a complete object under one of the keys.
   init?(_ header: EncryptedBlobHeader, _ keys: BlobKeys) {
     guard let cipher = keys.master(header.generation)?.cipher(salt: header.salt),
       let hash = header.hash(cipher)
@@ -124,10 +125,11 @@ struct EncryptedBlob: Sendable {
     (self.hash, size, self.cipher) = (hash, header.size, cipher)
   }
 
-  /// Bytes of the object.
+  /// Size of the stored object.
   var encryptedSize: UInt64 { EncryptedBlobLayout.encryptedSize(size) }
 
-  /// Where in the object the pieces lie that hold these bytes of the content, which are not none.
+  /// The first piece and the stored byte range of the pieces that hold `range` of the content, which must not
+  /// be empty.
   func place(of range: Range<UInt64>) -> (first: UInt64, bytes: Range<UInt64>) {
     let piece = UInt64(EncryptedBlobLayout.pieceBytes)
     let (first, last) = (range.lowerBound / piece, (range.upperBound - 1) / piece)
@@ -135,7 +137,7 @@ struct EncryptedBlob: Sendable {
     return (first, EncryptedBlobLayout.offset(ofPiece: first)..<end)
   }
 
-  /// Those bytes of the content that `range` names, out of the pieces from `first` on; nil if they were changed.
+  /// Decrypts `range` of the content from the pieces from `first` on; nil if they were changed.
   func decrypt(_ pieces: RawSpan, from first: UInt64, _ range: Range<UInt64>) -> [UInt8]? {
     let piece = UInt64(EncryptedBlobLayout.pieceBytes)
     var output: [UInt8] = []

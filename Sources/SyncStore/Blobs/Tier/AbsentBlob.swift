@@ -1,18 +1,18 @@
-/// A large value that records of this copy name and whose bytes are not here, and why.
+/// A large value that records of this copy refer to but whose bytes are missing here, and why.
 package struct AbsentBlob: Hashable, Sendable {
-  /// Why it is not here.
+  /// Why it is missing.
   package enum Reason: UInt8, Sendable {
-    /// It is on its way, or was found rotten or gone: sessions ask for it.
+    /// It is on its way, or was found corrupt or missing: sessions ask for it.
     case awaited = 0
-    /// The policy leaves it out: it is fetched when it is read.
+    /// The policy left it out: it is fetched when it is read.
     case leftOut = 1
-    /// It has left: likewise.
+    /// It was evicted: it is fetched when it is read.
     case evicted = 2
   }
 
-  /// Which.
+  /// The blob.
   package var blob: BlobReference
-  /// Why.
+  /// Why it is missing.
   package var reason: Reason
 
   /// Both fields.
@@ -27,10 +27,12 @@ package struct AbsentBlob: Hashable, Sendable {
     return key
   }
 
-  /// The local key.
+  /// The key of its local record.
   var key: [UInt8] { Self.key(blob.hash) }
 
-  /// Its value (`schemas/blobs.md`). Without the last byte, which earlier versions neither write nor look at, it is awaited.
+  /// The value of its local record (`schemas/blobs.md`).
+  ///
+  /// Without the last byte, which earlier versions neither write nor read, it is awaited.
   var value: [UInt8] {
     var writer = ByteWriter()
     writer.write(blob.size)
@@ -52,39 +54,40 @@ package struct AbsentBlob: Hashable, Sendable {
   }
 }
 
-/// Where it was noted at some moment that blobs are not here.
+/// The versions of the absence records of blobs at one moment.
 package struct AbsenceVersions: Sendable {
-  /// By the local keys.
+  /// Locations of the local records, by their keys.
   fileprivate var places: [[UInt8]: Location] = [:]
 }
 
-// What is not here, and why.
+// Absence records: which blobs are missing here, and why.
 extension Store {
-  /// What is noted of blobs that are not here, in the order of their hashes.
+  /// All absence records, in the order of the blobs' hashes.
   private func allAbsent() throws(StoreError) -> [AbsentBlob] {
     try localMetadata.all(beginning: AbsentBlob.prefix).compactMap { AbsentBlob(key: $0.key, $0.value) }
       .sorted { $0.blob.hash < $1.blob.hash }
   }
 
-  /// Blobs that are not here and have this reason, in the order of their hashes.
+  /// Blobs that are missing for this reason, in the order of their hashes.
   package func absentBlobs(_ reason: AbsentBlob.Reason) throws(StoreError) -> [BlobReference] {
     try allAbsent().filter { $0.reason == reason }.map(\.blob)
   }
 
-  /// What is known of a blob that is not here; nil if nothing is noted of it.
+  /// The absence record of a blob; nil if there is none.
   package func absence(of hash: BlobHash) throws(StoreError) -> AbsentBlob? {
     let key = AbsentBlob.key(hash)
     return try local(key).flatMap { AbsentBlob(key: key, $0) }
   }
 
-  /// Blobs of a batch that are not here, each once, and whether they are taken now. Those that are here are counted on, so that
-  /// no sweep that has begun takes them away.
-  /// They are made durable: a receipt speaks for them, too.
+  /// Blobs of a batch that are missing here, each once, and whether they are requested now.
+  ///
+  /// Present blobs are retained, so that a running sweep does not remove them, and made durable: the receipt
+  /// for the batch covers them.
   func absent(of batch: IncomingBatch) throws(StoreError) -> [AbsentBlob] {
     var absent: [AbsentBlob] = []
     var places: [BlobHash: Int] = [:]
     var policy: BlobPolicy?
-    // Those that are not of a list have their values with them.
+    // Batches other than lists carry their values inline.
     guard case .list(let records) = batch.records else { return [] }
     for item in records {
       guard case .blob(let blob) = item.record.content else { continue }
@@ -102,13 +105,14 @@ extension Store {
       absent.append(AbsentBlob(blob, takes ? .awaited : .leftOut))
     }
     for index in absent.indices where absent[index].reason == .leftOut {
-      // What is known of it already counts: it may be on its way for another key.
+      // An existing record wins: the blob may be on its way for another key.
       if let known = try absence(of: absent[index].blob.hash) { absent[index].reason = known.reason }
     }
     return absent
   }
 
-  /// What is noted of these now. Before one of them comes, for who notes then that it has.
+  /// The current versions of the absence records of these blobs. Take them before a blob arrives, and pass
+  /// them to `recordArrived`.
   package func absenceVersions(of hashes: [BlobHash]) throws(StoreError) -> AbsenceVersions {
     let locals = try localMetadata
     var noted = AbsenceVersions()
@@ -116,19 +120,23 @@ extension Store {
     return noted
   }
 
-  /// Notes that blobs have come that were not here. What is noted since `before` stays: one may have left again meanwhile.
+  /// Removes the absence records of blobs that have arrived.
+  ///
+  /// Records written since `before` stay: the blob may have been evicted again meanwhile.
   package func recordArrived(
     _ hashes: [BlobHash], unlessChangedSince before: AbsenceVersions? = nil
   ) throws(StoreError) {
     let noted = if let before { before } else { try absenceVersions(of: hashes) }
     let keys = hashes.map { AbsentBlob.key($0) }.filter { noted.places[$0] != nil }
     guard !keys.isEmpty else { return }
-    // Nothing waits for it: what is noted and is here is passed over everywhere.
+    // Need not be durable: an absence record of a blob that is here is ignored everywhere.
     try putLocalRecords(keys.map { ($0, nil) }, ifUnchangedSince: noted)
   }
 
-  /// Sets notes of this copy's own, with `noted` only those that still lie where that says. Readers wait while what was appended at
-  /// once is entered into the index, so it is not all of them. Returns up to where they reach; nil if there are none.
+  /// Sets local records; with `noted`, only those still at the location recorded there.
+  ///
+  /// Readers wait while an append is indexed, so the records are written in batches. Returns the end of the
+  /// last append; nil if there was none.
   @discardableResult
   func putLocalRecords(
     _ notes: [(key: [UInt8], value: [UInt8]?)], ifUnchangedSince noted: AbsenceVersions? = nil
@@ -153,9 +161,11 @@ extension Store {
 
   private static let localRecordBatchSize = 256
 
-  /// Forgets what is noted of blobs that no record refers to any more, and of those that are here. Returns what records refer to.
+  /// Removes the absence records of blobs that no record refers to, and of those that are here. Returns all
+  /// references to blobs.
   func pruneAbsenceRecords() throws(StoreError) -> BlobReferences {
-    // First what is noted, then what is referred to: what is noted anew meanwhile, for a record that has just come, lies elsewhere.
+    // Read absence records before references: a record written meanwhile, for a reference that has just
+    // arrived, has another location.
     let noted = try allAbsent()
     let places = try absenceVersions(of: noted.map(\.blob.hash))
     let referenced = try referencesToBlobs()
@@ -168,22 +178,20 @@ extension Store {
         gone.append(absent.key)
         continue
       }
-      // Known is not enough: what could not be made durable is as good as not here.
+      // Presence is not enough: a blob that cannot be made durable counts as missing.
       if try blobs.isKnown(hash), try blobs.retainDurably(hash) { gone.append(absent.key) }
     }
     try putLocalRecords(gone.map { ($0, nil) }, ifUnchangedSince: places)
     return referenced
   }
 
-  /// Which large values are not here, and why.
-  ///
-  /// - Throws: `.closed`, `.forked`.
+  /// Counts of large values that are missing here, by reason.
   public func absentValues() throws(StoreError) -> AbsentValues {
     let all = try allAbsent()
     guard !all.isEmpty else { return AbsentValues() }
     var found = AbsentValues()
     try blobs.refresh()
-    // What has come otherwise than in a session is forgotten by the next one, or by the next trim.
+    // The record of a blob that arrived outside of a session is removed by the next session or trim.
     for absent in all {
       if try blobs.isKnown(absent.blob.hash) { continue }
       switch absent.reason {
@@ -202,21 +210,21 @@ extension Store {
   }
 }
 
-/// Large values that records of a copy name and whose bytes are not there, and why.
+/// Counts of large values that records of a copy refer to but whose bytes are missing there, by reason.
 public struct AbsentValues: Hashable, Sendable {
-  /// On their way: the next session asks for them.
+  /// Values on their way: the next session asks for them.
   public var awaited = 0
-  /// Bytes of them.
+  /// Bytes of awaited values.
   public var awaitedBytes: UInt64 = 0
-  /// Left out by the policy: fetched when they are read.
+  /// Values left out by the policy: fetched when they are read.
   public var leftOut = 0
-  /// Bytes of them.
+  /// Bytes of values left out.
   public var leftOutBytes: UInt64 = 0
-  /// Left, to keep the limits: fetched when they are read.
+  /// Values evicted to keep the limits: fetched when they are read.
   public var evicted = 0
-  /// Bytes of them.
+  /// Bytes of evicted values.
   public var evictedBytes: UInt64 = 0
 
-  /// None.
+  /// No missing values.
   public init() {}
 }

@@ -1,6 +1,7 @@
-// Who else holds an object, as far as it was last heard: whom to ask first, and whom to name to people. Nothing is evicted by it.
+// Members last seen to hold an object: whom to ask first, and whom to name in messages. Eviction never relies
+// on this.
 extension BlobCatalogue {
-  /// Notes that members were seen to hold objects, at `time` in milliseconds since 1970.
+  /// Records that members were seen to hold objects, at `time` in milliseconds since 1970.
   package func recordHolders(
     _ seen: some Sequence<(name: BlobHash, member: [UInt8])>, at time: UInt64
   ) throws(StoreError) {
@@ -17,7 +18,7 @@ extension BlobCatalogue {
     }
   }
 
-  /// Notes that a member does not hold an object any more.
+  /// Records that a member no longer holds an object.
   package func forgetHolder(_ name: BlobHash, member: [UInt8]) throws(StoreError) {
     try perform { (database) throws(StoreError) in
       _ = try database.run(
@@ -25,7 +26,7 @@ extension BlobCatalogue {
     }
   }
 
-  /// Members that were seen to hold an object, those seen last first.
+  /// Members seen to hold an object, most recent first.
   package func holders(of name: BlobHash) throws(StoreError) -> [[UInt8]] {
     try perform { (database) throws(StoreError) in
       try database.run(
@@ -36,14 +37,14 @@ extension BlobCatalogue {
 }
 
 extension BlobStore {
-  /// Members that were seen to hold an object: `DeviceID`s, those seen last first. Empty if it is not known.
+  /// `DeviceID`s of members seen to hold an object, most recent first. Empty if unknown.
   package func holders(of hash: BlobHash) -> [[UInt8]] {
     ignoringCatalogueErrors { (catalogue) throws(StoreError) in
       try catalogue.holders(of: descriptor(BlobReference(hash: hash, size: 0)).name)
     } ?? []
   }
 
-  /// Notes that a member was seen to hold an object, or not to.
+  /// Records whether a member was seen to hold an object.
   package func recordHolder(_ hash: BlobHash, member: [UInt8], holds: Bool) {
     guard !readOnly else { return }
     let name = descriptor(BlobReference(hash: hash, size: 0)).name

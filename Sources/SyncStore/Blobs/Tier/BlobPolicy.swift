@@ -1,73 +1,76 @@
-/// Which large values a copy takes with the records that name them. What is left out is fetched when it is read.
+/// Which large values a copy receives together with the records that refer to them.
 ///
-/// It says nothing of values that were put here: those are here until others hold them, and `BlobLimits` makes them leave.
+/// Values left out are fetched when they are read. The policy does not affect values put on this copy: they
+/// stay until others hold them and `BlobLimits` evicts them.
 public struct BlobPolicy: Hashable, Sendable {
-  /// Values of at most so many bytes are taken at once; `UInt64.max` for all, 0 for none.
+  /// Values of at most this many bytes are received at once; `UInt64.max` for all, 0 for none.
   public var eagerBytes: UInt64
-  /// Of keys that begin with one of these, values of any size are.
+  /// Values of keys that begin with one of these are received at once, whatever their size.
   public var eagerPrefixes: [[UInt8]]
 
-  /// Values of at most so many bytes, and those of keys with these beginnings.
+  /// Values of at most this many bytes, and those of keys with these prefixes.
   public init(eagerBytes: UInt64, eagerPrefixes: [[UInt8]] = []) {
     (self.eagerBytes, self.eagerPrefixes) = (eagerBytes, eagerPrefixes)
   }
 
-  /// All: the default.
+  /// Receives all values at once: the default.
   public static let eager = BlobPolicy(eagerBytes: .max)
-  /// None: each is fetched when it is read first.
+  /// Receives no values: each is fetched when it is first read.
   public static let lazy = BlobPolicy(eagerBytes: 0)
-  /// Those of at most so many bytes.
+  /// Receives values of at most this many bytes at once.
   public static func eager(upTo bytes: UInt64) -> BlobPolicy { BlobPolicy(eagerBytes: bytes) }
-  /// Those of keys that begin with one of these.
+  /// Receives values of keys with one of these prefixes at once.
   public static func eager(prefixes: [[UInt8]]) -> BlobPolicy {
     BlobPolicy(eagerBytes: 0, eagerPrefixes: prefixes)
   }
 
-  /// Prefixes, at most.
+  /// Maximum number of prefixes.
   public static let maximumPrefixes = 256
 
-  /// Is every value taken at once?
+  /// Whether every value is received at once.
   public var takesAll: Bool { eagerBytes == .max || eagerPrefixes.contains([]) }
 
-  /// Is a value of so many bytes taken at once, under this key?
+  /// Whether a value of this size under this key is received at once.
   public func takes(_ key: [UInt8], bytes: UInt64) -> Bool {
     bytes <= eagerBytes || eagerPrefixes.contains { key.starts(with: $0) }
   }
 }
 
-/// How much of the large values a copy keeps. What exceeds it leaves, the least recently used first; but only what other
-/// members have just confirmed to hold: it is fetched again when it is read.
+/// How much of the large values a copy keeps.
+///
+/// Beyond the limits the least recently used values are evicted, but only those that other members have just
+/// confirmed to hold: they are fetched again when they are read.
 public struct BlobLimits: Hashable, Sendable {
-  /// At most so many objects.
+  /// Maximum number of objects.
   public var count = UInt64.max
-  /// At most so many bytes of them on the disk.
+  /// Maximum bytes of objects on disk.
   public var bytes = UInt64.max
-  /// Objects that nobody has put or read for so many milliseconds leave.
+  /// Objects not put or read for this many milliseconds are evicted.
   public var ageMilliseconds = UInt64.max
-  /// Objects leave while the file system on which they lie has fewer bytes free.
+  /// Objects are evicted while their file system has fewer bytes free than this.
   public var freeDiskBytes: UInt64 = 0
-  /// How many other members must hold what leaves; at least 1.
+  /// Number of other members that must hold an object before it is evicted; at least 1.
   public var copies = 1
-  /// Seconds between two looks in the background, by a running `Node`; 0 for none.
+  /// Seconds between two trims in the background by a running `Node`; 0 for none.
   public var trimSeconds: UInt32 = 60
 
   /// No limits.
   public init() {}
 
-  /// Is anything limited?
+  /// Whether anything is limited.
   public var hasLimits: Bool {
     count != .max || bytes != .max || ageMilliseconds != .max || freeDiskBytes > 0
   }
 }
 
-/// What a copy keeps of itself about its large values, durably and for all processes that use it.
+/// Settings of a copy for its large values, durable and shared by all processes that use it.
 struct BlobSettings: Hashable, Sendable {
   var policy = BlobPolicy.eager
   var limits = BlobLimits()
 
   private static let version: UInt8 = 1
 
-  /// As the value of the local key `blobs/settings` (`schemas/blobs.md`).
+  /// Encoded as the value of the local key `blobs/settings` (`schemas/blobs.md`).
   var encoded: [UInt8] {
     var writer = ByteWriter()
     writer.write(Self.version)

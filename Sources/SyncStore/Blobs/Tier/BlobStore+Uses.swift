@@ -1,21 +1,21 @@
-// The order in which objects were last used, and making them leave that nobody has used since.
+// The order of last use of objects, and eviction of those not used since.
 
-/// When an object was last counted on.
+/// Last use of an object.
 struct BlobUse: Sendable {
-  /// Where it lies in a pack; nil for one in a file of its own.
+  /// Slot reference in a pack; nil for an object in a file of its own.
   var place: UInt32?
-  /// What it is called on the disk; nil for one in a pack, where the table says so.
+  /// Stored name; nil for a packed object, whose name is in the table.
   var name: BlobHash?
-  /// Milliseconds since 1970, and 16 bits that order those within one.
+  /// Milliseconds since 1970, then 16 bits that order uses within one.
   var stamp: UInt64
-  /// Bytes that it takes.
+  /// Stored bytes.
   var size: UInt64
 
   var milliseconds: UInt64 { stamp >> 16 }
 }
 
 extension BlobStore {
-  /// All objects here, the least recently used first. Nobody waits for long meanwhile.
+  /// All objects here, the least recently used first. Takes locks only briefly.
   func uses() throws(StoreError) -> [BlobUse] {
     checkpoint()
     if packs.isShared { try packs.refresh() }
@@ -30,7 +30,7 @@ extension BlobStore {
     return uses
   }
 
-  /// What objects are called on the disk; nil for those that have gone.
+  /// Stored names of objects; nil for those that are gone.
   func names(of uses: ArraySlice<BlobUse>) throws(StoreError) -> [BlobHash?] {
     let packed = try packs.names(of: uses.compactMap(\.place))
     var next = 0
@@ -41,8 +41,9 @@ extension BlobStore {
     }
   }
 
-  /// Makes objects leave, but for those that were counted on since they were listed; which have left. Others that count on one
-  /// either keep it, or find that it has gone and put it anew.
+  /// Evicts objects, except those used since they were listed. Returns which were evicted.
+  ///
+  /// A concurrent use either keeps the object, or finds it gone and puts it again.
   func evict(_ uses: [(name: BlobHash, use: BlobUse)]) throws(StoreError) -> [Bool] {
     try requireWritable()
     var gone = [Bool](repeating: false, count: uses.count)
@@ -61,13 +62,13 @@ extension BlobStore {
     return gone
   }
 
-  /// Gives the space back of what has left.
+  /// Reclaims the space of evicted objects.
   func reclaim() throws(StoreError) { try packs.reclaim() }
 
-  /// Takes notice of what other processes have added to packs.
+  /// Indexes objects that other processes added to packs.
   func refresh() throws(StoreError) { if packs.isShared { try packs.refresh() } }
 
-  /// Is the object here, as far as this process knows?
+  /// Whether the object is here, as far as this process knows.
   func isKnown(_ hash: BlobHash) throws(StoreError) -> Bool {
     for (name, _) in names(of: hash) {
       if try packs.lookUp(name, refreshing: false) != nil { return true }
@@ -76,10 +77,10 @@ extension BlobStore {
     return false
   }
 
-  /// Counts on an object if it is here: nothing that was begun before takes it away.
+  /// Retains an object if it is here: no removal begun earlier takes it away.
   package func retain(_ hash: BlobHash) throws(StoreError) -> Bool { try retainedLocation(of: hash) != nil }
 
-  /// The same, and it is durable on return.
+  /// Retains an object if it is here, and makes it durable.
   func retainDurably(_ hash: BlobHash) throws(StoreError) -> Bool {
     guard let claim = try retainedLocation(of: hash) else { return false }
     switch claim {
@@ -96,13 +97,13 @@ extension BlobStore {
     return true
   }
 
-  /// What an object that is here lies in.
+  /// Where a retained object is stored.
   enum RetainedLocation {
-    /// Whatever it is: it is durable.
+    /// Anywhere; it is durable.
     case durable
-    /// A pack, which may have to be synced.
+    /// In a pack, which may have to be synced.
     case packed
-    /// A file of that name, which may have to be synced.
+    /// In a file of that name, which may have to be synced.
     case file(BlobHash)
   }
 
@@ -116,17 +117,19 @@ extension BlobStore {
         guard !following, try files.size(of: name) != nil, !memory.withLock({ $0.syncFailed.contains(name) })
         else { continue }
         let row = try retainRow(name)
-        // Only a look after the claim counts.
+        // Check only after retaining.
         if try files.size(of: name) != nil { return row?.durable == true ? .durable : .file(name) }
       }
     }
     return nil
   }
 
-  /// What a reading found of an object.
+  /// Result of checking an object.
   enum CheckResult: Sendable { case intact, missing, corrupt }
 
-  /// Counts on an object and reads all of it, unless that is cancelled (`.cancelled`). What is not what it was is set aside.
+  /// Retains an object and verifies it. A corrupt object is quarantined.
+  ///
+  /// - Throws: `.cancelled` if `isCancelled` returns true.
   func retainAndCheck(
     _ reference: BlobReference, isCancelled: () -> Bool = { false }
   ) throws(StoreError) -> CheckResult {
@@ -136,15 +139,16 @@ extension BlobStore {
       }
     }
     try checkCancelled()
-    // Another size is another's mistake, and nothing to set aside for.
+    // A wrong size is an error of the asking member: no reason to quarantine.
     guard try retain(reference.hash), try has(reference) else { return .missing }
     do throws(StoreError) {
       let reader = try reader(reference)
-      // The checksum of the pack tells damage; that name and content belong together was seen when it was put.
+      // The checksum of the pack detects damage; that the name matches the content was checked at the put.
       if case .packed(let pack, let entry) = reader.source {
         guard try pack.isWhole(entry) else { throw reader.quarantine() }
       } else {
-        // Whoever has asked lets go of its own for this word: what was seen whole once may have rotted since.
+        // Always reread: the asking member evicts its own object based on this answer, and a file verified
+        // earlier may have rotted since.
         try reader.verify { _, _ throws(StoreError) in try checkCancelled() }
         rememberVerified(reader.name)
       }
@@ -160,8 +164,8 @@ extension BlobStore {
 }
 
 extension BlobCatalogue {
-  /// Makes objects in files leave that nobody has counted on behind a time in milliseconds since 1970: `remove` takes the file
-  /// away. Which have left.
+  /// Evicts objects in files that were not used after the given times, in milliseconds since 1970: `remove`
+  /// deletes the file. Returns the evicted ones.
   func evict(
     _ objects: [(name: BlobHash, accessed: UInt64)], _ remove: (BlobHash) throws(StoreError) -> Void
   ) throws(StoreError) -> Set<BlobHash> {
@@ -196,15 +200,17 @@ extension BlobCatalogue {
 }
 
 extension PackSet {
-  /// What objects are called; nil for those that have gone. Nobody waits for long meanwhile.
+  /// Stored names of objects; nil for those that are gone. Takes locks only briefly.
   func names(of places: [UInt32]) throws(StoreError) -> [BlobHash?] {
     try inGroups(places) { place, state throws(StoreError) in
       try pack(Self.ordinal(place), &state)?.entry(Self.slot(place))?.name
     }
   }
 
-  /// Removes objects whose stamps are below a limit of their own still; which have gone. Another object of the same name has a stamp of
-  /// its own, and its turn when it is listed itself: where one is left, the name has not gone.
+  /// Removes objects whose stamps are still below their own limits. Returns which names are gone.
+  ///
+  /// A duplicate of the same name has its own stamp, and is evicted when it is listed itself: while one is
+  /// left, the name is not gone.
   func removeEach(_ places: [(place: UInt32, limit: UInt64)]) throws(StoreError) -> [Bool] {
     try inGroups(places) { (object, state) throws(StoreError) in
       let (place, limit) = object
@@ -222,13 +228,13 @@ extension PackSet {
     }
   }
 
-  /// Objects that are looked at while others wait.
+  /// Objects processed under one hold of the lock.
   private static let groupSize = 256
-  /// Microseconds between two groups: longer than it takes to wake who waits for the lock. Without it this thread would have the lock
-  /// again before, and nobody else for as long as there are objects.
+  /// Microseconds between two groups: longer than waking a waiter takes. Otherwise this thread would take the
+  /// lock again first, and starve all others until it is done.
   private static let pauseMicroseconds: UInt32 = 50
 
-  /// What `body` answers for each, some of them at a time: between those, others have their turn.
+  /// Results of `body` for each item, in groups: the lock is released between groups.
   func inGroups<Item, Answer>(
     _ items: [Item], _ body: (Item, inout State) throws(StoreError) -> Answer
   ) throws(StoreError) -> [Answer] {

@@ -1,71 +1,74 @@
-/// An object that may leave if enough other members hold it.
+/// An object that may be evicted if enough other members hold it.
 package struct EvictionCandidate: Sendable {
   /// The value.
   package let blob: BlobReference
-  /// The writes that name it: who covers them all does not sweep it for as long as this copy has use for it.
+  /// The writes that refer to it: a member that covers them all does not sweep it while this copy needs it.
   package let dots: [Dot]
   let name: BlobHash
   let use: BlobUse
 
-  /// Bytes that it takes on the disk.
+  /// Stored bytes.
   package var storedBytes: UInt64 { use.size }
 }
 
-/// What became of an attempt to keep the limits.
+/// Result of an attempt to keep the limits.
 public struct BlobTrimReport: Hashable, Sendable {
-  /// Objects that have left, and the bytes that they took.
+  /// Evicted objects, and their stored bytes.
   public var evicted = 0, evictedBytes: UInt64 = 0
-  /// Objects that were to leave, and stayed because too few members confirmed to hold them and to have the writes that name them, or
-  /// could be asked.
+  /// Objects that were due but stayed because too few members could be asked, or confirmed to hold them and
+  /// to have the writes that refer to them.
   public var tooFewHolders = 0, tooFewHoldersBytes: UInt64 = 0
-  /// Objects that were used meanwhile, and stayed.
+  /// Objects that stayed because they were used meanwhile.
   public var used = 0
-  /// Objects that were to leave, and stayed because something here counts on them alone: pins, beaten or expired values,
-  /// transfers, or that no record names them and their grace is not over.
+  /// Objects that were due but stayed because only this copy needs them: for pins, beaten or expired values,
+  /// transfers, or because no record refers to them and their grace period is not over.
   public var kept = 0, keptBytes: UInt64 = 0
-  /// Do the limits hold now?
+  /// Whether the limits hold now.
   public var holds = true
 
-  /// Nothing was done.
+  /// A report of no evictions.
   public init() {}
 }
 
-/// The span in which a copy makes objects leave. Of all processes that use a store one at a time has it, and as long as it
-/// has, this copy confirms to nobody that it holds anything.
+/// The period in which a copy evicts objects.
 ///
-/// That, and nothing else, is why no two members make the last copies leave (`docs/decisions/0030-eviction.md`): whoever counts on
-/// another's word has begun before that word was given, and who gave it had not begun. So of all who have made an object leave
-/// the one that began last counts on others who never began.
+/// Only one process of a store has it at a time, and while it has, this copy confirms to no member that it
+/// holds anything.
+///
+/// This alone prevents two members from evicting the last copies (`docs/decisions/0030-eviction.md`): a
+/// member relies only on confirmations given after its pass began, by members whose passes had not begun. So
+/// of all members that evicted an object, the one that began last relied on members that never began.
 package final class EvictionPass: Sendable {
-  /// Objects asked about at once, at most; at least 1.
+  /// Maximum number of objects asked about in one batch; at least 1.
   package static let batchObjects = 1024
-  /// Bytes of the objects asked about at once, unless one alone has more: who is asked reads them.
+  /// Maximum bytes of the objects in one batch, unless a single one is larger: the asked members read them
+  /// all.
   package static let batchBytes: UInt64 = 64 << 20
-  /// Holders of what has left that wait to be noted, about. They lie in the order of names, which is random: to note them as they come would
-  /// write a page of the catalogue for each.
+  /// Approximate number of holders collected before they are recorded. Objects come in random order of names:
+  /// recording each immediately would write one page of the catalogue per holder.
   private static let maxPendingHolders = 16_384
 
   private struct State {
-    /// Behind the last that was looked at, in the order of last use.
+    /// Index after the last object considered, in the order of last use.
     var next = 0
     var count: UInt64
     var bytes: UInt64
     var freeBytes: UInt64
-    /// Chosen, and not decided.
+    /// Objects chosen but not yet decided.
     var chosenCount: UInt64 = 0, chosenBytes: UInt64 = 0
     var report = BlobTrimReport()
-    /// Members that hold what has left, to be noted.
+    /// Holders of evicted objects, still to be recorded.
     var holders: [(name: BlobHash, member: [UInt8])] = []
     var isOver = false
   }
 
   /// The store.
   package let store: Store
-  /// What is to hold at the end.
+  /// The limits to reach.
   package let limits: BlobLimits
   private let lock: any StorageFile
   private let uses: [BlobUse]
-  /// By the names on the disk: what may leave.
+  /// Objects that may be evicted, by stored name.
   private let movable: [BlobHash: MovableBlob]
   private let oldest: UInt64
   private let state: LockedField<State>
@@ -73,7 +76,7 @@ package final class EvictionPass: Sendable {
   init?(_ store: Store, _ limits: BlobLimits) throws(StoreError) {
     guard let lock = try store.blobs.lockForEviction() else { return nil }
     (self.store, self.limits, self.lock) = (store, limits, lock)
-    // The uses first: what is put or referred to from now on is counted on, and stays.
+    // Read uses first: objects put or referred to from now on are retained, and stay.
     uses = try store.blobs.uses()
     movable = try store.movableBlobs()
     let now = store.environment.now()
@@ -84,17 +87,19 @@ package final class EvictionPass: Sendable {
         freeBytes: limits.freeDiskBytes == 0 ? .max : try store.blobs.freeBytes()))
   }
 
-  /// How many objects there were at the beginning.
+  /// Number of objects at the beginning.
   package var total: Int { uses.count }
 
-  /// The next objects to ask about, the least recently used first: as many as must leave if all of them may, and those that were
-  /// chosen before, up to `batchObjects`. Empty if the limits hold then, or nothing else may leave.
+  /// The next objects to ask about, the least recently used first: as many as must be evicted if all of them
+  /// may, beyond those chosen before, up to `batchObjects`.
+  ///
+  /// Empty if the limits would then hold, or nothing else may be evicted.
   package func next() throws(StoreError) -> [EvictionCandidate] {
     var chosen: [EvictionCandidate] = []
     var bytes: UInt64 = 0
     while chosen.count < Self.batchObjects {
       let range = state.withLock { state -> Range<Int> in
-        // Together with what is chosen already.
+        // As if everything chosen so far were evicted.
         var projected = state
         let chosenBytes = Self.sum(state.chosenBytes, bytes)
         projected.count -= min(state.chosenCount + UInt64(chosen.count), projected.count)
@@ -146,8 +151,10 @@ package final class EvictionPass: Sendable {
       || state.freeBytes < limits.freeDiskBytes
   }
 
-  /// Makes those leave of what was chosen that enough members have confirmed to hold, in this turn. `holders` are their `DeviceID`s, of each
-  /// candidate; only those count that cover all the writes that name it.
+  /// Evicts those candidates that enough members have confirmed to hold during this pass.
+  ///
+  /// - Parameter holders: For each candidate the `DeviceID`s of its holders; only members that cover all the
+  ///   writes that refer to it may be listed.
   package func evict(
     _ candidates: [EvictionCandidate], heldBy holders: [[[UInt8]]]
   ) throws(StoreError) {
@@ -198,7 +205,7 @@ package final class EvictionPass: Sendable {
     recordHolders(seen, atLeast: Self.maxPendingHolders)
   }
 
-  /// Notes who holds what has left, once that is so much: whom to ask first for it. Nothing depends on it.
+  /// Records holders of evicted objects once `count` have been collected. Only a hint of whom to ask first.
   private func recordHolders(_ seen: [(name: BlobHash, member: [UInt8])] = [], atLeast count: Int) {
     let due = state.withLock { state -> [(name: BlobHash, member: [UInt8])] in
       state.holders += seen
@@ -207,7 +214,7 @@ package final class EvictionPass: Sendable {
       return state.holders
     }
     guard !due.isEmpty, let blobs = try? store.blobs else { return }
-    // In the order in which they lie each page is come to once; in parts, because others may be waiting for the catalogue.
+    // Sorted, so that each page is written once; in parts, because others may be waiting for the catalogue.
     let sorted = due.sorted { $0.name < $1.name }
     for start in stride(from: 0, to: sorted.count, by: Self.batchObjects) {
       blobs.ignoringCatalogueErrors { (catalogue) throws(StoreError) in
@@ -217,15 +224,15 @@ package final class EvictionPass: Sendable {
     }
   }
 
-  /// What has become of it so far.
+  /// The result so far.
   package var report: BlobTrimReport { state.withLock { $0.report } }
 
-  /// Ends the turn, and gives space back.
+  /// Ends the pass, and reclaims space.
   @discardableResult
   package func end() -> BlobTrimReport {
     let (report, wasOver) = state.withLock { state in
       defer { state.isOver = true }
-      // Whatever could be asked about has been: what is left over is what could not leave.
+      // All candidates were tried: the remaining objects could not be evicted.
       state.report.holds =
         state.count <= limits.count && state.bytes <= limits.bytes && state.freeBytes >= limits.freeDiskBytes
       return (state.report, state.isOver)
@@ -241,14 +248,14 @@ package final class EvictionPass: Sendable {
 extension BlobStore {
   private static let evictionLock = "eviction.lock"
 
-  /// Takes the turn; nil if another has it, or somebody is just being told what is here.
+  /// Begins an eviction pass; nil if another process has one, or is just confirming holdings to a member.
   func lockForEviction() throws(StoreError) -> (any StorageFile)? {
     try requireWritable()
     let file = try files.storage.open(Self.evictionLock, beneath: files.directory, .openOrCreate)
     return try file.lock(byte: 0, .exclusive, wait: false) ? file : nil
   }
 
-  /// Works while nobody makes anything leave here; nil if somebody does.
+  /// Runs `body` with eviction excluded; nil if a pass is under way.
   func withEvictionExcluded<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError) -> Result? {
     let file = try files.storage.open(Self.evictionLock, beneath: files.directory, .openOrCreate)
     guard try file.lock(byte: 0, .shared, wait: false) else { return nil }
@@ -256,6 +263,6 @@ extension BlobStore {
     return try body()
   }
 
-  /// Bytes that are free where the objects lie.
+  /// Free bytes on the file system of the objects.
   func freeBytes() throws(StoreError) -> UInt64 { try files.storage.freeBytes(files.directory) }
 }

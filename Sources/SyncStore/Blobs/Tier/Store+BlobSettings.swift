@@ -1,11 +1,10 @@
-// What a copy keeps of itself about its large values.
+// Durable settings of a copy for its large values.
 extension Store {
   private static let settingsKey = Array("blobs/settings".utf8)
   private static let trimmedKey = Array("blobs/trimmed".utf8)
 
-  /// Which large values this copy takes with the records that name them: by all processes that use the store.
-  ///
-  /// - Throws: `.newerFormat` if a newer program has set it; `.closed`, `.forked`.
+  /// Which large values this copy receives with the records that refer to them; common to all processes that
+  /// use the store.
   public var blobPolicy: BlobPolicy { get throws(StoreError) { try blobSettings().policy } }
 
   /// How much of the large values this copy keeps.
@@ -23,10 +22,11 @@ extension Store {
     }
   }
 
-  /// Changes the policy, durably. What it takes and is not here is asked for by the next session, also what has left.
+  /// Changes the policy, durably. Missing values that it now covers, including evicted ones, are requested in
+  /// the next session.
   ///
   /// - Throws: `.outOfBounds` for more than `BlobPolicy.maximumPrefixes` prefixes, or one above
-  ///   `Limits.keyBytes`; `.newerFormat` if a newer program has set what is there; as `put`.
+  ///   `Limits.keyBytes`; `.newerFormat` if a newer program has written the settings; as `put`.
   public func setBlobPolicy(_ policy: BlobPolicy) throws(StoreError) {
     var settings = try blobSettings()
     guard settings.policy != policy else { return }
@@ -35,10 +35,10 @@ extension Store {
     try requestEagerBlobs(policy)
   }
 
-  /// Changes the limits, durably. They hold again soon, if a `Node` runs and enough members can be asked.
+  /// Changes the limits, durably. They are met soon if a `Node` runs and enough members can be asked.
   ///
   /// - Throws: `.outOfBounds` for copies other than 1 to `Limits.blobCopies`; `.newerFormat` if a newer
-  ///   program has set what is there; as `put`.
+  ///   program has written the settings; as `put`.
   public func setBlobLimits(_ limits: BlobLimits) throws(StoreError) {
     var settings = try blobSettings()
     guard settings.limits != limits else { return }
@@ -50,7 +50,7 @@ extension Store {
     try setLocal(Self.settingsKey, try settings.checked().encoded)
   }
 
-  /// What was given at the opening is kept from now on.
+  /// Persists the settings given at opening.
   func persistBlobSettings(from configuration: Configuration) throws(StoreError) {
     guard isWritable else { return }
     if let limits = configuration.blobLimits { try setBlobLimits(limits) }
@@ -80,9 +80,8 @@ extension Store {
 
   // MARK: The last trim
 
-  /// What the last attempt to keep the limits came to, and when, in milliseconds since 1970; nil if there was none.
-  ///
-  /// - Throws: `.closed`, `.forked`.
+  /// Result and time, in milliseconds since 1970, of the last attempt to keep the limits; nil if there was
+  /// none.
   public func lastBlobTrim() throws(StoreError) -> (time: UInt64, report: BlobTrimReport)? {
     guard let bytes = try local(Self.trimmedKey) else { return nil }
     var reader = ByteReader(bytes)
@@ -104,7 +103,7 @@ extension Store {
     }
   }
 
-  /// Keeps what an attempt to keep the limits came to, for `status`.
+  /// Stores the result of an attempt to keep the limits, for `status`.
   package func recordBlobTrim(_ report: BlobTrimReport) throws(StoreError) {
     var writer = ByteWriter()
     writer.write(UInt8(1))
@@ -116,7 +115,7 @@ extension Store {
     ] {
       writer.writeVariable(count)
     }
-    // The same again says nothing new.
+    // Do not write an unchanged result.
     if let last = try local(Self.trimmedKey), last.dropFirst(9) == writer.bytes.dropFirst(9) { return }
     try setLocal(Self.trimmedKey, writer.bytes)
   }

@@ -1,18 +1,19 @@
-// What eviction asks of the store; and what a member that is asked answers.
+// The store's part in eviction, and answering members that want to evict.
 extension Store {
-  /// Begins a turn in which objects may leave until `limits` hold; nil while another has it. End it.
+  /// Begins a pass that evicts objects until `limits` hold; nil while another pass runs. The caller must end
+  /// it.
   ///
-  /// - Throws: `.damaged` if records were lost: who knows which values they name.
+  /// - Throws: `.damaged` if records were lost: the values that they refer to are then unknown.
   package func beginEviction(_ limits: BlobLimits) throws(StoreError) -> EvictionPass? {
     try checkWritable()
     return try EvictionPass(self, limits)
   }
 
-  /// Do the limits that are kept call for a turn?
+  /// Whether the stored limits call for an eviction pass.
   package func exceedsBlobLimits() throws(StoreError) -> Bool {
     let limits = try blobLimits
     guard isWritable, limits.hasLimits else { return false }
-    // An age is exceeded by whatever lies here long enough: a look at all is how that is found.
+    // An age limit can be exceeded at any time: only a pass over all objects tells.
     if limits.ageMilliseconds != .max { return true }
     let blobs = try blobs
     if limits.freeDiskBytes > 0, try blobs.freeBytes() < limits.freeDiskBytes { return true }
@@ -21,7 +22,7 @@ extension Store {
     return count > limits.count || bytes > limits.bytes
   }
 
-  /// By their names on the disk: what only current values of keys name, with the writes that do.
+  /// Blobs that only current values of keys refer to, with those writes; by stored name.
   func movableBlobs() throws(StoreError) -> [BlobHash: MovableBlob] {
     let blobs = try blobs
     var named: [BlobHash: MovableBlob] = [:]
@@ -36,8 +37,8 @@ extension Store {
         }
       }
     }
-    // All records that count, those that were beaten, have expired or wait for their time among them. They are durable when this
-    // returns, so that none of them is cut off with the object gone (`LostBlobs`).
+    // Includes beaten, expired and parked records. They are durable when this returns, so that none of them
+    // is truncated after its object was evicted (`LostBlobs`).
     try eachReferenceToBlob { hash, _ in named[hash]?.references += 1 }
     let staying = named.filter { _, known in known.references != known.others.count + 1 }.map(\.key)
     for hash in staying { named[hash] = nil }
@@ -51,9 +52,10 @@ extension Store {
     return movable
   }
 
-  /// For the holder of the writers' mutex, who is about to name the blob in a new record: it has been put before, and may have been made
-  /// to leave since, because the same content was here under another key that others hold. From here on it stays: who makes it leave
-  /// looks whether it was counted on.
+  /// Retains the blob of a record about to be written. The caller must hold the writers' mutex.
+  ///
+  /// The blob was put before, but may have been evicted since, because the same content was here under
+  /// another key and others hold it. From here on it stays: eviction checks whether it was used.
   func retainBlob(of content: Record.Content) throws(StoreError) {
     guard case .blob(let blob) = content, try !blobs.retain(blob.hash) else { return }
     throw StoreError(
@@ -62,18 +64,20 @@ extension Store {
       path: path)
   }
 
-  /// Notes durably that these are about to leave.
+  /// Writes absence records durably, before these blobs are evicted.
   func recordAbsent(_ absent: [AbsentBlob]) throws(StoreError) {
     if let tail = try putLocalRecords(absent.map { ($0.key, $0.value) }) { try sync(upTo: tail) }
   }
 
-  /// What this copy says to one that wants objects to leave: what it covers, and which of them it holds, durably and in good
-  /// order, read just now. Nil while it makes objects leave itself, may not write, or holds only some keys, and so covers writes that
-  /// name an object without keeping it for them: then it says nothing. Nor does it where it cannot make them durable for want of room
-  /// (`.diskFull`), or because another process holds the catalogue (`.busy`).
+  /// Answers a member that wants to evict objects: the vector this copy covers, and which of the objects it
+  /// holds durably and intact, verified just now.
   ///
-  /// - Parameter isCancelled: asked between pieces of what is read.
-  /// - Throws: `.cancelled` where that was so.
+  /// Nil if this copy is evicting itself, is read-only, or holds only some keys: it would then cover writes
+  /// that refer to an object without keeping the object for them. Also nil if the objects cannot be made
+  /// durable for want of room (`.diskFull`), or because another process holds the catalogue (`.busy`).
+  ///
+  /// - Parameter isCancelled: Called between pieces of the objects read.
+  /// - Throws: `.cancelled` if it returned true.
   package func holdings(
     of blobs: [BlobReference], isCancelled: () -> Bool = { false }
   ) throws(StoreError) -> (covered: VersionVector, held: [Bool])? {
@@ -96,19 +100,20 @@ extension Store {
         held.append(possession == .intact)
       }
       try tier.makeDurable(zip(blobs, held).filter(\.1).map(\.0))
-      // Durable on return, and behind what was counted on: a sweep that begins from now on sees the records it covers.
+      // Take the vector after the objects are retained and durable: a sweep that begins later sees the
+      // records it covers.
       return (try replicaSummary().vector, held)
     }
   }
 }
 
-/// A value that may leave, and the writes that name it: at least one.
+/// A value that may be evicted, and the writes that refer to it: at least one.
 struct MovableBlob: Sendable {
   let blob: BlobReference
   let dot: Dot
-  /// As a rule none.
+  /// Usually empty.
   var others: [Dot] = []
-  /// Records that name it, of whatever kind.
+  /// Number of records of any kind that refer to it.
   var references = 0
 
   var dots: [Dot] { [dot] + others }

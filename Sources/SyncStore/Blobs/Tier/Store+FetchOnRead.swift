@@ -1,13 +1,13 @@
-// Reading what is not here.
+// Fetching missing blobs on read.
 extension Store {
-  /// Fetches a blob from whoever has it, and returns when it is here: what a running node gives.
+  /// Fetches a blob from a member that has it, and returns when it is here: provided by a running node.
   package typealias BlobFetching = @Sendable (BlobReference) throws(StoreError) -> Void
 
-  /// Has blobs fetched that are read and are not here; nil ends it.
+  /// Sets the function that fetches missing blobs on read; nil disables fetching.
   package func setBlobFetching(_ fetching: BlobFetching?) { blobFetching.withLock { $0 = fetching } }
 
-  /// Fetches a blob that could not be read. False if that cannot be done: nobody can fetch it, or this thread is within a
-  /// transaction, for which the arrival would wait.
+  /// Fetches a blob that could not be read. False if that is impossible: no node runs, or this thread is
+  /// within a transaction, for which the arrival would have to wait.
   private func fetch(_ blob: BlobReference, after error: StoreError) throws(StoreError) -> Bool {
     guard error.code == .blobUnavailable || error.code == .damaged, isWritable,
       !isInTransaction, let fetch = blobFetching.withLock({ $0 })
@@ -16,8 +16,10 @@ extension Store {
     return true
   }
 
-  /// Works on a blob. One that turns out rotten or gone is fetched, if a node runs; otherwise it is noted, to be fetched again with
-  /// the next session (F44).
+  /// Runs `body` on a blob that may be missing.
+  ///
+  /// A corrupt or missing blob is fetched if a node runs; otherwise it is recorded, to be fetched in the next
+  /// session (F44).
   func fetching<Result>(
     _ blob: BlobReference, _ body: (BlobStore) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
@@ -30,13 +32,13 @@ extension Store {
         failure = error
       }
       if failure.code == .blobUnavailable { failure = unavailable(blob, failure) }
-      // Within a transaction, or on a full disk, it cannot be noted now: the next reader does.
+      // Within a transaction, or on a full disk, it cannot be recorded now: the next reader does.
       if isWritable { _ = try? want(blob) }
       throw failure
     }
   }
 
-  /// The error of a blob that is not here, which says why and who has it as far as is known.
+  /// The error for a missing blob, with the reason and its last known holders.
   func unavailable(_ blob: BlobReference, _ error: StoreError) -> StoreError {
     let reason = (try? absence(of: blob.hash))?.reason
     let why =
@@ -46,7 +48,7 @@ extension Store {
       case .awaited, nil: "is not here"
       }
     let names = ((try? blobs)?.holders(of: blob.hash) ?? []).compactMap { memberName($0) }
-    // What a node said of its attempt stays.
+    // Keep the node's account of its attempt.
     let attempt =
       error.message.hasPrefix(BlobStore.unavailable(blob.hash).message) ? "" : ": \(error.message)"
     let holders =
@@ -57,7 +59,7 @@ extension Store {
       errno: error.errno)
   }
 
-  /// What a member is called; nil if there is no such member.
+  /// The name of a member; nil if there is no such member.
   private func memberName(_ device: [UInt8]) -> String? {
     guard let device = DeviceID(bytes: device), let value = try? reserved(ReservedKey.member(device)) else {
       return nil
