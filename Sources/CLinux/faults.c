@@ -1,7 +1,7 @@
-// The handler of SIGBUS. A fault in a watched mapping is answered with a page of zeros, which no checksum of a record
-// accepts, and a mark on the mapping; every other fault goes to whoever handled the signal before.
+// SIGBUS handler. A fault in a watched mapping gets a page of zeros, which no record checksum accepts, and
+// marks the mapping; every other fault goes to the previous handler.
 //
-// No jump out of the handler: it would tear through frames of Swift. The access is done again, and reads zeros.
+// No jump out of the handler: it would unwind through Swift frames. The access is retried, and reads zeros.
 #define _GNU_SOURCE
 #include "CLinuxFaults.h"
 
@@ -17,13 +17,13 @@
 #include <unistd.h>
 
 struct sync_watch {
-  // Odd while the fields change: another thread's handler may be looking.
+  // Odd while the fields change: a handler on another thread may be reading them.
   _Atomic(unsigned) version;
   _Atomic(int) taken;
   _Atomic(uintptr_t) base;
   _Atomic(uintptr_t) count;
   _Atomic(int) fd;
-  // Where the mapping begins in the file.
+  // Offset of the mapping in the file.
   _Atomic(uint64_t) offset;
   _Atomic(int) writable;
   _Atomic(unsigned) faults;
@@ -43,22 +43,22 @@ static struct sigaction before;
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
 static uintptr_t page_bytes;
 
-// A mapping is split by each page that is replaced, and the kernel allows some 65,000 pieces: from so many on, larger
-// ones are replaced. What they hide is in the file still.
+// Each replaced page splits a mapping, and the kernel allows some 65,000 pieces: after SINGLE_PAGES, larger
+// pieces are replaced. The hidden bytes are still in the file.
 enum { SINGLE_PAGES = 1024, LARGER = 256 };
 
-// Are the `count` bytes at `base` watched by this slot, seen whole?
+// Reads base and count of a slot. 0 if it watches nothing or is being changed.
 static int read_slot(struct sync_watch *slot, uintptr_t *base, uintptr_t *count) {
   unsigned version = atomic_load_explicit(&slot->version, memory_order_acquire);
   if (version & 1) return 0;
   *base = atomic_load_explicit(&slot->base, memory_order_relaxed);
   *count = atomic_load_explicit(&slot->count, memory_order_relaxed);
   atomic_thread_fence(memory_order_acquire);
-  // The slot of a mapping that is in use does not change; one that does is not the one in question.
+  // The slot of a mapping in use does not change; one that changes is not the one in question.
   return *base != 0 && version == atomic_load_explicit(&slot->version, memory_order_relaxed);
 }
 
-// Puts zeros in place of the page at `address`. 0 if it lies in no watched mapping, or cannot be replaced.
+// Replaces the page at `address` with zeros. 0 if it lies in no watched mapping, or cannot be replaced.
 static int replace_page(uintptr_t address) {
   for (struct block *block = &first; block; block = atomic_load_explicit(&block->next, memory_order_acquire)) {
     for (int index = 0; index < SLOTS; index++) {
@@ -71,14 +71,14 @@ static int replace_page(uintptr_t address) {
       unsigned kind = SYNC_FAULT_REFUSED;
       struct stat status;
       if (fstat(slot->fd, &status) == 0 && (uint64_t)status.st_size <= slot->offset + (start - base)) {
-        // All behind it is gone, too.
+        // Everything after it is gone, too.
         kind = SYNC_FAULT_TRUNCATED;
         end = last;
       } else if (atomic_fetch_add(&slot->pages, 1) >= SINGLE_PAGES) {
         end = start + LARGER * page_bytes;
         if (end > last) end = last;
       }
-      // First the mark: whoever sees the zeros, on any thread, finds it.
+      // Mark first: a thread that sees the zeros must find the mark.
       atomic_fetch_or(&slot->faults, kind);
       __atomic_fetch_add(&sync_fault_count, 1, __ATOMIC_SEQ_CST);
       int protection = slot->writable ? PROT_READ | PROT_WRITE : PROT_READ;
@@ -91,7 +91,7 @@ static int replace_page(uintptr_t address) {
 
 static void handle(int number, siginfo_t *info, void *context) {
   int error = errno;
-  // Above 0 the kernel tells of an access; otherwise somebody sent the signal.
+  // A positive code is an access fault; otherwise a process sent the signal.
   if (info->si_code > 0 && replace_page((uintptr_t)info->si_addr)) {
     errno = error;
     return;
@@ -104,7 +104,7 @@ static void handle(int number, siginfo_t *info, void *context) {
   } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     before.sa_handler(number);
   } else {
-    // As if there were no handler: an access is done again and ends the process, a signal that was sent is sent again.
+    // As without a handler: an access is retried and ends the process, a sent signal is raised again.
     struct sigaction standard = {.sa_handler = SIG_DFL};
     sigaction(SIGBUS, &standard, NULL);
     if (info->si_code <= 0) raise(number);
@@ -115,7 +115,7 @@ void sync_install_fault_handler(void) {
   page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
   struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
   sigemptyset(&action.sa_mask);
-  // Read first: a fault may come the moment the handler stands.
+  // Read first: a fault may occur as soon as the handler is installed.
   struct sigaction present;
   sigaction(SIGBUS, NULL, &present);
   if ((present.sa_flags & SA_SIGINFO) && present.sa_sigaction == handle) return;

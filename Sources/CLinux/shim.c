@@ -25,12 +25,12 @@ int sync_is_byte_locked(int fd, int64_t offset) {
   return fcntl(fd, F_OFD_GETLK, &lock) != 0 ? -1 : lock.l_type != F_UNLCK;
 }
 
-// Descriptors plus one, 0 where a place is free. `placeholder` is what a child has in their place.
+// Descriptors plus one; 0 marks a free slot. `placeholder` is the descriptor that replaces them in a child.
 static atomic_int dropped[sync_dropped_most];
 static atomic_int placeholder = -1;
 
 void sync_drop_in_children(int fd) {
-  // Counts the forks, and calls `drop_descriptors`.
+  // Installs the fork handler, which calls `drop_descriptors`.
   sync_fork_generation();
   int none = -1;
   int root = atomic_load(&placeholder) < 0 ? openat(AT_FDCWD, "/", O_PATH | O_CLOEXEC) : -1;
@@ -48,8 +48,8 @@ void sync_keep_in_children(int fd) {
   }
 }
 
-// In the child, after fork(3): only calls that are safe in a signal handler. The number of the descriptor stays taken, since
-// the child's copy of the object that owns it closes it.
+// Runs in the child after fork(3): only async-signal-safe calls. The descriptor number stays taken, since the
+// child's copy of the owning object closes it.
 static void drop_descriptors(void) {
   int root = atomic_load(&placeholder);
   for (int index = 0; index < sync_dropped_most; index++) {
@@ -58,7 +58,7 @@ static void drop_descriptors(void) {
   }
 }
 
-// How long what is written lives, as far as anybody can tell: the one hint of which nothing follows. A new inode has none.
+// Expected lifetime of written data: the one hint without any effect. A new inode has none.
 static const uint64_t mark = RWH_WRITE_LIFE_MEDIUM;
 
 void sync_mark(int fd) {
@@ -90,7 +90,7 @@ int sync_populate(void *start, uint64_t count) { return madvise(start, count, MA
 
 void sync_futex_wait(const uint32_t *word, uint32_t expected, int milliseconds) {
   const struct timespec time = {milliseconds / 1000, (long)(milliseconds % 1000) * 1000000};
-  // Whoever returns looks again, whatever the reason.
+  // The caller checks its condition again, whatever the reason for returning.
   syscall(SYS_futex, word, FUTEX_WAIT, expected, &time, NULL, 0);
 }
 
@@ -109,7 +109,7 @@ void sync_futex_wake_own(const uint32_t *word) {
 int sync_file_system(int fd) {
   if (syncfs(fd) == 0) return 0;
   if (!sync_is_refused(errno)) return -1;
-  // All file systems, and no word of what could not be written.
+  // Syncs all file systems, and does not report write errors.
   sync();
   return 0;
 }
@@ -154,7 +154,7 @@ static void ask_for_barriers(void) {
   sync_readers_fence = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
 }
 
-// Of the threads that read in the parent none is left but this one.
+// In the child only the forking thread is left: no other reader exists.
 static void count_fork(void) {
   sync_forks++;
   drop_descriptors();
@@ -177,8 +177,9 @@ void sync_await_readers(void) {
   atomic_thread_fence(memory_order_seq_cst);
   if (sync_readers_fence) return;
   if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) return;
-  // The process has entered a sandbox since it registered. Readers that have yet to begin see the flag and put up a fence of their own;
-  // one that began before has its store in a processor's buffer for far less than this.
+  // The process has entered a sandbox since it registered. Readers that begin later see the flag and use a
+  // fence of their own; the store of one that began before stays in a processor's store buffer for far less
+  // than this delay.
   const struct timespec time = {0, 10000000};
   __atomic_store_n(&sync_readers_fence, 1, __ATOMIC_SEQ_CST);
   nanosleep(&time, NULL);
@@ -245,7 +246,7 @@ static void (*_Atomic thread_end_hook)(void);
 
 static void end_thread(void *unused) {
   (void)unused;
-  // What runs after this and takes the mutex once more is watched again.
+  // A destructor that runs later and takes the mutex once more is watched again.
   sync_thread_end_is_watched = 0;
   void (*hook)(void) = atomic_load(&thread_end_hook);
   if (hook) hook();
@@ -257,7 +258,7 @@ void sync_on_thread_end(void (*hook)(void)) { atomic_store(&thread_end_hook, hoo
 
 void sync_begin_watching_thread_end(void) {
   pthread_once(&thread_end_once, make_thread_end_key);
-  // Any value that is not null.
+  // Any value but null.
   pthread_setspecific(thread_end_key, &thread_end_key);
   sync_thread_end_is_watched = 1;
 }

@@ -57,7 +57,7 @@ int sync_network_watch(void) {
 
 void sync_network_drain(int fd) {
   char bytes[8192];
-  // ENOBUFS says that some were lost: there are others to be taken.
+  // ENOBUFS means that messages were lost: others are still to be read.
   for (int i = 0; i < 1024; i++) {
     if (recv(fd, bytes, sizeof bytes, 0) < 0 && errno != ENOBUFS && errno != EINTR) return;
   }

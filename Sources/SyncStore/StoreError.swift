@@ -1,34 +1,34 @@
-/// What went wrong with a store, in a form that programs can act on and people can read.
+/// An error of a store, with a code for programs and a message for people.
 public struct StoreError: Error, Sendable {
   /// The kind of failure. More may be added: a switch over it needs a default.
   public struct Code: Hashable, Sendable, CustomStringConvertible {
-    /// A stable name, fit for logs and for `--json`.
+    /// A stable name for logs and `--json`.
     public let description: String
     private init(_ description: String) { self.description = description }
 
     /// The directory holds no store.
     public static let notAStore = Code("not-a-store")
-    /// There is a store already.
+    /// A store already exists there.
     public static let alreadyExists = Code("already-exists")
-    /// Another process holds the store, or this one does in another mode (F95).
+    /// Another process has the store open, or this one has it open in another mode (F95).
     public static let busy = Code("busy")
     /// A sync failed: nothing more is written until the store is opened again (rule R4).
     public static let poisoned = Code("poisoned")
     /// This copy is a read-only member, or was revoked: a write here would reach no other member.
     public static let notAllowed = Code("not-allowed")
-    /// The store, or the file system under it, takes no writes.
+    /// The store, or its file system, is read-only.
     public static let readOnly = Code("read-only")
     /// No space is left (F25).
     public static let diskFull = Code("disk-full")
     /// The operating system refused an operation.
     public static let inputOutput = Code("io")
-    /// Bytes are not what was written (F17, F37).
+    /// Bytes differ from what was written (F17, F37).
     public static let damaged = Code("damaged")
-    /// A file is not what the store would have made: foreign, of the wrong kind, or out of bounds (F40, F45).
+    /// A file that this store did not write: foreign, of the wrong kind, or out of bounds (F40, F45).
     public static let foreignFile = Code("foreign-file")
-    /// Others could write the directory, or it belongs to somebody else (F99).
+    /// Other users could write to the directory, or own it (F99).
     public static let unsafeDirectory = Code("unsafe-directory")
-    /// The file system is not one that a store can rely on: a network file system (F98).
+    /// A file system that a store cannot rely on: a network file system (F98).
     public static let unsafeFileSystem = Code("unsafe-file-system")
     /// The store was written by a newer program (F100).
     public static let newerFormat = Code("newer-format")
@@ -38,31 +38,32 @@ public struct StoreError: Error, Sendable {
     public static let outOfBounds = Code("out-of-bounds")
     /// The value has another type.
     public static let wrongType = Code("wrong-type")
-    /// The bytes of a value are not what the format of its type says: something else wrote them.
+    /// The bytes of a value do not match the format of its type: another program wrote them.
     public static let malformedValue = Code("malformed-value")
-    /// The collection has an element of this identifier already.
+    /// The collection already has an element with this identifier.
     public static let duplicateIdentifier = Code("duplicate-identifier")
     /// The value is in the blob tier and its bytes have not arrived here yet.
     public static let blobUnavailable = Code("blob-unavailable")
-    /// The clock stands where no stamp can follow, or what was stamped ahead of it cannot be taken back.
+    /// The clock is at a time after which no stamp can follow, or records stamped ahead of it cannot be taken
+    /// back.
     public static let clock = Code("clock")
-    /// A peer, or a cursor, knows more of this copy than it does itself: it was rolled back (rule R9).
+    /// A peer or a cursor knows more of this copy than the copy itself: it was rolled back (rule R9).
     public static let rolledBack = Code("rolled-back")
-    /// The copy waits for the full state of another one, and cannot give its own.
+    /// The copy waits for another one's full state, and cannot send its own.
     public static let unsettled = Code("unsettled")
-    /// A reader took so long that what it read could not be kept any more (F93).
+    /// A reader took so long that its snapshot could not be kept any longer (F93).
     public static let snapshotEnded = Code("snapshot-ended")
-    /// Deletes behind the position that changes were to be read from are not kept any more.
+    /// Deletes after the requested start position of changes are no longer kept.
     public static let changesLost = Code("changes-lost")
-    /// What a session took this copy to be does not hold any more: another one is to be begun. Only sessions meet it.
+    /// The replica state that a session expects is stale: begin a new session. Only sessions meet it.
     package static let overtaken = Code("overtaken")
     /// The store is encrypted, and no passphrase was given.
     public static let keyRequired = Code("key-required")
-    /// The passphrase is not the store's.
+    /// The passphrase is wrong.
     public static let wrongKey = Code("wrong-key")
     /// A passphrase was given for a store that is not encrypted.
     public static let notEncrypted = Code("not-encrypted")
-    /// The task was cancelled before the work was begun, or between two steps of it.
+    /// The task was cancelled before the work began, or between two steps of it.
     public static let cancelled = Code("cancelled")
     /// The store was closed.
     public static let closed = Code("closed")
@@ -72,14 +73,14 @@ public struct StoreError: Error, Sendable {
 
   /// The kind of failure.
   public let code: Code
-  /// What failed, why, and what to do about it.
+  /// The failure, its cause, and the remedy.
   public let message: String
-  /// The file or directory it happened at, if any.
+  /// The file or directory concerned, if any.
   public let path: String?
-  /// The operating system's error number; 0 if it had no part in it.
+  /// The operating system's error number; 0 for other errors.
   public let errno: Int32
 
-  /// Runs what can fail as the store does alone, though its type does not say so.
+  /// Narrows an untyped `throws` to `StoreError` for code that can only fail with that.
   static func only<Result>(_ body: () throws -> Result) throws(StoreError) -> Result {
     do { return try body() } catch {
       guard let error = error as? StoreError else { preconditionFailure("only the store fails: \(error)") }
@@ -97,14 +98,14 @@ public struct StoreError: Error, Sendable {
 }
 
 extension StoreError {
-  /// Files of a store that are made under another name and renamed.
+  /// Files of a store that are written under a temporary name and renamed.
   private static let replaced: StringSet = [
     "STORE", "control", "index", "ledger", "ring", "device.pem", "group", "next", "reserve",
     "reserve.compacted", "reserve.records",
   ]
 
-  /// The name by which people know the file at `path`: that which it gets when it is complete. What they could not find
-  /// under a temporary name when they look would be of no use to them.
+  /// The final name of the file at `path`: a temporary name in a message would be of no use, since the file
+  /// no longer has it when people look.
   static func stableName(_ path: String) -> String {
     guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return path }
     let (directory, name) = (path[..<slash], path[path.utf8.index(after: slash)...])
@@ -112,10 +113,10 @@ extension StoreError {
     if directory.hasSuffix("/partial"), name.hasPrefix("new-") {
       return String(Substring(directory.utf8.dropLast("/partial".utf8.count)))
     }
-    // A segment that is being made ready, for the writer or by compaction.
+    // A segment being prepared, for the writer or by compaction.
     if directory.hasSuffix("/journal"), name == "next" || name.hasPrefix("next.") { return String(directory) }
     guard name.hasSuffix(".part") else { return path }
-    // `BlobFiles.temporary`: the file's own name, then what `BlobFiles.uniqueName` gives.
+    // `BlobFiles.temporary`: the file's own name, then the suffix of `BlobFiles.uniqueName`.
     let stem = name.utf8.dropLast(".part".utf8.count)
     guard let dot = stem.lastIndex(of: UInt8(ascii: ".")),
       BlobFiles.isUniqueName(stem[stem.index(after: dot)...])
@@ -123,7 +124,7 @@ extension StoreError {
     return "\(directory)/\(Substring(stem[..<dot]))"
   }
 
-  /// Was there no descriptor left (F33)? What was to be opened was not touched, so that nothing is lost where that is tried again.
+  /// Whether no descriptor was left (F33). The file was not touched, so retrying loses nothing.
   var isOutOfDescriptors: Bool { SystemCall.isOutOfDescriptors(errno) }
 }
 

@@ -1,12 +1,13 @@
 public import FoundationEssentials
 public import SyncStore
 
-/// `Data`, `Date` and `UUID` as stored values. A library of its own: programs that do without Foundation start sooner.
+/// `Data`, `Date` and `UUID` as stored values. A separate library, because programs without Foundation start
+/// faster.
 
 extension Data: ValueItemConvertible {
-  /// Its bytes.
+  /// The bytes.
   public var valueItem: ValueItem { .bytes(Array(self)) }
-  /// The data of these bytes; nil if it is something else.
+  /// The data of a byte item; nil for any other item.
   public init?(valueItem: ValueItem) {
     guard case .bytes(let bytes) = valueItem else { return nil }
     self.init(bytes)
@@ -14,7 +15,8 @@ extension Data: ValueItemConvertible {
 }
 
 extension Date: ValueItemConvertible {
-  /// Seconds since 1970, exactly; to the nanosecond for dates within 97 days of 2001-01-01 that a double cannot say so.
+  /// Seconds since 1970, exactly; to the nanosecond for dates within 97 days of 2001-01-01 that a double
+  /// cannot represent.
   public var valueItem: ValueItem {
     let seconds = timeIntervalSince1970
     if seconds - Self.timeIntervalBetween1970AndReferenceDate == timeIntervalSinceReferenceDate
@@ -31,10 +33,10 @@ extension Date: ValueItemConvertible {
       nanoseconds: carry ? 0 : UInt32(nanoseconds))
   }
 
-  /// Beyond these seconds a double has no fractions of them.
+  /// Above this many seconds a double has no fractions.
   private static let instants = 9e15
 
-  /// The date at that time; nil if it is something else.
+  /// The date of a time item; nil for any other item.
   public init?(valueItem: ValueItem) {
     switch valueItem {
     case .time(let seconds): self.init(timeIntervalSince1970: seconds)
@@ -47,7 +49,7 @@ extension Date: ValueItemConvertible {
 }
 
 extension UUID: ValueItemConvertible {
-  /// Its 16 bytes.
+  /// The 16 bytes.
   public var valueItem: ValueItem {
     let bytes = [
       uuid.0, uuid.1, uuid.2, uuid.3, uuid.4, uuid.5, uuid.6, uuid.7, uuid.8, uuid.9, uuid.10, uuid.11,
@@ -59,7 +61,7 @@ extension UUID: ValueItemConvertible {
       halves.0.reduce(0) { $0 << 8 | UInt64($1) }, halves.1.reduce(0) { $0 << 8 | UInt64($1) })
   }
 
-  /// The UUID of these bytes; nil if it is something else.
+  /// The UUID of a UUID item; nil for any other item.
   public init?(valueItem: ValueItem) {
     guard case .uuid(let high, let low) = valueItem else { return nil }
     func byte(_ index: UInt64) -> UInt8 {
@@ -79,8 +81,8 @@ extension UUID: KeyComponent {
 }
 
 extension Date: KeyComponent {
-  /// Appends whole seconds since 1970 as an integer, a point, and nine digits of nanoseconds: dates that are less than a
-  /// nanosecond apart are one.
+  /// Appends whole seconds since 1970 as an integer, a point, and nine digits of nanoseconds: dates less than
+  /// a nanosecond apart are equal.
   public func appendKeyBytes(to key: inout [UInt8]) {
     let reference = timeIntervalSinceReferenceDate
     let whole = reference.rounded(.down)

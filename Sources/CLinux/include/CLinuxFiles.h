@@ -1,28 +1,29 @@
-// Calls on files that are newer than POSIX, or that a sandbox may refuse. Each has a fallback built of older calls that gives
+// File calls that are newer than POSIX, or that a sandbox may refuse. Each has a fallback of older calls with
 // the same guarantees, or a comment that says what is lost.
 #pragma once
 
 #include <stdint.h>
 
-// Does this error number say that a call does not exist here, rather than that it failed? A kernel that lacks it answers ENOSYS,
-// a seccomp filter ENOSYS or EPERM, a file system that lacks it EINVAL or EOPNOTSUPP. A fallback repeats every check of the call
-// itself, so one tried after a genuine EPERM or EINVAL fails again.
+// Whether this error number means that a call is unavailable here, rather than that it failed. A kernel that
+// lacks it returns ENOSYS, a seccomp filter ENOSYS or EPERM, a file system that lacks it EINVAL or
+// EOPNOTSUPP. A fallback repeats every check of the call itself, so one tried after a genuine EPERM or EINVAL
+// fails again.
 int sync_is_refused(int code);
 
 // openat(2) is variadic. O_CLOEXEC is added.
 int sync_open(int directory, const char *path, int flags, unsigned mode);
 
-// openat2(2) has no wrapper in glibc. The path cannot escape `directory` through ".." or a symbolic link. Where openat2 is refused
-// the path is opened component by component; a symbolic link or ".." is an error.
+// openat2(2) has no wrapper in glibc. The path cannot escape `directory` through ".." or a symbolic link.
+// Where openat2 is refused the path is opened component by component; a symbolic link or ".." is an error.
 int sync_open_beneath(int directory, const char *path, int flags, unsigned mode);
 
-// renameat2(2) with RENAME_NOREPLACE: fails with EEXIST where rename(2) would replace. Without it the target is looked for first,
-// while an flock(2) on its directory keeps every other caller of this fallback out; another program that creates the name in that
-// moment loses it if it is a file or an empty directory.
+// renameat2(2) with RENAME_NOREPLACE: fails with EEXIST where rename(2) would replace. Without it the target
+// is looked up first, while an flock(2) on its directory keeps every other caller of this fallback out;
+// another program that creates the name in that moment loses it if it is a file or an empty directory.
 int sync_rename_unless_present(int directory, const char *path, int new_directory, const char *new_path);
 
-// renameat2(2) with RENAME_EXCHANGE: both names change places at once. No fallback here: `sync_is_refused(errno)` says that the
-// caller has to do it in steps.
+// renameat2(2) with RENAME_EXCHANGE: exchanges both names atomically. No fallback here: if
+// `sync_is_refused(errno)` the caller has to do it in steps.
 int sync_rename_exchange(int directory, const char *path, int other_directory, const char *other);
 
 // fallocate(2), which extends the file: -1 and errno, unlike posix_fallocate(3), which returns the error,
@@ -30,8 +31,9 @@ int sync_rename_exchange(int directory, const char *path, int other_directory, c
 // here, as above. On btrfs, allocating an empty file also disables copy-on-write.
 int sync_allocate(int fd, uint64_t offset, uint64_t count);
 
-// What statx(2) tells of an open file, but for its times: since Linux 6.13 a file whose times were asked for gets new ones
-// at its next change, and a sync that has to write them, too, takes half as long again. Without statx: fstat(2), and no birth time.
+// statx(2) of an open file without its times: since Linux 6.13 a file whose times were queried gets new ones
+// at its next change, and a sync that has to write them, too, takes half as long again. Without statx:
+// fstat(2), and no birth time.
 struct sync_file_status {
   uint64_t size, inode;
   // In nanoseconds since 1970, 0 if unknown.
@@ -40,15 +42,17 @@ struct sync_file_status {
 };
 int sync_file_status(int fd, struct sync_file_status *status);
 
-// A number of the file system of an open file that stays the same when it is mounted again: f_fsid, unless that is the number of the
-// device, which depends on the order in which devices are found; then the file system's UUID, or else SYNC_NO_FILE_SYSTEM_NUMBER.
+// A number of an open file's file system that stays the same across mounts: f_fsid, unless that is the device
+// number, which depends on the order in which devices are found; then the file system's UUID, or else
+// SYNC_NO_FILE_SYSTEM_NUMBER.
 #define SYNC_NO_FILE_SYSTEM_NUMBER 1
 int sync_file_system_number(int fd, uint64_t *number);
 
-// fstatfs(2) of what lies at `path`: bytes free for an ordinary user; the magic number of the file system's type; is it mounted for
-// reading only?
+// fstatfs(2) of the entry at `path`: bytes free for an ordinary user, the magic number of the file system's
+// type, and whether it is mounted read-only.
 int sync_file_system_status(
   int directory, const char *path, uint64_t *free_bytes, uint64_t *type, int *is_read_only);
 
-// Holds a directory open by which others are reached, without the right to read it. A link in the last place is not followed.
+// Opens a directory to reach others through it, without the right to read it. A link in the last component is
+// not followed.
 int sync_hold_directory(int directory, const char *path);

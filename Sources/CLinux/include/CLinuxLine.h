@@ -1,11 +1,12 @@
-// A line of 64 bytes that others may be changing, looked at as a whole: Swift has no vectors whose loads keep their order.
+// A 64-byte line that other processes may be changing, read in a defined order: Swift has no ordered vector
+// loads.
 #pragma once
 
 #include <stdint.h>
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-// It takes a load of two words for a race: there each word is loaded by itself.
+// The sanitizer reports a load of two words as a race: with it, each word is loaded by itself.
 #define SYNC_LINE_BY_WORDS 1
 #endif
 #endif
@@ -14,17 +15,17 @@
 #include <emmintrin.h>
 #endif
 
-// What is to be known of eight words: bit 4n + 3 of `matches` is set if the upper 16 bits of word n are the tag; all words
-// exclusive-or'd; the last one.
+// Summary of eight words: bit 4n + 3 of `matches` is set if the upper 16 bits of word n are the tag; the
+// exclusive or of all words; the last word.
 struct sync_line {
   uint64_t fold;
   uint64_t last;
   uint32_t matches;
 };
 
-// Looks at the line, aligned to 64 bytes, from its last words to its first: each word is loaded once, whole, and none
-// before a later one. Pairs of words are loaded at once: every processor with AVX does so atomically, and says so; on others
-// a line in the cache cannot change between the two halves.
+// Reads the line, aligned to 64 bytes, from its last words to its first: each word is loaded once, untorn,
+// and none before a later one. Pairs of words are loaded at once: every processor with AVX guarantees that to
+// be atomic; on others a line in the cache cannot change between the two halves.
 #if defined(SYNC_LINE_BY_PAIRS)
 static inline struct sync_line sync_look_at_line(const void *line, uint16_t tag) {
   const __m128i *pairs = (const __m128i *)line;

@@ -1,34 +1,35 @@
-/// A write of a key, as it stands in the journal: made by this process, by another one, or received from a peer.
+/// A write of a key, read from the journal: made by this process, by another one, or received from a peer.
 public struct Change: Sendable {
-  /// What became of the key.
+  /// The effect on the key.
   public enum Kind: Hashable, Sendable {
-    /// It got a value.
+    /// The key got a value.
     case put
-    /// It lost it.
+    /// The key was deleted.
     case delete
   }
 
   /// The key.
   public let key: Key
-  /// What became of it.
+  /// The effect on the key.
   public let kind: Kind
-  /// Its place in this copy's journal: who goes on from there gets what comes behind it.
+  /// Its position in this copy's journal: resuming from it continues with the next change.
   public internal(set) var position: ChangePosition
-  /// When it was written, by whatever copy.
+  /// Time of the write on the copy that made it.
   public let stamp: Stamp
-  /// Which write it is: who wrote it, and the how-manieth of his it is.
+  /// Identity of the write: its actor and sequence number.
   public let dot: Dot
   /// The type of the value.
   public let type: ValueType
-  /// When the value expires, in milliseconds since 1970. That it does is no change of its own.
+  /// When the value expires, in milliseconds since 1970. The expiry itself is no change.
   public let deadline: UInt64?
-  /// Is it the last one of its transaction, as far as its changes are asked for? A write by itself is a transaction.
+  /// Whether it is the last change of its transaction in the requested range. A single write is a
+  /// transaction.
   public internal(set) var endsTransaction = false
 
   let content: Record.Content
   let store: Store
 
-  /// The actor, the incarnation of a copy, that wrote it.
+  /// The actor (incarnation of a copy) that wrote it.
   public var actor: ActorID { dot.actor }
 
   /// Bytes of the value; 0 for a delete.
@@ -40,16 +41,17 @@ public struct Change: Sendable {
     }
   }
 
-  /// Where the value is, if it lies in the blob tier.
+  /// The blob reference, if the value is in the blob tier.
   public var blob: BlobReference? {
     if case .blob(let blob) = content { return blob }
     return nil
   }
 
-  /// The value that was written, whatever the key holds by now; nil for a delete. Blocks if the value lies in
-  /// the blob tier; see `AsyncStore.value(of:)`.
+  /// The value that was written, whatever the key holds now; nil for a delete. Blocks if the value is in the
+  /// blob tier; see `AsyncStore.value(of:)`.
   ///
-  /// - Throws: `.blobUnavailable` if the bytes of a value in the blob tier are not here yet, or not any more.
+  /// - Throws: `.blobUnavailable` if the bytes of a value in the blob tier have not arrived yet, or were
+  ///   evicted.
   public func value() throws(StoreError) -> Value? {
     switch content {
     case .tombstone: return nil
@@ -59,42 +61,43 @@ public struct Change: Sendable {
   }
 }
 
-/// A place in the journal of one copy, to go on from: in this process or, kept as text, in a later one.
+/// A position in the journal of one copy, from which to resume: in this process or, kept as text, in a later
+/// one.
 ///
-/// It stays valid whatever is compacted, for as long as the copy lives. It says nothing to other copies.
+/// It survives compaction and is valid as long as the copy lives. It means nothing to other copies.
 public struct ChangePosition: Hashable, Sendable {
-  /// Whose journal; nil for the beginning of any.
+  /// The copy whose journal it is; nil for the beginning of any.
   let actor: ActorID?
-  /// The position of the last record in front of it; 0 at the beginning.
+  /// Position of the last record before it; 0 at the beginning.
   let position: UInt64
-  /// The stamp of that record, by which it is known again; zero if that is not known.
+  /// Stamp of that record, which identifies it; zero if unknown.
   let stamp: Stamp
-  /// The positions of records in front of it whose time had not come: they are still to be given.
+  /// Positions of earlier records that were still parked: they are still to be delivered.
   let pending: [UInt64]
 
   init(actor: ActorID?, position: UInt64, stamp: Stamp, pending: [UInt64] = []) {
     (self.actor, self.position, self.stamp, self.pending) = (actor, position, stamp, pending)
   }
 
-  /// In front of everything that the journal keeps.
+  /// The beginning of the journal as far as it is kept.
   public static let beginning = ChangePosition(actor: nil, position: 0, stamp: .zero)
 }
 
 extension ChangePosition: LosslessStringConvertible {
-  /// Text without blanks, which `init(_:)` reads.
+  /// Text without blanks, readable by `init(_:)`.
   public var description: String {
     let fields = [actor.map { "\($0)" } ?? "", "\(position)", "\(stamp.rawValue)"] + pending.map { "\($0)" }
     return fields.joined(separator: ":")
   }
 
-  /// Nil if the text is not that of a position.
+  /// Nil if the text is no valid position.
   public init?(_ text: String) {
     let fields = text.split(separator: ":", omittingEmptySubsequences: false)
     guard fields.count >= 3 else { return nil }
     let numbers = fields.dropFirst().compactMap { UInt64($0) }
     let actor = fields[0].isEmpty ? nil : ActorID(fields[0])
     guard numbers.count == fields.count - 1, (actor == nil) == fields[0].isEmpty else { return nil }
-    // Without an actor there is the beginning alone.
+    // Without an actor, only the beginning is valid.
     guard actor != nil || numbers == [0, 0] else { return nil }
     self.init(
       actor: actor, position: numbers[0], stamp: Stamp(rawValue: numbers[1]), pending: Array(numbers[2...]))
@@ -102,9 +105,9 @@ extension ChangePosition: LosslessStringConvertible {
 }
 
 extension ChangePosition: Codable {
-  /// Reads the text of a position.
+  /// Decodes the text of a position.
   ///
-  /// - Throws: `DecodingError.dataCorrupted` if it is none; what `decoder` throws.
+  /// - Throws: `DecodingError.dataCorrupted` if it is invalid; errors of `decoder`.
   public init(from decoder: any Decoder) throws {
     let container = try decoder.singleValueContainer()
     let text = try container.decode(String.self)
@@ -115,9 +118,9 @@ extension ChangePosition: Codable {
     self = position
   }
 
-  /// Writes its text.
+  /// Encodes the position as text.
   ///
-  /// - Throws: what `encoder` throws.
+  /// - Throws: errors of `encoder`.
   public func encode(to encoder: any Encoder) throws {
     var container = encoder.singleValueContainer()
     try container.encode(description)

@@ -1,13 +1,13 @@
-/// Reads changes from the journal, a few at a time: a value.
+/// Reads changes from the journal in small steps: a value.
 ///
-/// Invariants: all records up to `position` were looked at, and nothing behind it; what of them is still to
-/// be given is `pending`.
+/// Invariants: all records up to `position` were examined, and none after it; those still to be delivered are
+/// in `pending`.
 struct ChangeReader {
   private let range: KeyRange
   private let start: ChangePosition
   private var position: UInt64
   private var pending: [UInt64]
-  /// Where the record behind `position` begins, if its segment is still there.
+  /// Location of the record after `position`, if its segment is still there.
   private var place: Location?
   private var isChecked = false
 
@@ -16,18 +16,18 @@ struct ChangeReader {
     (position, pending) = (start.position, start.pending)
   }
 
-  /// A look is over after so many records, changes or bytes, once a transaction ends: writers wait for it.
+  /// Bounds of one step, which ends at the next transaction end: writers wait for it.
   private static let maxRecords = 512
   private static let maxChanges = 64
   private static let maxBytes = 256 << 10
-  /// Milliseconds after which it is looked whether the time of a record has come.
+  /// Milliseconds between checks whether a parked record is due.
   private static let pendingPollMilliseconds = 1000
 
   /// The next changes, or whether there may be more.
   mutating func poll(_ store: Store) throws(StoreError) -> JournalFollower<[Change]>.PollResult {
     let before = self
     let (after, changes, isAtEnd) = try store.reading { engine throws(StoreError) in
-      // It may be done more than once, each time from the beginning.
+      // The closure may run more than once, each time from the beginning.
       var reader = before
       var changes: [Change] = []
       let isAtEnd = try reader.read(store, &engine, into: &changes)
@@ -38,7 +38,7 @@ struct ChangeReader {
     return isAtEnd ? .wait(milliseconds: pending.isEmpty ? nil : Self.pendingPollMilliseconds) : .more
   }
 
-  /// Reads on. Returns whether it has come to the end of the journal.
+  /// Reads further records. Returns whether the end of the journal was reached.
   private mutating func read(
     _ store: Store, _ engine: inout Engine, into changes: inout [Change]
   ) throws(StoreError) -> Bool {
@@ -56,7 +56,7 @@ struct ChangeReader {
       }
     var (looked, bytes, group) = (0, 0, changes.count)
     var isAtEnd = true
-    // Outside of the closure, which cannot use what is `inout`.
+    // Copied, because the closure cannot use `inout` values.
     var (position, pending, place) = (self.position, self.pending, self.place)
     try engine.visit(from: from, isComplete: true) { view throws(StoreError) in
       guard view.kind != .actor, view.kind != .epoch else { return true }
@@ -83,7 +83,7 @@ struct ChangeReader {
     return isAtEnd
   }
 
-  /// Nil if it is of no interest.
+  /// The change of a record; nil if it is irrelevant.
   private func change(
     _ view: RecordView, store: Store, position: UInt64, pending: [UInt64], actor: ActorID
   ) -> Change? {
@@ -97,12 +97,12 @@ struct ChangeReader {
       store: store)
   }
 
-  /// What was too early when it was passed: gives what has come due, and forgets what does not count any more.
+  /// Collects parked records that have become due, and drops those that no longer count.
   private mutating func collectDue(
     upTo limit: Stamp, store: Store, engine: borrowing Engine, actor: ActorID,
     into changes: inout [Change]
   ) throws(StoreError) {
-    // The token of one that is given says which ones are still to come.
+    // The position of each change delivered lists those still pending.
     let stamp = try engine.write(at: position)?.stamp ?? .zero
     for early in pending {
       guard let view = try engine.write(at: early), let shape = view.shape else {
@@ -121,9 +121,9 @@ struct ChangeReader {
     }
   }
 
-  /// Fails if there was more behind the position than the journal can tell.
+  /// Fails if the journal has lost changes since the position.
   private mutating func check(_ engine: borrowing Engine, _ path: String) throws(StoreError) {
-    // Who has seen nothing yet holds nothing that could have been deleted.
+    // A reader at the beginning holds nothing that could have been deleted.
     if let purged = engine.state.purged, purged > position, position > 0 {
       throw StoreError(
         .changesLost,
@@ -159,20 +159,20 @@ extension Engine {
     return found
   }
 
-  /// Is the record one whose time had not come when it was taken in?
+  /// Whether the record was parked when it was received.
   func isParked(_ view: RecordView) -> Bool {
     guard !parked.isEmpty, let shape = view.shape else { return false }
     return parked[view.key(shape)]?.contains { $0 == view.location || isCopy(of: view, at: $0) } ?? false
   }
 
-  /// Where such records are, in order.
+  /// Positions of parked records, in order.
   func parkedPositions() throws(StoreError) -> [UInt64] {
     parked.values.joined().compactMap { try? journal.record(at: $0).position }.sorted()
   }
 }
 
 extension RecordView {
-  /// What it says of its key; nil if that contradicts itself.
+  /// Content of the record; nil if it is inconsistent.
   fileprivate func content(_ shape: Shape) -> Record.Content? {
     switch kind {
     case .value: .inline(value(shape))

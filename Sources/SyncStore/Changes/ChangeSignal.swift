@@ -1,41 +1,40 @@
-/// Tells those who wait that the journal has grown, by this process or another one.
+/// Wakes waiters when this or another process has appended to the journal.
 ///
-/// Invariants: who waits has said so in the control page before it looks whether there is anything new. It
-/// looks under the engine's lock, under which writers of this process append and then look whether anybody
-/// waits: so none of them is missed. A writer of another process may be missed, for as long as its processor
-/// keeps the new tail to itself, or because it was killed before it could wake anybody: then the tail is
-/// looked at again after `pollMilliseconds` milliseconds.
+/// Invariants: a waiter registers in the control page before it checks for new records. It checks under the
+/// engine's lock, under which writers of this process append and then look for waiters: so it misses none of
+/// them. It may miss a writer of another process whose store of the new tail is not visible yet, or that was
+/// killed before waking it: the tail is therefore polled every `pollMilliseconds` milliseconds.
 final class ChangeSignal: Sendable {
-  /// Milliseconds after which one who was not woken looks by itself.
+  /// Interval at which waiters that were not woken check the tail, in milliseconds.
   static let pollMilliseconds = 100
 
   private let control: ControlPage
-  /// May other processes write?
+  /// Whether other processes may write.
   private let isShared: Bool
   private let state = LockedField(State())
   private let watchQueue = Background.SerialQueue("syncstore.changes")
-  /// What it is called in the control page: no other one there is likely to be called so.
+  /// Name in the control page, random so that no other waiter is likely to have the same.
   private let name = UInt32.random(in: 1..<UInt32.max)
 
   private struct State {
     var waiters: [UInt64: @Sendable () -> Void] = [:]
     var last: UInt64 = 0
     var isWatching = false
-    /// What is behind this tail wakes those who wait: that of the journal when the first of them came, or when all were last
-    /// woken because of another process.
+    /// A tail beyond this one wakes the waiters: the journal's tail when the first of them came, or when all
+    /// were last woken because of another process.
     var tail: UInt64 = 0
   }
 
   init(_ control: ControlPage, isShared: Bool) { (self.control, self.isShared) = (control, isShared) }
 
-  /// How many wait at present.
+  /// Number of waiters at present.
   var count: Int { state.withLock { $0.waiters.count } }
 
-  /// Has `body` called once, when something was written after this call. It must return at once. Returns what
-  /// `remove` takes.
+  /// Calls `body` once, when something has been written after this call. `body` must return at once. Returns
+  /// the number that `remove` takes.
   func add(_ body: @escaping @Sendable () -> Void) -> UInt64 {
     let (number, watches) = state.withLock { state -> (UInt64, Bool) in
-      // Who comes looks for itself at what was written before.
+      // A new waiter itself checks for earlier writes.
       if state.waiters.isEmpty { state.tail = control.tail }
       state.last += 1
       state.waiters[state.last] = body
@@ -47,17 +46,17 @@ final class ChangeSignal: Sendable {
     return number
   }
 
-  /// It does not wait any more.
+  /// Removes a waiter.
   func remove(_ number: UInt64) { state.withLock { _ = $0.waiters.removeValue(forKey: number) } }
 
-  /// Wakes all who wait: something was written by this process.
+  /// Wakes all waiters after a write of this process.
   @inline(never)
   func wake() {
     control.wakeWaiters(except: name)
     wakeLocal()
   }
 
-  /// Wakes those of this process.
+  /// Wakes the waiters of this process.
   func wakeLocal() {
     let waiters = state.withLock { state in
       defer { state.waiters = [:] }
@@ -66,7 +65,7 @@ final class ChangeSignal: Sendable {
     for waiter in waiters { waiter() }
   }
 
-  /// Looks after what other processes write, as long as anybody waits.
+  /// Polls for writes of other processes as long as there are waiters.
   private func watch() {
     while true {
       let isAwaited = state.withLock { state in

@@ -1,4 +1,4 @@
-/// What is written to a store, as the journal has it. Made by `Store.changes`.
+/// The changes of a store, read from its journal. Made by `Store.changes`.
 ///
 /// ```swift
 /// for try await change in try store.changes(prefix: "order/", from: last) {
@@ -7,36 +7,36 @@
 /// }
 /// ```
 ///
-/// - *What is seen*: every write whose record the journal still has, in its order, once: own ones, those of
-///   other processes and of peers. Behind the position that it is read from, the journal has the latest
-///   record of each key that was written since, and those older ones that were not compacted yet; a deleted
-///   key's latest record is its delete. So who applies what it sees to what it had at that position has what
-///   the store has, and then follows it write by write.
-/// - *Not seen* is what changes no value: a beaten side of a conflict, a deadline that passes, keys of the
-///   store's own, and what a peer has stamped too far ahead, until its time has come: it follows then. A
-///   record that was found damaged at an opening is passed over (`verify` names it); the peer from which it
-///   comes again brings a new one.
-/// - *Transactions* are seen whole, what counts of them: their changes come one behind the other, after all
-///   of them were committed, and `endsTransaction` marks the last one. They need not be durable by then.
-/// - *Back-pressure*: nothing is read before it is asked for, some dozens of records at a time. A slow reader
-///   holds up nobody and keeps nothing in memory: the journal keeps for it what counts.
-/// - *The end*: `next` returns nil once the task is cancelled, at once. It throws `.closed` when the store is
-///   closed, for there may have been more to see.
+/// - *Included*: every write whose record the journal still has, in journal order, once: local ones, those of
+///   other processes and of peers. After the start position the journal has the latest record of each key
+///   written since, and those older ones that were not compacted yet; a deleted key's latest record is its
+///   delete. Applying these changes to the state at that position gives the store's state, and then follows
+///   it write by write.
+/// - *Not included* is what changes no value: the losing side of a conflict, an expiry, the store's reserved
+///   keys, and parked records, which a peer has stamped too far ahead: they follow when they are due. A
+///   record that was found damaged at an opening is skipped (`verify` names it); the peer that sends it again
+///   causes a new one.
+/// - *Transactions* are delivered whole, in the requested range: their changes follow one another after the
+///   commit, and `endsTransaction` marks the last one. They need not be durable by then.
+/// - *Back-pressure*: records are read on demand, some dozens at a time. A slow reader delays no other thread
+///   and takes no memory: the journal is the buffer.
+/// - *The end*: `next` returns nil at once when the task is cancelled. It throws `.closed` when the store is
+///   closed, because there may have been more changes.
 ///
 /// The task waits without a thread. Several iterators are independent of each other.
 public struct Changes: AsyncSequence, Sendable {
-  /// What it throws.
+  /// The error type.
   public typealias Failure = StoreError
 
   let store: Store
   let range: KeyRange
-  /// Behind which it begins.
+  /// The position after which it begins.
   public let start: ChangePosition
 
-  /// Begins behind `start`.
+  /// An iterator that begins after `start`.
   public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self) }
 
-  /// Goes through changes.
+  /// Iterates over changes.
   public struct AsyncIterator: AsyncIteratorProtocol {
     private let follower: JournalFollower<[Change]>
     private var changes: [Change] = []
@@ -54,11 +54,12 @@ public struct Changes: AsyncSequence, Sendable {
     /// The next change; nil once the task is cancelled.
     ///
     /// - Throws: `.closed`; `.rolledBack` if the position is not one of this copy, or of writes that it has
-    ///   lost; `.changesLost` if deletes behind the position are not kept any more, which those at the last
-    ///   `Limits.changesKept` positions always are; `.damaged` if records were damaged while the store was open.
+    ///   lost; `.changesLost` if deletes after the position are no longer kept, which those at the last
+    ///   `Limits.changesKept` positions always are; `.damaged` if records were damaged while the store was
+    ///   open.
     public mutating func next() async throws(StoreError) -> Change? { try await next(isolation: nil) }
 
-    /// The same, for who is isolated to an actor.
+    /// `next()` for callers isolated to an actor.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Change? {
@@ -84,19 +85,18 @@ public struct Changes: AsyncSequence, Sendable {
 }
 
 extension Store {
-  /// Who waits for the journal to grow is told by this.
+  /// Wakes waiters after the journal has grown.
   @inline(__always)
   func signalChange() {
     if control.hasWaiters { changeSignal.wake() }
   }
 
-  /// Where the journal ends now: changes from there on are those that are not written yet.
+  /// The end of the journal: changes from there on are those not written yet.
   ///
-  /// With `interval` and `relaxed` durability a loss of power may take the last writes, and with them the
-  /// positions; who keeps a position elsewhere calls `sync` first.
+  /// With `interval` and `relaxed` durability a power loss may take the last writes, and with them the
+  /// positions: call `sync` before storing a position elsewhere.
   ///
-  /// - Throws: `.damaged` if the journal does not say under which name this copy writes; `.closed`,
-  ///   `.forked`.
+  /// - Throws: `.damaged` if the journal has lost this copy's actor record; `.closed`, `.forked`.
   public func changePosition() throws(StoreError) -> ChangePosition {
     try reading { engine throws(StoreError) in
       let actor = try changeActor(engine)
@@ -107,20 +107,20 @@ extension Store {
     }
   }
 
-  /// What is written to keys with a prefix; see `Changes`.
+  /// The changes of keys with a prefix; see `Changes`.
   ///
   /// - Parameters:
   ///   - prefix: of the keys; by default all.
-  ///   - position: a change's, or `changePosition()`, or `.beginning`; by default what is written from now on.
-  /// - Throws: `.closed`. Whether the position holds turns out with the first change.
+  ///   - position: that of a change, `changePosition()`, or `.beginning`; by default the end of the journal.
+  /// - Throws: `.closed`. An invalid position fails at the first change.
   public func changes(prefix: String = "", from position: ChangePosition? = nil) throws(StoreError) -> Changes
   {
     try changes(in: KeyRange(prefix: prefix), from: position)
   }
 
-  /// What is written to the keys in a range; see `Changes`.
+  /// The changes of the keys in a range; see `Changes`.
   ///
-  /// - Throws: `.closed`, as the same with a prefix.
+  /// - Throws: `.closed`, as `changes(prefix:from:)`.
   public func changes(in range: KeyRange, from position: ChangePosition? = nil) throws(StoreError) -> Changes
   {
     try checkUsable()

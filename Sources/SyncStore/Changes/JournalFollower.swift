@@ -1,19 +1,18 @@
-/// One who reads what the journal says and, where there is nothing new, waits for it to grow. No thread of
-/// the cooperative pool waits: the reading is done on a queue of its own, and the task is resumed with what
-/// was found.
+/// Reads the journal and waits for it to grow. No thread of the cooperative pool blocks: reading runs on a
+/// queue of its own, and the task is resumed with the result.
 ///
-/// Back-pressure is in its nature: the journal is the buffer, and nothing is read before it is asked for.
+/// Back-pressure is inherent: the journal is the buffer, and it is read only on demand.
 final class JournalFollower<Output: Sendable>: Sendable {
-  /// What a look at the journal has given.
+  /// The result of one step through the journal.
   enum PollResult: Sendable {
     case found(Output)
-    /// Nothing yet, but there is more to look at.
+    /// Nothing yet, but more records to examine.
     case more
-    /// Nothing: it waits for the journal to grow, or, if given, for so many milliseconds.
+    /// Nothing: wait for the journal to grow or, if given, for this long.
     case wait(milliseconds: Int?)
   }
 
-  /// How a call of `next` ends.
+  /// The result of a call of `next`.
   enum Outcome: Sendable {
     case found(Output)
     case cancelled
@@ -26,16 +25,16 @@ final class JournalFollower<Output: Sendable>: Sendable {
   private let state = LockedField(State())
   private let queue = Background.SerialQueue("syncstore.follower")
 
-  /// How many timers it has set so far.
+  /// Number of timers set so far.
   var timers: UInt64 { state.withLock { $0.timers } }
 
   private struct State {
     var waiting: CheckedContinuation<Outcome, Never>?
     var registration: UInt64?
-    /// Counts the calls of `next`: what was begun for one is not given to another.
+    /// Counts the calls of `next`: the result of one call is never delivered to another.
     var call = 0
-    /// The one timer that counts, and when it comes, in milliseconds of the clock that only rises: there may be many wakes while it
-    /// runs, and none needs one of its own that comes later.
+    /// The one active timer and when it is due, in monotonic milliseconds. Wakes while it is running do not
+    /// add a later one.
     var timer: (number: UInt64, due: UInt64)?
     var timers: UInt64 = 0
   }
@@ -44,7 +43,7 @@ final class JournalFollower<Output: Sendable>: Sendable {
     (self.signal, self.poll) = (signal, look)
   }
 
-  /// The next thing that is found. Ends at once when the task is cancelled. One call at a time.
+  /// The next result. Ends at once when the task is cancelled. One call at a time.
   func next() async -> Outcome {
     await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
@@ -53,7 +52,7 @@ final class JournalFollower<Output: Sendable>: Sendable {
           state.call += 1
           return state.call
         }
-        // Cancelled before it could be told so, or later: one of both sees the other.
+        // Cancelled before the continuation was stored, or after: one of the two sees the other.
         if Task.isCancelled { finish(.cancelled) } else { queue.run { self.step(call) } }
       }
     } onCancel: {
@@ -61,7 +60,7 @@ final class JournalFollower<Output: Sendable>: Sendable {
     }
   }
 
-  /// Looks until there is something, or nothing. On the line.
+  /// Polls until there is a result or nothing more to read. Runs on `queue`.
   private func step(_ call: Int) {
     do throws(StoreError) {
       var registration: UInt64?
@@ -71,13 +70,13 @@ final class JournalFollower<Output: Sendable>: Sendable {
         case .found(let output): return finish(.found(output))
         case .more: continue
         case .wait where registration == nil:
-          // What is written from now on wakes it; what was written a moment ago is seen by another look. Writers are not
-          // troubled by one who finds something at once.
+          // Later writes wake it; another poll finds those of a moment ago. A step that succeeds at once
+          // never registers, so it costs writers nothing.
           registration = signal.add { [self] in queue.run { self.step(call) } }
         case .wait(let milliseconds):
           state.withLock { state in
             guard state.waiting != nil else { return }
-            // That of an earlier step was called, or is of no use any more.
+            // An earlier step's registration has fired, or is obsolete.
             swap(&state.registration, &registration)
           }
           if let milliseconds { schedulePoll(after: milliseconds) }
@@ -89,7 +88,7 @@ final class JournalFollower<Output: Sendable>: Sendable {
     }
   }
 
-  /// Looks once more in so many milliseconds, if a timer does not do so before.
+  /// Schedules another poll, unless a running timer is due earlier.
   private func schedulePoll(after milliseconds: Int) {
     let due = SystemCall.monotonicMilliseconds() + UInt64(milliseconds)
     let number = state.withLock { state -> UInt64? in

@@ -1,27 +1,27 @@
-/// The values of one key: the present one, then each time another one is written, or it expires, the newest. Made by
+/// The values of one key: the current one, then the newest each time it is written or expires. Made by
 /// `Store.observe`.
 ///
-/// Who is slow misses those in between, never the last one. `next` returns nil (as the outer optional) once
-/// the task is cancelled, at once, and throws `.closed` when the store is closed.
+/// A slow reader misses intermediate values, never the last one. `next` returns nil (as the outer optional)
+/// at once when the task is cancelled, and throws `.closed` when the store is closed.
 public struct ValueObservation: AsyncSequence, Sendable {
-  /// What it throws.
+  /// The error type.
   public typealias Failure = StoreError
   /// The value; nil while the key has none.
   public typealias Element = Value?
 
   let store: Store
-  /// Whose values they are.
+  /// The observed key.
   public let key: Key
 
-  /// Begins with the value that the key has by then.
+  /// An iterator that begins with the value at that time.
   public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(store, key) }
 
-  /// Goes through values.
+  /// Iterates over values.
   public struct AsyncIterator: AsyncIteratorProtocol {
     private let follower: JournalFollower<Value?>
     private var isAtEnd = false
 
-    /// What was given last.
+    /// The last value delivered.
     private enum Last: Equatable {
       case nothing
       case absent
@@ -47,15 +47,15 @@ public struct ValueObservation: AsyncSequence, Sendable {
       }
     }
 
-    /// Clocks are put forward: it looks now and then.
+    /// Clocks are set forward, so an expiry is checked at least once a minute.
     private static func wait(_ rest: Int) -> Int { Swift.min(Swift.max(rest, 1), 60_000) }
 
-    /// The next value: nil in a value's place while the key has none.
+    /// The next value; an inner nil while the key has none.
     ///
     /// - Throws: `.closed`, and as `get`.
     public mutating func next() async throws(StoreError) -> Value?? { try await next(isolation: nil) }
 
-    /// The same, for who is isolated to an actor.
+    /// `next()` for callers isolated to an actor.
     public mutating func next(
       isolation actor: isolated (any Actor)?
     ) async throws(StoreError) -> Value?? {
@@ -77,7 +77,7 @@ public struct ValueObservation: AsyncSequence, Sendable {
 }
 
 extension Store {
-  /// The values of a key: the present one, then the newest one each time it changes, by whomever; see
+  /// The values of a key: the current one, then the newest one after each change by any copy; see
   /// `ValueObservation`.
   public func observe(_ key: Key) -> ValueObservation { ValueObservation(store: self, key: key) }
 }

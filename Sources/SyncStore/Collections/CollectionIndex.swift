@@ -1,4 +1,5 @@
-/// A second order of a collection's elements, by one of their properties. Declared once and given to the collection:
+/// A secondary order of a collection's elements, by one of their properties. Declared once and given to the
+/// collection:
 ///
 /// ```swift
 /// extension Order {
@@ -6,31 +7,32 @@
 /// }
 /// ```
 ///
-/// Its entries are written in the transaction that writes the element. Several elements may have the same value. An element
-/// whose value is too long for a key (`Limits.keyBytes`) is refused; one that a program without the index has stored is not in it.
+/// Its entries are written in the transaction that writes the element. Several elements may have the same
+/// value. An element whose value is too long for a key (`Limits.keyBytes`) is refused; one stored by a
+/// program without the index is not in it.
 public struct CollectionIndex<Element, Value: KeyComponent>: CollectionIndexing {
-  /// 1 to `Limits.collectionNameBytes` bytes without `/`, other than those of the collection's other indexes.
+  /// 1 to `Limits.collectionNameBytes` bytes without `/`, different from the collection's other indexes.
   public let name: String
-  /// To be raised whenever what `value` gives for an element changes: the index is then built anew. Opening a collection looks at a
-  /// few elements whether that was forgotten, which cannot see everything.
+  /// Raise it whenever `value` gives another result for an element: the index is then rebuilt. Opening a
+  /// collection samples a few elements to detect a forgotten change, which cannot find every one.
   public let version: Int
   let value: @Sendable (Element) -> Value?
 
-  /// By a property.
+  /// An index by a property.
   ///
   /// - Parameters:
-  ///   - name: what the index is called in the store; it stays when the property is renamed.
-  ///   - version: to be raised when the same name is to stand for another property, or the property for something else.
+  ///   - name: the index's name in the store; keep it when the property is renamed.
+  ///   - version: raise it when the name is to mean another property, or the property something else.
   public init(_ name: String, version: Int = 1, _ property: any KeyPath<Element, Value> & Sendable) {
     self.init(name, version: version) { $0[keyPath: property] }
   }
 
-  /// By a property that elements may lack: those are not in the index.
+  /// An index by an optional property: elements without a value are not in the index.
   public init(_ name: String, version: Int = 1, _ property: any KeyPath<Element, Value?> & Sendable) {
     self.init(name, version: version) { $0[keyPath: property] }
   }
 
-  /// By what a function gives for an element; nil if it is not to be in the index.
+  /// An index by a function of the element; elements for which it returns nil are not in the index.
   public init(_ name: String, version: Int = 1, _ value: @escaping @Sendable (Element) -> Value?) {
     (self.name, self.version, self.value) = (name, version, value)
   }
@@ -39,19 +41,19 @@ public struct CollectionIndex<Element, Value: KeyComponent>: CollectionIndexing 
   public func keyBytes(of element: Element) -> [UInt8]? { value(element)?.keyBytes }
 }
 
-/// An index of whatever type of value.
+/// An index with any type of value.
 public protocol CollectionIndexing<Element>: Sendable {
-  /// What it is of.
+  /// The element type.
   associatedtype Element
-  /// What it is called in the store.
+  /// The index's name in the store.
   var name: String { get }
-  /// Which version of what it is by.
+  /// Version of the indexed property.
   var version: Int { get }
   /// The key bytes of an element's value; nil if it is not in the index.
   func keyBytes(of element: Element) -> [UInt8]?
 }
 
-/// Where a collection's elements and the entries of its indexes lie among the keys:
+/// The keys of a collection's elements and index entries:
 ///
 /// ```
 /// name "/" identifier                           an element
@@ -59,24 +61,26 @@ public protocol CollectionIndexing<Element>: Sendable {
 ///                                               an entry of an index; zeros in the value are followed by 255
 /// ```
 ///
-/// Invariants: for each element the entries of the write that made it are there. Other entries may be there, too: left by
-/// a write that lost against one of another copy. So an entry counts only if the element says the same.
+/// Invariant: for each element the entries of the write that made it exist. There may be further entries,
+/// left by a write that lost against one of another copy: an entry counts only if the element has its value.
 struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable where Element.ID: KeyComponent {
   let name: String
-  /// Before all elements.
+  /// Prefix of all elements.
   let prefix: [UInt8]
   let indexes: [any CollectionIndexing<Element>]
-  /// Before all entries of each index.
+  /// Prefix of all entries, for each index.
   let indexPrefixes: [[UInt8]]
-  /// The local key that says which indexes are complete, and what it holds if these are, and no others; see `IndexMetadata`.
+  /// The local key that records which indexes are complete, and its value if exactly these are; see
+  /// `IndexMetadata`.
   let metadataKey: [UInt8]
   let metadataBytes: [UInt8]?
-  /// What the indexes are called there.
+  /// Names of the indexes in that record.
   let indexNames: [IndexMetadata.Name]
-  /// Asked of what does not depend on the type of the element: to find that of `indexes` takes as long as half a put.
+  /// Computed from a property that is not generic: finding the metadata of the type of `indexes` takes half
+  /// as long as a put.
   var hasIndexes: Bool { !indexPrefixes.isEmpty }
 
-  /// What most identifiers take.
+  /// Capacity sufficient for most identifiers.
   private static var identifierBytes: Int { 40 }
   private static var slash: UInt8 { 0x2F }
   private static var number: UInt8 { 0x23 }
@@ -105,7 +109,7 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     metadataBytes = try IndexMetadata(complete: Set(indexNames)).bytes()
   }
 
-  /// Before all entries of an index.
+  /// Prefix of all entries of an index.
   static func entryPrefix(_ name: String, index: String, version: Int) -> [UInt8] {
     Array(name.utf8) + [number] + Array(index.utf8) + [number] + Array("\(version)".utf8) + [slash]
   }
@@ -133,7 +137,7 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
 
   // MARK: Entries
 
-  /// Where the index is among those of the collection.
+  /// Position of the index in `indexes`.
   func place(of index: some CollectionIndexing<Element>) throws(StoreError) -> Int {
     guard let place = indexes.firstIndex(where: { $0.name == index.name && $0.version == index.version })
     else {
@@ -145,7 +149,7 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     return place
   }
 
-  /// The entries of an element, one for each index that it is in.
+  /// The entries of an element, one for each index that contains it.
   func entries(of element: Element) throws(StoreError) -> [Key] {
     var keys: [Key] = []
     let identifier = element.id.keyBytes
@@ -157,13 +161,15 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     return keys
   }
 
-  /// The entries of an element that is stored already.
+  /// The entries of an element that is already stored.
   func entries(ofStored element: Element) -> [Key] {
     indexes.indices.compactMap { entry(ofStored: element, in: $0) }
   }
 
-  /// The entry of an element that is stored already in one of the indexes; nil if it is not in it. A program that does not know of an
-  /// index may have stored one whose value there is too long for a key: such a one has no entry.
+  /// The entry of a stored element in one of the indexes; nil if it has none.
+  ///
+  /// A program that does not know the index may have stored an element whose value there is too long for a
+  /// key: that has no entry.
   func entry(ofStored element: Element, in place: Int) -> Key? {
     indexes[place].keyBytes(of: element).flatMap {
       try? Self.entry(prefix: indexPrefixes[place], value: $0, identifier: element.id.keyBytes)
@@ -178,7 +184,7 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     value.contains(0) ? value.flatMap { $0 == 0 ? [0, 0xFF] : [$0] } : value
   }
 
-  /// What an entry says: the value, escaped as it is, and the identifier. Nil if it is none.
+  /// Splits an entry into the value, still escaped, and the identifier. Nil if it is malformed.
   static func parts(of entry: [UInt8], behind prefix: [UInt8]) -> (
     value: ArraySlice<UInt8>, identifier: ArraySlice<UInt8>
   )? {
@@ -195,9 +201,9 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     return nil
   }
 
-  /// The entries whose values are in a range.
+  /// The entries with values in a range.
   static func range(_ prefix: [UInt8], _ bounds: some KeyBounds) -> KeyRange {
-    // No identifier begins with 255: behind 0 it would be that of a longer value.
+    // No identifier begins with 255: after the 0, 255 would belong to a longer value.
     KeyRange(
       lower: bounds.lowest.map { prefix + escaped($0.keyBytes) + [0] } ?? prefix,
       upper: bounds.highest.map {
@@ -206,13 +212,13 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
         ?? KeyRange(prefix: prefix).upper)
   }
 
-  /// Does the element say what the entry says?
+  /// Whether the element has the value of the entry.
   func holds(_ element: Element, index: any CollectionIndexing<Element>, value: ArraySlice<UInt8>) -> Bool {
     index.keyBytes(of: element).map { Self.escaped($0)[...] == value } ?? false
   }
 }
 
-/// All values.
+/// No bounds: all values.
 struct Unbounded<Bound: KeyComponent>: KeyBounds {
   var lowest: Bound? { nil }
   var highest: Bound? { nil }

@@ -1,27 +1,30 @@
-/// Which indexes of a collection are complete on this copy, and which are being built: a local record (`schemas/values.md`).
+/// Records which indexes of a collection are complete on this copy, and which are being built: a local record
+/// (`schemas/values.md`).
 ///
-/// A writer that knows less than all of them takes what it does not know out of the note, in the transaction of its write; so an index
-/// that is noted as complete has the entries of all elements that were written here through a collection. Who builds one announces it
-/// first, and notes it as complete only if its announcement is still there: nobody who did not know of it has written since.
+/// A writer that does not know all of them removes the unknown ones from the record, in the transaction of
+/// its write; so an index recorded as complete has the entries of all elements written here through a
+/// collection. Building an index announces it first, and records it as complete only if the announcement is
+/// still there: otherwise a writer that did not know the index has written since.
 struct IndexMetadata: Equatable {
-  /// An index as it was declared.
+  /// An index as declared.
   struct Name: Hashable, Sendable {
     var name: String
     var version: Int
   }
 
   var complete: Set<Name> = []
-  /// When the building began: the journal's position.
+  /// Journal position at the start of the build.
   var building: [Name: Int] = [:]
 
-  /// Before all local keys of notes.
+  /// Prefix of the local keys of these records.
   static let keyPrefix = Array("collection/".utf8)
 
   static func key(of collection: String) -> [UInt8] { keyPrefix + Array(collection.utf8) }
 
   init(complete: Set<Name> = []) { self.complete = complete }
 
-  /// Nil is the note of a collection without indexes. One that does not read was written by a program that knew more: all are built anew.
+  /// Nil is the record of a collection without indexes. An unreadable record was written by a newer program:
+  /// all indexes are rebuilt.
   init(_ bytes: [UInt8]?) {
     guard let bytes,
       let members = try? EncodedValue(bytes: bytes, type: .cbor).decoded(as: Members.self)
@@ -38,7 +41,7 @@ struct IndexMetadata: Equatable {
     }
   }
 
-  /// The members of a note as they were written: a dictionary keyed by `String` would merge two names.
+  /// The members of a record as written: a dictionary keyed by `String` would merge two names.
   private struct Members: Decodable {
     var pairs: [(String, Int)] = []
 
@@ -50,30 +53,32 @@ struct IndexMetadata: Equatable {
     }
   }
 
-  /// Nil if there is nothing to note.
+  /// Nil if there is nothing to record.
   func bytes() throws(StoreError) -> [UInt8]? {
     if complete.isEmpty, building.isEmpty { return nil }
     return try EncodedValue(self).bytes
   }
 
-  /// No name of an index has it.
+  /// Marks an index being built; occurs in no index name.
   private static var buildingMarker: Unicode.Scalar { "\0" }
 
-  /// Who knows only these writes an element: the others lack its entries.
+  /// Removes all indexes but `known`, because a writer with only these writes an element: the others lack its
+  /// entries.
   mutating func invalidate(exceptFor known: Set<Name>) {
     complete.formIntersection(known)
     building = building.filter { known.contains($0.key) }
   }
 
-  /// Some are to be built: from now on who does not know of them takes them out. One whose building was announced already, by another
-  /// program or by one that was killed, keeps its announcement: what is built from now on is as good for it.
+  /// Announces builds, so that writers without these indexes remove them. An existing announcement, by
+  /// another program or one that was killed, is kept: it is as good for the build that begins now.
   mutating func beginBuilding(_ wanted: Set<Name>, at position: Int) {
     for index in wanted where !complete.contains(index) && building[index] == nil {
       building[index] = position
     }
   }
 
-  /// They were built since `announced` was noted. False if somebody who does not know of one has written meanwhile.
+  /// Records indexes as complete that were built since `since`. False if a writer that does not know one of
+  /// them has written meanwhile.
   mutating func finishBuilding(_ wanted: Set<Name>, since: IndexMetadata) -> Bool {
     for index in wanted {
       guard let position = building[index], position == since.building[index] else { continue }
@@ -84,7 +89,7 @@ struct IndexMetadata: Equatable {
   }
 }
 
-/// Always in the same order, so that equal notes are equal bytes.
+/// Encoded in a fixed order, so that equal records have equal bytes.
 extension IndexMetadata: Encodable {
   func encode(to encoder: any Encoder) throws {
     let members =

@@ -1,21 +1,21 @@
 /// Values from one bound to another: any range, such as `"a"..<"m"`, `10...20` or `10...`.
 public protocol KeyBounds<Bound> {
-  /// What the range is of.
+  /// The type of the bounds.
   associatedtype Bound: KeyComponent
-  /// The first value in it; nil if there is none.
+  /// The first value in it; nil if unbounded.
   var lowest: Bound? { get }
-  /// The last value, or the first behind it; nil if there is none.
+  /// The upper bound; nil if unbounded.
   var highest: Bound? { get }
-  /// Is `highest` in it?
+  /// Whether `highest` is included.
   var includesHighest: Bool { get }
 }
 
 extension Range: KeyBounds where Bound: KeyComponent {
   /// The first value in it.
   public var lowest: Bound? { lowerBound }
-  /// The first value behind it.
+  /// The excluded upper bound.
   public var highest: Bound? { upperBound }
-  /// No.
+  /// False.
   public var includesHighest: Bool { false }
 }
 
@@ -24,33 +24,33 @@ extension ClosedRange: KeyBounds where Bound: KeyComponent {
   public var lowest: Bound? { lowerBound }
   /// The last value in it.
   public var highest: Bound? { upperBound }
-  /// Yes.
+  /// True.
   public var includesHighest: Bool { true }
 }
 
 extension PartialRangeFrom: KeyBounds where Bound: KeyComponent {
   /// The first value in it.
   public var lowest: Bound? { lowerBound }
-  /// There is none.
+  /// Unbounded.
   public var highest: Bound? { nil }
-  /// No.
+  /// False.
   public var includesHighest: Bool { false }
 }
 
 extension PartialRangeUpTo: KeyBounds where Bound: KeyComponent {
-  /// There is none.
+  /// Unbounded.
   public var lowest: Bound? { nil }
-  /// The first value behind it.
+  /// The excluded upper bound.
   public var highest: Bound? { upperBound }
-  /// No.
+  /// False.
   public var includesHighest: Bool { false }
 }
 
 extension PartialRangeThrough: KeyBounds where Bound: KeyComponent {
-  /// There is none.
+  /// Unbounded.
   public var lowest: Bound? { nil }
   /// The last value in it.
   public var highest: Bound? { upperBound }
-  /// Yes.
+  /// True.
   public var includesHighest: Bool { true }
 }

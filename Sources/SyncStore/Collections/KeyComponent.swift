@@ -1,7 +1,7 @@
-/// What keys of collections are made of: identifiers of elements and values of indexes. The bytes are in the order of the
-/// values, and tell different values apart; `schemas/values.md` says what they are.
+/// A type that can be part of a collection key: an identifier or an indexed value.
 ///
-/// A type of a program conforms by handing on what it is made of:
+/// Its bytes sort like the values, and different values have different bytes; `schemas/values.md` has the
+/// encodings. A type of a program conforms by forwarding to its content:
 ///
 /// ```swift
 /// struct OrderNumber: Codable, Hashable, KeyComponent {
@@ -10,9 +10,9 @@
 /// }
 /// ```
 ///
-/// A type with a raw value that is a component need not do anything but declare it.
+/// A type whose raw value is a component only needs to declare conformance.
 public protocol KeyComponent: Sendable {
-  /// Appends the bytes; the first of them is not 255.
+  /// Appends the bytes. The first byte must not be 255.
   func appendKeyBytes(to key: inout [UInt8])
 }
 
@@ -31,8 +31,8 @@ extension KeyComponent where Self: RawRepresentable, RawValue: KeyComponent {
 }
 
 extension String: KeyComponent {
-  /// Appends the UTF-8 bytes: texts are in the order of their scalar values, which is that of `<` for texts in normal form
-  /// C; texts that are equal only canonically are different here.
+  /// Appends the UTF-8 bytes. Texts sort by their scalar values, as `<` does for texts in normal form C;
+  /// texts that are only canonically equal are different.
   public func appendKeyBytes(to key: inout [UInt8]) { key.append(contentsOf: utf8) }
 }
 
@@ -42,7 +42,7 @@ extension Bool: KeyComponent {
 }
 
 extension Double: KeyComponent {
-  /// Appends 16 hex digits, see `schemas/values.md`. Zeros are one value; what is not a number is behind all numbers.
+  /// Appends 16 hex digits, see `schemas/values.md`. Both zeros are one value; NaN sorts after all numbers.
   public func appendKeyBytes(to key: inout [UInt8]) {
     let number = isNaN ? .nan : self == 0 ? 0 : self
     let bits = number.bitPattern
@@ -59,8 +59,8 @@ extension Float: KeyComponent {
   public func appendKeyBytes(to key: inout [UInt8]) { Double(self).appendKeyBytes(to: &key) }
 }
 
-/// Decimal digits behind a letter that says how many there are, so that a person can read the key and the order is that of
-/// the numbers: `a7`, `b42`; `Z8` is −1, its digits taken from 9.
+/// Decimal digits after a letter that gives their number, so that keys are readable and sort like the
+/// numbers: `a7`, `b42`; `Z8` is −1, with its digits subtracted from 9.
 enum KeyNumber {
   @inline(__always)
   static func append(_ number: some FixedWidthInteger, to key: inout [UInt8]) {

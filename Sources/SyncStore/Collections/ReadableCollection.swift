@@ -1,43 +1,43 @@
-/// The elements of a collection, to be read: a `StoreCollection` as it is at each call, or a `CollectionSnapshot` of it,
-/// which does not move.
+/// Read access to a collection: a `StoreCollection` in its state at each call, or an immutable
+/// `CollectionSnapshot` of it.
 ///
-/// What gives several elements shows one moment of the store, and holds up no writer. The first call of that kind on an
-/// opened store sorts all keys: some 0.2 s for a million.
+/// A call that returns several elements reads one snapshot of the store, and blocks no writer. The first such
+/// call on an opened store sorts all keys: some 0.2 s for a million.
 ///
 /// All of these throw `.damaged` and `.blobUnavailable` as `scan` does, and `.wrongType`, `.outOfBounds` or
 /// `.malformedValue` for an element that cannot be decoded.
 public protocol ReadableCollection<Element>: Sendable {
-  /// What it is of.
+  /// The element type.
   associatedtype Element: Codable & Identifiable & Sendable where Element.ID: KeyComponent
-  /// What it is read from.
+  /// The type of the source.
   associatedtype Source: ReadableStore
-  /// What it is read from.
+  /// The store or snapshot that is read.
   var source: Source { get }
-  /// The collection as it is now.
+  /// A snapshot of the collection as it is now.
   func snapshot() throws(StoreError) -> CollectionSnapshot<Element>
 }
 
-/// A collection as it was at one moment: see `Snapshot`.
+/// A snapshot of a collection; see `Snapshot`.
 public struct CollectionSnapshot<Element: Codable & Identifiable & Sendable>: ReadableCollection
 where Element.ID: KeyComponent {
-  /// The snapshot of the store that it is read from.
+  /// The store snapshot that is read.
   public let source: Snapshot
   let layout: CollectionLayout<Element>
 
   /// Itself.
   public func snapshot() -> CollectionSnapshot<Element> { self }
 
-  /// The element of an identifier; nil if there is none.
+  /// The element with an identifier; nil if there is none.
   ///
   /// - Throws: as `Store.get`, and as `EncodedValue.decoded`; `.invalidKey` for an identifier that makes no
-  ///   key.
+  ///   valid key.
   public func get(_ identifier: Element.ID) throws(StoreError) -> Element? {
     try source.get(try layout.key(identifier), as: Element.self)
   }
 
-  /// Is there an element of that identifier?
+  /// Whether there is an element with that identifier.
   ///
-  /// - Throws: as `Snapshot.contains`; `.invalidKey` for an identifier that makes no key.
+  /// - Throws: as `Snapshot.contains`; `.invalidKey` for an identifier that makes no valid key.
   public func contains(_ identifier: Element.ID) throws(StoreError) -> Bool {
     try source.contains(try layout.key(identifier))
   }
@@ -50,8 +50,9 @@ extension ReadableCollection {
   ///
   /// - Parameters:
   ///   - reversed: from the last to the first.
-  ///   - limit: at most so many.
-  ///   - after: only those behind this identifier in the direction of the order: a page goes on where the last one ended.
+  ///   - limit: greatest number of elements.
+  ///   - after: only elements after this identifier in scan direction: pass the last one of a page to get the
+  ///     next page.
   /// - Throws: `.damaged` and `.blobUnavailable` as `scan`; `.wrongType`, `.outOfBounds` or `.malformedValue`
   ///   for an element that cannot be decoded; `.closed`, `.forked`.
   public func all(
@@ -86,21 +87,21 @@ extension ReadableCollection {
 
   /// Visits the elements in the order of their identifiers, one at a time, until `body` stops.
   ///
-  /// - Throws: what `body` throws, too.
+  /// - Throws: errors of `body`, too.
   public func forEach(
     reversed: Bool = false, after: Element.ID? = nil, _ body: (Element) throws -> ScanStep
   ) throws {
     try snapshot().visit(Unbounded<Element.ID>(), reversed: reversed, limit: .max, after: after, body)
   }
 
-  /// How many elements there are. Each of their keys is looked at.
+  /// Number of elements. Visits each of their keys.
   ///
   /// - Throws: `.damaged` as `scanEntries`; `.closed`, `.forked`.
   public var count: Int {
     get throws(StoreError) { try count(of: Unbounded<Element.ID>()) }
   }
 
-  /// How many elements have identifiers in a range. Each of their keys is looked at.
+  /// Number of elements with identifiers in a range. Visits each of their keys.
   ///
   /// - Throws: `.damaged` as `scanEntries`; `.closed`, `.forked`.
   public func count<Bounds: KeyBounds>(in bounds: Bounds) throws(StoreError) -> Int
@@ -120,13 +121,15 @@ extension ReadableCollection {
 
   // MARK: In the order of an index
 
-  /// All elements of an index, in the order of their values there, and of their identifiers where those are equal.
+  /// All elements of an index, in the order of their values there, and of their identifiers where those are
+  /// equal.
   ///
   /// - Parameters:
   ///   - index: one that the collection was opened with.
   ///   - reversed: from the last to the first.
-  ///   - limit: at most so many.
-  ///   - after: only those behind this element in the direction of the order: a page goes on where the last one ended.
+  ///   - limit: greatest number of elements.
+  ///   - after: only elements after this one in scan direction: pass the last one of a page to get the next
+  ///     page.
   /// - Throws: `.damaged` and `.blobUnavailable` as `scan`; `.wrongType`, `.outOfBounds` or `.malformedValue`
   ///   for an element that cannot be decoded; `.closed`, `.forked`; `.outOfBounds`, too, for an index that
   ///   the collection was opened without, or that is not complete.
@@ -137,7 +140,7 @@ extension ReadableCollection {
     try list(index, bounds: Unbounded<Value>(), reversed: reversed, limit: limit, after: after)
   }
 
-  /// The elements whose values in an index are in a range; see `all(by:)`.
+  /// The elements with index values in a range; see `all(by:)`.
   ///
   /// - Throws: `.damaged` and `.blobUnavailable` as `scan`; `.wrongType`, `.outOfBounds` or `.malformedValue`
   ///   for an element that cannot be decoded; `.closed`, `.forked`; `.outOfBounds`, too, for an index that
@@ -149,7 +152,7 @@ extension ReadableCollection {
     try list(index, bounds: bounds, reversed: reversed, limit: limit, after: after)
   }
 
-  /// The elements of one value in an index, in the order of their identifiers; see `all(by:)`.
+  /// The elements with one index value, in the order of their identifiers; see `all(by:)`.
   ///
   /// - Throws: `.damaged` and `.blobUnavailable` as `scan`; `.wrongType`, `.outOfBounds` or `.malformedValue`
   ///   for an element that cannot be decoded; `.closed`, `.forked`; `.outOfBounds`, too, for an index that
@@ -175,7 +178,7 @@ extension ReadableCollection {
     return elements
   }
 
-  /// How many elements have one value in an index. Each of them is read.
+  /// Number of elements with one index value. Reads each of them.
   ///
   /// - Throws: `.damaged` and `.blobUnavailable` as `scan`; `.wrongType`, `.outOfBounds` or `.malformedValue`
   ///   for an element that cannot be decoded; `.closed`, `.forked`; `.outOfBounds`, too, for an index that
@@ -194,7 +197,7 @@ extension ReadableCollection {
   }
 }
 
-/// One value.
+/// Bounds of a single value.
 private struct Single<Bound: KeyComponent>: KeyBounds {
   let value: Bound
   var lowest: Bound? { value }
@@ -239,7 +242,7 @@ extension CollectionSnapshot {
         return .next
       }
       let key = Key(unchecked: layout.prefix + parts.identifier)
-      // An entry may be left of a write that lost: the element itself decides.
+      // An entry may be left over from a write that lost: the element itself decides.
       guard let element = try source.get(key, as: Element.self),
         layout.holds(element, index: index, value: parts.value)
       else {

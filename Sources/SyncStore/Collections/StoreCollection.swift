@@ -1,5 +1,5 @@
-/// The values of one type under one prefix: each element is stored under its identifier. Called so because `Collection`
-/// is the standard library's. Made by `Store.collection`.
+/// The values of one type under one prefix: each element is stored under its identifier. Made by
+/// `Store.collection`.
 ///
 /// ```swift
 /// struct Order: Codable, Identifiable { let id: Int; var customer: String }
@@ -8,18 +8,19 @@
 /// try orders.update(7) { $0.customer = "Bo" }
 /// ```
 ///
-/// Writes either are transactions of their own or, with `in:`, part of one. The keys below the collection's name are its
-/// own: what else is put there is taken for an element.
+/// Each write is a transaction of its own or, with `in:`, part of one. The keys below the collection's name
+/// belong to it: any other value put there is read as an element. `Collection` is the standard library's
+/// name.
 public struct StoreCollection<Element: Codable & Identifiable & Sendable>: ReadableCollection
 where Element.ID: KeyComponent {
-  /// The store that it is in.
+  /// The store that contains the collection.
   public let source: Store
   let layout: CollectionLayout<Element>
 
-  /// Its name.
+  /// The collection's name.
   public var name: String { layout.name }
 
-  /// The collection as it is now: what is written afterwards does not show in it.
+  /// A snapshot of the collection as it is now: later writes do not show in it.
   ///
   /// - Throws: as `Store.snapshot`.
   public func snapshot() throws(StoreError) -> CollectionSnapshot<Element> {
@@ -31,52 +32,53 @@ where Element.ID: KeyComponent {
     CollectionSnapshot(source: snapshot, layout: layout)
   }
 
-  /// The element of an identifier; nil if there is none.
+  /// The element with an identifier; nil if there is none.
   ///
   /// - Throws: as `Store.get`, and as `EncodedValue.decoded`; `.invalidKey` for an identifier that makes no
-  ///   key.
+  ///   valid key.
   public func get(_ identifier: Element.ID) throws(StoreError) -> Element? {
     try source.get(try layout.key(identifier), as: Element.self)
   }
 
-  /// Is there an element of that identifier?
+  /// Whether there is an element with that identifier.
   ///
-  /// - Throws: as `Store.contains`; `.invalidKey` for an identifier that makes no key.
+  /// - Throws: as `Store.contains`; `.invalidKey` for an identifier that makes no valid key.
   public func contains(_ identifier: Element.ID) throws(StoreError) -> Bool {
     try source.contains(try layout.key(identifier))
   }
 
-  /// The keys of its elements, without those of indexes: what `Store.changes(in:from:)` takes.
+  /// The keys of its elements, without index entries, for `Store.changes(in:from:)`.
   public var keys: KeyRange { layout.range(Unbounded<Element.ID>()) }
 
-  /// What is written to its elements; see `Changes`. Of a put `try change.value()?.decoded(as:)` is the element.
+  /// The changes of its elements; see `Changes`. For a put, `try change.value()?.decoded(as:)` is the
+  /// element.
   ///
-  /// - Parameter position: as `Store.changes(prefix:from:)` has it; by default what is written from now on.
+  /// - Parameter position: as in `Store.changes(prefix:from:)`; by default the end of the journal.
   /// - Throws: `.closed`.
   public func changes(from position: ChangePosition? = nil) throws(StoreError) -> Changes {
     try source.changes(in: keys, from: position)
   }
 
-  /// The key that an element is stored under.
+  /// The key of an element.
   ///
-  /// - Throws: `.invalidKey` if it makes no key: above `Limits.keyBytes` with the name, or beginning with the
-  ///   byte 255.
+  /// - Throws: `.invalidKey` if the identifier makes no valid key: above `Limits.keyBytes` with the name, or
+  ///   beginning with the byte 255.
   public func key(of identifier: Element.ID) throws(StoreError) -> Key { try layout.key(identifier) }
 
   // MARK: One element
 
-  /// Adds an element. `.duplicateIdentifier` if there is one of its identifier.
+  /// Adds an element. Throws `.duplicateIdentifier` if there already is one with its identifier.
   ///
   /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an
-  ///   identifier, or an entry of an index, that makes no key.
+  ///   identifier, or an entry of an index, that makes no valid key.
   public func insert(_ element: Element, durability: Durability? = nil) throws(StoreError) {
     guard try insertOrIgnore(element, durability: durability) else { throw duplicate(element.id) }
   }
 
-  /// Adds an element unless there is one of its identifier: false in that case.
+  /// Adds an element unless there already is one with its identifier: false in that case.
   ///
   /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
-  ///   index, that makes no key.
+  ///   index, that makes no valid key.
   @discardableResult
   public func insertOrIgnore(_ element: Element, durability: Durability? = nil) throws(StoreError) -> Bool {
     if try putWithoutIndexes(element, unlessKnown: true, durability) { return true }
@@ -85,7 +87,7 @@ where Element.ID: KeyComponent {
     }
   }
 
-  /// The short way: false if a transaction has to look, and nothing was done.
+  /// The fast path without a transaction: false, and nothing done, if a transaction is needed.
   private func putWithoutIndexes(
     _ element: Element, unlessKnown: Bool, _ durability: Durability?
   ) throws(StoreError) -> Bool {
@@ -98,10 +100,10 @@ where Element.ID: KeyComponent {
     }
   }
 
-  /// Adds an element, or puts it in the place of the one of its identifier.
+  /// Adds an element, replacing the one with its identifier if there is one.
   ///
   /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
-  ///   index, that makes no key.
+  ///   index, that makes no valid key.
   public func insertOrReplace(_ element: Element, durability: Durability? = nil) throws(StoreError) {
     if try putWithoutIndexes(element, unlessKnown: false, durability) { return }
     try transaction(durability) { transaction throws(StoreError) in
@@ -109,18 +111,18 @@ where Element.ID: KeyComponent {
     }
   }
 
-  /// Puts an element in the place of the one of its identifier. False if there is none.
+  /// Replaces the element with the same identifier. False if there is none.
   ///
   /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
-  ///   index, that makes no key.
+  ///   index, that makes no valid key.
   @discardableResult
   public func replace(_ element: Element, durability: Durability? = nil) throws(StoreError) -> Bool {
     try transaction(durability) { transaction throws(StoreError) in try replace(element, in: &transaction) }
   }
 
-  /// Changes an element while nobody else can; it keeps its deadline. False if there is none of that identifier.
+  /// Atomically changes an element; it keeps its deadline. False if there is none with that identifier.
   ///
-  /// - Throws: what `body` throws, too: nothing is changed then. `.invalidKey` if it changes the identifier.
+  /// - Throws: errors of `body`, too: nothing is changed then. `.invalidKey` if it changes the identifier.
   @discardableResult
   public func update(
     _ identifier: Element.ID, durability: Durability? = nil, _ body: (inout Element) throws -> Void
@@ -128,9 +130,9 @@ where Element.ID: KeyComponent {
     try source.transaction(durability: durability) { try update(identifier, in: &$0, body) }
   }
 
-  /// Takes an element away. False if there was none.
+  /// Deletes an element. False if there was none.
   ///
-  /// - Throws: as `Store.delete`; `.invalidKey` for an identifier that makes no key.
+  /// - Throws: as `Store.delete`; `.invalidKey` for an identifier that makes no valid key.
   @discardableResult
   public func delete(_ identifier: Element.ID, durability: Durability? = nil) throws(StoreError) -> Bool {
     guard !layout.hasIndexes else {
@@ -143,11 +145,11 @@ where Element.ID: KeyComponent {
 
   // MARK: Many elements, all or none
 
-  /// Adds elements, all or none. `.duplicateIdentifier` if there is one of the identifier of any of them, `.outOfBounds` if
-  /// they and their index entries are more than a transaction holds (`Limits.transactionBytes`): add them some thousand at a
-  /// time then.
+  /// Adds elements, all or none.
   ///
-  /// - Throws: as said, and as `insert(_:durability:)`.
+  /// - Throws: `.duplicateIdentifier` if there already is one with any of their identifiers; `.outOfBounds`
+  ///   if they and their index entries exceed a transaction (`Limits.transactionBytes`): then add them in
+  ///   batches of some thousand; as `insert(_:durability:)`.
   public func insert(
     contentsOf elements: some Sequence<Element>, durability: Durability? = nil
   ) throws(StoreError) {
@@ -156,9 +158,9 @@ where Element.ID: KeyComponent {
     }
   }
 
-  /// Adds those elements whose identifiers are not there yet, at once. Returns how many those were.
+  /// Atomically adds those elements whose identifiers are not there yet, and returns their number.
   ///
-  /// - Throws: `.outOfBounds` as the insert of many; as `insertOrIgnore(_:durability:)`.
+  /// - Throws: `.outOfBounds` as `insert(contentsOf:durability:)`; as `insertOrIgnore(_:durability:)`.
   @discardableResult
   public func insertOrIgnore(
     contentsOf elements: some Sequence<Element>, durability: Durability? = nil
@@ -170,9 +172,9 @@ where Element.ID: KeyComponent {
     }
   }
 
-  /// Adds elements or puts them in the place of those of their identifiers, all or none.
+  /// Adds elements, replacing those with their identifiers, all or none.
   ///
-  /// - Throws: `.outOfBounds` as the insert of many; as `insertOrReplace(_:durability:)`.
+  /// - Throws: `.outOfBounds` as `insert(contentsOf:durability:)`; as `insertOrReplace(_:durability:)`.
   public func insertOrReplace(
     contentsOf elements: some Sequence<Element>, durability: Durability? = nil
   ) throws(StoreError) {
@@ -181,9 +183,9 @@ where Element.ID: KeyComponent {
     }
   }
 
-  /// Takes elements away, all or none. Returns how many of them were there.
+  /// Deletes elements, all or none. Returns how many of them existed.
   ///
-  /// - Throws: `.outOfBounds` as the insert of many; as `delete(_:durability:)`.
+  /// - Throws: `.outOfBounds` as `insert(contentsOf:durability:)`; as `delete(_:durability:)`.
   @discardableResult
   public func delete(
     contentsOf identifiers: some Sequence<Element.ID>, durability: Durability? = nil
@@ -195,9 +197,9 @@ where Element.ID: KeyComponent {
     }
   }
 
-  /// Takes all elements away, many to a transaction. Returns how many there were.
+  /// Deletes all elements, many per transaction. Returns how many there were.
   ///
-  /// - Throws: as `delete(_:durability:)`; those that went before it stay away.
+  /// - Throws: as `delete(_:durability:)`; earlier transactions stay committed.
   @discardableResult
   public func deleteAll(durability: Durability? = nil) throws(StoreError) -> Int {
     var count = 0
@@ -227,16 +229,16 @@ where Element.ID: KeyComponent {
 }
 
 extension Store {
-  /// The elements of a type that are stored under a name.
+  /// The collection of a type under a name.
   ///
   /// - Parameters:
   ///   - name: 1 to `Limits.collectionNameBytes` bytes without `/`, `#` and zero.
-  ///   - indexes: second orders of the elements. Those that were not there the last time, or whose version is another one,
-  ///     are built now, which reads all elements; those that are not named any more are removed. Name the same ones
-  ///     everywhere in a program. Of those that were there, the entries of a few elements that were written last are looked
-  ///     for where the store may be written, and one that lacks any is built, too.
-  /// - Throws: `.invalidKey` for names that cannot be; `.readOnly` if an index is to be built and the store was opened
-  ///   for reading only; `.busy` as `rebuildIndexes`; what reading all elements throws.
+  ///   - indexes: secondary orders of the elements. An index that is new, or has another version, is built
+  ///     now, which reads all elements; indexes no longer named are removed. Name the same ones everywhere in
+  ///     a program. For existing indexes of a writable store, the entries of a few recently written elements
+  ///     are checked, and an index that lacks one is rebuilt, too.
+  /// - Throws: `.invalidKey` for invalid names; `.readOnly` if an index must be built and the store was
+  ///   opened read-only; `.busy` as `rebuildIndexes`; errors of reading all elements.
   public func collection<Element: Codable & Identifiable & Sendable>(
     _ name: String, of _: Element.Type, indexes: [any CollectionIndexing<Element>] = []
   ) throws(StoreError) -> StoreCollection<Element> where Element.ID: KeyComponent {

@@ -1,18 +1,18 @@
-/// A directory with stores in it for asynchronous code: what reads or writes it does so on a thread that may block, never on one of
-/// the cooperative pool.
+/// A directory of stores for asynchronous code. File accesses run on a thread that may block, never on the
+/// cooperative pool.
 ///
 /// ```swift
 /// let root = AsyncStoreRoot(try .standard())
 /// let reports = try await root.backUpAll(to: "/var/backups/stores")
 /// ```
 ///
-/// *Cancellation*: a task that is cancelled before its work was begun gets `.cancelled`, and nothing was done. Work that has begun
-/// goes on to its end.
+/// *Cancellation*: a task that is cancelled before its work began gets `.cancelled`, and nothing was done.
+/// Work that has begun runs to its end.
 public struct AsyncStoreRoot: Sendable {
-  /// The directory itself.
+  /// The underlying directory.
   public var root: StoreRoot
 
-  /// That of a root.
+  /// Wraps a root.
   public init(_ root: StoreRoot) { self.root = root }
 
   private func perform<Result: Sendable>(
@@ -36,22 +36,23 @@ public struct AsyncStoreRoot: Sendable {
     try await perform { root throws(StoreError) in try root.names() }
   }
 
-  /// Is there a store of that name? As `StoreRoot.contains`.
+  /// Whether there is a store of that name. As `StoreRoot.contains`.
   public func contains(_ name: String) async throws(StoreError) -> Bool {
     try await perform { root throws(StoreError) in try root.contains(name) }
   }
 
-  /// Backs all stores up, each into `directory/NAME.backup`. As `StoreRoot.backUpAll`.
+  /// Backs up all stores, each into `directory/NAME.backup`. As `StoreRoot.backUpAll`.
   ///
-  /// - Throws: at the first that fails; those before it are backed up. `.cancelled` before the first.
+  /// - Throws: at the first failure; the stores before it are backed up. `.cancelled` before the first.
   @discardableResult
   public func backUpAll(to directory: String) async throws(StoreError) -> StringDictionary<BackupReport> {
     try await perform { root throws(StoreError) in try root.backUpAll(to: directory) }
   }
 
-  /// Restores each `directory/NAME.backup`, in place of the store of that name if there is one. As `StoreRoot.restoreAll`.
+  /// Restores each `directory/NAME.backup`, replacing the store of that name if there is one. As
+  /// `StoreRoot.restoreAll`.
   ///
-  /// - Throws: at the first that fails; those before it are restored. `.cancelled` before the first.
+  /// - Throws: at the first failure; the stores before it are restored. `.cancelled` before the first.
   @discardableResult
   public func restoreAll(from directory: String) async throws(StoreError) -> StringDictionary<RestoreReport> {
     try await perform { root throws(StoreError) in try root.restoreAll(from: directory) }

@@ -1,20 +1,23 @@
-/// The lock that the one daemon of a store holds while it lives. It belongs to an open file description, so that it also holds between
-/// processes that number each other differently (containers), and goes with the daemon, however that ends.
+/// The lock that the one daemon of a store holds while it lives.
 ///
-/// Invariant: who tests the lock holds `gateByte` meanwhile, shared, and who takes it holds that alone: a test never makes a
-/// daemon's attempt fail.
+/// It belongs to an open file description, so that it also works between processes in different PID
+/// namespaces (containers), and is released when the daemon ends in any way.
+///
+/// Invariant: a test of the lock holds `gateByte` shared, and acquiring it holds `gateByte` exclusively: a
+/// test never makes a daemon's attempt fail.
 package final class DaemonLock: Sendable {
-  /// What a daemon has said of itself.
+  /// The daemon's published description of itself.
   package struct Holder: Hashable, Sendable {
-    /// Its number among the processes of its own machine or container; nil if it has not said so yet.
+    /// Process ID in its own machine or container; nil if not published yet.
     package var process: Int32?
-    /// Where it listens; nil as long as it does not.
+    /// Address on which it listens; nil while it does not.
     package var address: String?
-    /// When it began, in milliseconds since 1970.
+    /// Start time in milliseconds since 1970.
     package var since: UInt64?
   }
 
-  /// The file's name in the store's directory. Its content says who holds the lock, and counts only while somebody does.
+  /// The file's name in the store's directory. Its content describes the holder, and is valid only while the
+  /// lock is held.
   static let fileName = "daemon.lock"
   private static let daemonByte = 0
   private static let gateByte = 1
@@ -23,7 +26,7 @@ package final class DaemonLock: Sendable {
   private let file: any StorageFile
   private let since: UInt64
 
-  /// Takes the lock, until `end` or the end of the process.
+  /// Acquires the lock, until `end` or the end of the process.
   ///
   /// - Throws: `.busy` if another daemon serves the store, which is named; `.inputOutput` …
   package init(_ store: Store) throws(StoreError) {
@@ -37,7 +40,7 @@ package final class DaemonLock: Sendable {
     _ = try file.lock(byte: Self.gateByte, .none, wait: false)
   }
 
-  /// Says where the daemon listens.
+  /// Publishes the address on which the daemon listens.
   package func publish(address: String?) throws(StoreError) {
     var text = "process \(SystemCall.processID)\nsince \(since)\n"
     if let address { text += "address \(address)\n" }
@@ -45,7 +48,7 @@ package final class DaemonLock: Sendable {
     try file.write(Array(text.utf8), at: 0)
   }
 
-  /// Gives the lock back.
+  /// Releases the lock.
   package func end() {
     try? file.resize(to: 0)
     _ = try? file.lock(byte: Self.daemonByte, .none, wait: false)
@@ -57,7 +60,7 @@ package final class DaemonLock: Sendable {
     guard let file = try store.environment.storage.openIfPresent(path, .readOnly),
       try file.lock(byte: gateByte, .shared, wait: true)
     else { return nil }
-    // Both locks go with the file.
+    // Closing the file releases both locks.
     if try file.lock(byte: daemonByte, .shared, wait: false) {
       _ = try file.lock(byte: daemonByte, .none, wait: false)
       _ = try file.lock(byte: gateByte, .none, wait: false)

@@ -1,23 +1,23 @@
-/// A store's directory as a whole: what is in it, how large it is, where it lies.
+/// The store's directory as a whole: files, size, location.
 extension Store {
-  /// Is there a store in this directory? It is not opened.
+  /// Whether this directory holds a store. The store is not opened.
   ///
-  /// - Throws: `.inputOutput` if the directory cannot be looked at; `.foreignFile`, `.damaged`,
-  ///   `.newerFormat` if the file that says which store it is cannot be read.
+  /// - Throws: `.inputOutput` if the directory cannot be read; `.foreignFile`, `.damaged`, `.newerFormat` if
+  ///   the identity file cannot be read.
   public static func exists(at path: String) throws(StoreError) -> Bool {
     try exists(at: path, Environment.real().storage)
   }
 
-  /// `exists` with the storage given, for tests.
+  /// `exists` with a given storage, for tests.
   package static func exists(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
     let path = try storage.canonicalPath(of: path)
     guard try storage.status(path)?.kind == .directory else { return false }
     return try StoreIdentity.read(path, storage: storage) != nil
   }
 
-  /// The paths of all files in the store's directory, sorted. Some may come and go meanwhile.
+  /// The paths of all files in the store's directory, sorted. Files may come and go concurrently.
   ///
-  /// - Throws: `.inputOutput` if the directory cannot be listed, or is not there.
+  /// - Throws: `.inputOutput` if the directory is missing or cannot be listed.
   public static func files(at path: String) throws(StoreError) -> [String] {
     try files(at: path, Environment.real().storage).map(\.path)
   }
@@ -29,7 +29,7 @@ extension Store {
     try files(at: path, Environment.real().storage).reduce(0) { $0 + UInt64($1.size) }
   }
 
-  /// All files below a directory with their sizes, in the order of their paths.
+  /// All files below a directory with their sizes, sorted by path.
   package static func files(
     at path: String, _ storage: any Storage
   ) throws(StoreError) -> [(path: String, size: Int)] {
@@ -46,20 +46,20 @@ extension Store {
     return files
   }
 
-  /// Removes a store with all its files; that of an encrypted one needs no key. False if there was none. Of a symbolic link, the
-  /// directory that it leads to goes, and the link stays.
+  /// Removes a store with all its files; an encrypted one needs no key. False if there was none. If `path` is
+  /// a symbolic link, its target is removed and the link stays.
   ///
-  /// On return it is gone for good, also after a loss of power. Killed at any moment, the store is there whole, or none is;
-  /// then rubbish may be left beside its place (`PATH.removing`), which the next removal there takes along.
+  /// On return the removal is durable. After a crash at any moment either the whole store is there or none;
+  /// leftovers may then remain next to it (`PATH.removing`), which the next removal there deletes.
   ///
-  /// - Throws: `.busy` if it is open, here or in another process; `.foreignFile` if there is something in the directory
-  ///   that no store has: nothing was removed then.
+  /// - Throws: `.busy` if it is open, here or in another process; `.foreignFile` if the directory contains
+  ///   anything that is not part of a store: nothing was removed then.
   @discardableResult
   public static func remove(at path: String) throws(StoreError) -> Bool {
     try remove(at: path, Environment.real().storage)
   }
 
-  /// `remove` with the storage given, for tests.
+  /// `remove` with a given storage, for tests.
   package static func remove(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
     let path = try storage.canonicalPath(of: path)
     let trash = path + ".removing"
@@ -68,7 +68,7 @@ extension Store {
     try StagedDirectory.clear(trash, storage)
     guard let status = try storage.status(path), status.kind == .directory else { return false }
     guard try storage.status(path + "/" + StoreIdentity.fileName) != nil else {
-      // One that was being created, or whose removal could not begin with another name.
+      // Its creation was interrupted, or a removal that could not rename it first.
       let names = try storage.list(path)
       guard !names.isEmpty, names.allSatisfy(StoreContents.names.contains) else { return false }
       let possession = try ExclusiveDirectoryLock(path, storage)
@@ -82,7 +82,8 @@ extension Store {
     do throws(StoreError) {
       _ = try storage.renameUnlessPresent(path, to: trash)
     } catch {
-      // A mount point, or in a directory that is not ours: without its identity it is no store any more.
+      // A mount point, or in a directory without write permission: removing its identity first makes it no
+      // store any more.
       try storage.removeTree(path, first: [StoreIdentity.fileName])
       return true
     }
@@ -91,18 +92,19 @@ extension Store {
     return true
   }
 
-  /// Moves a store to another place on the same file system. It stays the same copy, the same actor. Of a symbolic link, the
-  /// directory that it leads to is moved, and the link stays.
+  /// Moves a store to another place on the same file system. It stays the same copy, the same actor. If
+  /// `path` is a symbolic link, its target is moved and the link stays.
   ///
-  /// On return it is there for good. Killed at any moment, it is at the one place or at the other.
+  /// On return the move is durable. After a crash at any moment the store is at one of the two places.
   ///
-  /// - Throws: `.busy` if it is open, here or in another process; `.alreadyExists` if something is at the new place;
-  ///   `.notAStore`; `.inputOutput` if the new place is on another file system: back it up and restore it there.
+  /// - Throws: `.busy` if it is open, here or in another process; `.alreadyExists` if the new place is taken;
+  ///   `.notAStore`; `.inputOutput` if the new place is on another file system: back it up and restore it
+  ///   there.
   public static func move(from path: String, to newPath: String) throws(StoreError) {
     try move(from: path, to: newPath, Environment.real().storage)
   }
 
-  /// `move` with the storage given, for tests.
+  /// `move` with a given storage, for tests.
   package static func move(
     from path: String, to newPath: String, _ storage: any Storage
   ) throws(StoreError) {
@@ -123,7 +125,7 @@ extension Store {
         .inputOutput, "lies on another file system: back the store up, and restore it there", path: newPath,
         errno: error.errno)
     }
-    // First where it is now: a loss of power between the two must not take both names.
+    // The new directory first: a power loss between the two syncs must not lose both names.
     try storage.syncParentDirectory(of: newPath)
     let directory = type(of: storage).directory(of:)
     if directory(newPath) != directory(path) { try storage.syncDirectory(directory(path)) }

@@ -1,10 +1,10 @@
-/// Giving things back: values, space on the disk, memory.
+/// Releasing values, disk space and memory.
 extension Store {
-  /// Deletes all keys in a range, and tells how many had a value.
+  /// Deletes all keys in a range, and returns how many had a value.
   ///
-  /// A few hundred at a time, each time atomically: who is killed in between has deleted the first ones. What is written
-  /// meanwhile behind the place it has reached is deleted, too. In a store that is replicated the deletes travel as any
-  /// others do; the space comes back with compaction.
+  /// Works in atomic steps of a few hundred keys: a crash leaves the first ones deleted. Keys that are
+  /// written concurrently after the current step are deleted, too. In a replicated store the deletes are sent
+  /// like any others; compaction reclaims the space.
   ///
   /// - Throws: as `delete`.
   @discardableResult
@@ -18,7 +18,7 @@ extension Store {
         last = try scanEntries(range, after: start, limit: Self.deleteBatchSize) { keys.append($0.key) }
       }
       if !keys.isEmpty {
-        // The last one makes those before it durable, too.
+        // The last step makes the earlier ones durable, too.
         deleted += try delete(contentsOf: keys, durability: .relaxed)
       }
       if last == nil { break }
@@ -29,7 +29,7 @@ extension Store {
 
   private static let deleteBatchSize = 500
 
-  /// Deletes keys, all or none, and tells how many had a value.
+  /// Deletes keys, all or none, and returns how many had a value.
   ///
   /// - Throws: as `delete`; `.outOfBounds` if they are more than a transaction holds.
   @discardableResult
@@ -48,32 +48,32 @@ extension Store {
     }
   }
 
-  /// Gives back what can be had without: compacts the journal, removes blobs that no record refers to any more and what
-  /// killed processes left half written, drops memory that is only there for speed. Returns the bytes gained on the disk.
+  /// Reclaims space: compacts the journal, removes blobs that no record refers to any more and incomplete
+  /// files of killed processes, drops caches. Returns the bytes gained on the disk.
   ///
-  /// Others go on reading and writing meanwhile. A blob stays for an hour after anybody counted on it last: a snapshot, a
-  /// sync or a restored older value may.
+  /// Other reads and writes continue. A blob stays for an hour after its last use, since a snapshot, a sync
+  /// or a restored older value may refer to it.
   ///
-  /// - Throws: `.diskFull` if there is no room to compact; `.damaged` if records were lost: who knows which blobs they
-  ///   refer to. Nothing is lost in either case.
+  /// - Throws: `.diskFull` if there is no room to compact; `.damaged` if records were lost, because their
+  ///   blob references are unknown. Nothing is lost in either case.
   @discardableResult
   public func trim() throws(StoreError) -> UInt64 { try trim(graceSeconds: 3600) }
 
-  /// `trim` with another span of grace for blobs.
+  /// `trim` with another grace period for blobs.
   package func trim(graceSeconds: UInt64) throws(StoreError) -> UInt64 {
     let journal = try compact()
-    // Where nothing was ever put into the blob tier, it would be made for this, which needs space rather than giving any back.
+    // An unused blob tier would be created here, which takes space rather than releasing any.
     guard try hasBlobTier else {
       purgeMemory()
       return journal
     }
     let before = try blobs.totalBytes()
-    // The grace begins before the moment at which the references are looked at.
+    // The grace period begins before the references are collected.
     let now = environment.now()
     let named = Set(try pruneAbsenceRecords().all.keys)
     let referenced = try named.union(pinnedBlobs()).union(awaitedBlobs())
     _ = try blobs.sweepOrphans(referenced: referenced, graceSeconds: graceSeconds, now: now)
-    // What an earlier version left as it is, of a store that is encrypted.
+    // Blobs that an earlier version left unencrypted in an encrypted store.
     if journalKeys.isEncrypted { _ = try renewBlobs() }
     try blobs.checkpoint()
     purgeMemory()
@@ -89,7 +89,7 @@ extension Store {
     }
   }
 
-  /// Blobs that records of this copy refer to, beaten ones included, and how many do.
+  /// Number of references to each blob by records of this copy, losing values included.
   func referencesToBlobs() throws(StoreError) -> BlobReferences {
     var references = BlobReferences()
     try eachReferenceToBlob { hash, isBeaten in
@@ -108,7 +108,8 @@ extension Store {
       defer { control.unlock() }
       moment = try engine.withLock { engine throws(StoreError) in try BackupSnapshot(after: 0, in: engine) }
     }
-    // What was overwritten counts again after a loss of power, unless what replaced it is durable (rule R7).
+    // After a power loss an overwritten record counts again, unless the record that replaced it is durable
+    // (rule R7).
     try sync(upTo: moment.tail)
     var walk = BackupCursor(moment, after: 0)
     while let steps = try walk.next(in: self) {
@@ -121,8 +122,7 @@ extension Store {
     }
   }
 
-  /// Drops memory that is only there for speed: the order of keys that scans go by, what is remembered of blobs. The next
-  /// scan sorts anew.
+  /// Drops caches: the sorted key index, cached records and blob state. The next scan sorts anew.
   public func purgeMemory() {
     engine.withLock { $0.sortedIndex = nil }
     journalKeys.decryptedRecords?.removeAll()
@@ -131,16 +131,16 @@ extension Store {
   }
 }
 
-/// How many records refer to a blob.
+/// Reference counts of blobs.
 struct BlobReferences {
-  /// All of them.
+  /// By all records.
   var all: [BlobHash: Int] = [:]
-  /// Those of beaten values.
+  /// By records of losing values.
   var beaten: [BlobHash: Int] = [:]
 }
 
 extension BlobStore {
-  /// Drops what is remembered for speed.
+  /// Drops cached state.
   func forget() {
     checkpoint()
     memory.withLock { $0.verified = [] }

@@ -1,29 +1,30 @@
 private import Synchronization
 
-/// What stores have to say that no caller asked for: what an opening found and mended, why nothing more is acknowledged.
+/// Process-wide log of events that no call returns: damage found and repaired at an opening, why nothing more
+/// is acknowledged.
 ///
-/// Nothing is written anywhere unless the program has it `redirect`ed. Process-wide.
+/// Entries are discarded unless the program calls `redirect`.
 public enum StoreLog {
-  /// How much it matters.
+  /// Severity of an entry.
   public enum Level: Int, Hashable, Sendable, Comparable, CaseIterable {
-    /// How something went.
+    /// Information about normal operation.
     case info
-    /// Something was put right, and may have cost the last moments.
+    /// Something was repaired; the last moments may be lost.
     case warning
-    /// Something was lost, or cannot be done any more.
+    /// Something was lost, or is no longer possible.
     case error
 
-    /// By how much it matters.
+    /// Orders by severity.
     public static func < (left: Level, right: Level) -> Bool { left.rawValue < right.rawValue }
   }
 
-  /// One thing to be said.
+  /// One log entry.
   public struct Entry: Hashable, Sendable {
-    /// How much it matters.
+    /// Its severity.
     public let level: Level
     /// The store's directory.
     public let path: String
-    /// What happened, and what to do about it, if anything.
+    /// The event and, if there is one, the remedy.
     public let message: String
   }
 
@@ -35,8 +36,8 @@ public enum StoreLog {
   private static let target = LockedField<Target?>(nil)
   private static let hasTarget = Atomic(false)
 
-  /// Has all entries from `least` on given to `write`, on the thread that they come from, one after the other; nil for
-  /// nobody. `write` must not use a store.
+  /// Passes all entries from level `least` on to `write`, serially, on the thread that logs them; nil
+  /// discards them. `write` must not use a store.
   public static func redirect(from least: Level = .info, to write: (@Sendable (Entry) -> Void)?) {
     target.withLock { $0 = write.map { Target(least: least, write: $0) } }
     hasTarget.store(write != nil, ordering: .relaxed)
@@ -51,26 +52,26 @@ public enum StoreLog {
   }
 }
 
-/// What an opening found to be damaged.
+/// Damage found at an opening.
 public struct CorruptionReport: Hashable, Sendable {
   /// The store's directory.
   public let path: String
-  /// The places of the journal that are damaged, below what was known durable.
+  /// Damaged places of the journal, below the watermark.
   public let places: [JournalDamage]
-  /// Keys whose latest record was lost there, as far as that can be told.
+  /// Keys whose latest record was lost there, as far as known.
   public let keys: [Key]
 }
 
-/// What is to become of a store that was found to be damaged.
+/// How to open a damaged store.
 public enum CorruptionChoice: Hashable, Sendable {
-  /// What is whole is served; the keys that were lost are `.damaged` until they come again from a peer, or are overwritten.
+  /// Serve what is intact; lost keys are `.damaged` until a peer sends them again or they are overwritten.
   case serveRest
-  /// The opening fails with `.damaged`. What is damaged is left as it is.
+  /// The opening fails with `.damaged`. The damage is left unchanged.
   case refuse
 }
 
 extension Store {
-  /// Asks the program about damage that is not mended; tells the log what was found.
+  /// Logs unresolved damage, and lets the program decide how to go on.
   func reportDamage() throws(StoreError) {
     let report = try reading { engine throws(StoreError) -> CorruptionReport? in
       let open = engine.gaps.filter { !engine.state.resolvedDamage.contains($0.location) }

@@ -1,22 +1,23 @@
-/// A directory with stores in it, each under its name.
+/// A directory of named stores.
 public struct StoreRoot: Sendable {
-  /// The directory, absolute.
+  /// The absolute path of the directory.
   public let path: String
   /// How its stores are opened.
   public var configuration: Configuration
   private let environment: Environment?
 
-  /// The stores in `path`, which is made when the first of them is; its parent must exist.
+  /// The stores in `path`, which is created with the first of them; its parent must exist.
   public init(_ path: String, configuration: Configuration = Configuration()) {
     self.init(SystemCall.absolutePath(path), configuration: configuration, environment: nil)
   }
 
-  /// The same with the surroundings given, for tests.
+  /// A root with a given environment, for tests.
   package init(_ path: String, configuration: Configuration, environment: Environment?) {
     (self.path, self.configuration, self.environment) = (path, configuration, environment)
   }
 
-  /// The user's own: `$SYNC_ROOT`, else `$XDG_DATA_HOME/sync-stores`, else `$HOME/.local/share/sync-stores`.
+  /// The user's own root: `$SYNC_ROOT`, else `$XDG_DATA_HOME/sync-stores`, else
+  /// `$HOME/.local/share/sync-stores`.
   ///
   /// - Throws: `.notAStore` if none of the variables is set.
   public static func standard(configuration: Configuration = Configuration()) throws(StoreError) -> StoreRoot
@@ -34,15 +35,15 @@ public struct StoreRoot: Sendable {
     return home + "/.local/share/" + name
   }
 
-  /// The name of the store that is meant where none is given.
+  /// The default store name.
   public static let defaultName = "default"
 
   private var storage: any Storage { (environment ?? .real()).storage }
 
-  /// The store of that name, opened, or made, when it is first used.
+  /// The store of that name, opened or created at first use.
   ///
   /// - Parameter name: 1 to `Limits.nameBytes` bytes without blanks or slashes, and not beginning with a dot.
-  /// - Throws: `.outOfBounds` if it cannot be a name.
+  /// - Throws: `.outOfBounds` if `name` is not valid.
   public func store(_ name: String = StoreRoot.defaultName, creates: Bool = true) throws(StoreError)
     -> StoreHandle
   {
@@ -55,7 +56,8 @@ public struct StoreRoot: Sendable {
     let place = path + "/" + name
     if creates {
       _ = try storage.createDirectory(path)
-      // Before the first of them is made; who made the directory may have been killed then.
+      // Before the first store is created: a process that created the directory may have died before syncing
+      // it.
       if try storage.status(place) == nil { try storage.syncParentDirectory(of: path) }
     }
     return StoreHandle.at(
@@ -78,7 +80,7 @@ public struct StoreRoot: Sendable {
     return names
   }
 
-  /// Is there a store of that name?
+  /// Whether there is a store of that name.
   ///
   /// - Throws: as `Store.exists(at:)`.
   public func contains(_ name: String) throws(StoreError) -> Bool {
@@ -86,10 +88,10 @@ public struct StoreRoot: Sendable {
     return try Store.exists(at: path + "/" + name, storage)
   }
 
-  /// Backs all stores up, each into `directory/NAME.backup`; see `Store.backUp(to:)`. Each is whole by itself; they are
-  /// not of one moment.
+  /// Backs up all stores, each into `directory/NAME.backup`; see `Store.backUp(to:)`. Each backup is
+  /// consistent by itself; they are not of the same moment.
   ///
-  /// - Throws: at the first that fails; those before it are backed up.
+  /// - Throws: at the first failure; the stores before it are backed up.
   @discardableResult
   public func backUpAll(to directory: String) throws(StoreError) -> StringDictionary<BackupReport> {
     let directory = try storage.canonicalPath(of: directory)
@@ -103,10 +105,10 @@ public struct StoreRoot: Sendable {
     return reports
   }
 
-  /// Restores each `directory/NAME.backup`, in place of the store of that name if there is one; see
+  /// Restores each `directory/NAME.backup`, replacing the store of that name if there is one; see
   /// `Store.restore(from:to:)`.
   ///
-  /// - Throws: at the first that fails; those before it are restored.
+  /// - Throws: at the first failure; the stores before it are restored.
   @discardableResult
   public func restoreAll(from directory: String) throws(StoreError) -> StringDictionary<RestoreReport> {
     var reports: StringDictionary<RestoreReport> = [:]

@@ -1,5 +1,5 @@
-/// Reads a binary property list: `bplist00`, objects, a table of their offsets, and 32 bytes that say where that is. All
-/// integers are big-endian. Every offset and count is checked before it is followed.
+/// Reads a binary property list: `bplist00`, objects, a table of their offsets, and a 32-byte trailer that
+/// locates the table. All integers are big-endian. Every offset and count is checked before use.
 struct BinaryPropertyList {
   static let magic = Array("bplist0".utf8)
   private static let trailer = 32
@@ -11,7 +11,7 @@ struct BinaryPropertyList {
   private let rootIndex: Int
   private let table: Int
   private var visited = 0
-  /// Values whose key came again in the same dictionary.
+  /// Number of values whose key occurs again in the same dictionary.
   private(set) var merged = 0
 
   init(_ bytes: [UInt8]) throws(DecodingFailure) {
@@ -52,7 +52,8 @@ struct BinaryPropertyList {
     switch kind {
     case 0x0 where low == 8 || low == 9: return .bool(low == 9)
     case 0x1 where low <= 4:
-      // One to four bytes have no sign; 16 bytes are those of what eight cannot say, and only the lower eight count.
+      // One to four bytes are unsigned; 16 bytes hold integers above the range of eight, and only the lower
+      // eight count.
       let value = try number(offset + 1, 1 << low)
       guard low == 4, try number(offset + 1, 8) == 0 else { return .integer(Int64(bitPattern: value)) }
       return PropertyList(whole: value)
@@ -97,7 +98,8 @@ struct BinaryPropertyList {
     }
   }
 
-  /// The bytes behind the marker at `offset`, whose lower half counts them in units, or says that a number does.
+  /// The bytes after the marker at `offset`, whose lower half gives their count in units, or says that a
+  /// number follows with it.
   private func body(_ offset: Int, _ low: Int, unit: Int) throws(DecodingFailure) -> ArraySlice<UInt8> {
     var (start, count) = (offset + 1, low)
     if low == 0xF {

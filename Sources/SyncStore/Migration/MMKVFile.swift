@@ -1,44 +1,47 @@
-/// A file of MMKV, read: keys with the bytes that MMKV keeps for them. Nothing of it is changed.
+/// An MMKV file, opened read-only: keys with the bytes that MMKV keeps for them.
 ///
-/// The layout, as MMKV documents and writes it: 4 bytes (little-endian) that count the bytes after them, up to MMKV 2.3; a
-/// varint that is passed over; then pairs of a key and a value, each with its length before it as a varint. Of a key that
-/// comes more than once the last pair counts, an empty value removes it. The file `NAME.crc` beside it has the CRC-32
-/// (zlib's) of those bytes; from its version 2 on the initialization vector of AES-128 or AES-256 in CFB mode, should they be
-/// encrypted; and from version 3 on their size, which from MMKV 2.4 on stands nowhere else. Copy both files.
+/// The layout, as MMKV documents and writes it: 4 bytes (little-endian) with the number of bytes after them,
+/// up to MMKV 2.3; a varint that is ignored; then pairs of a key and a value, each with its length before it
+/// as a varint. The last pair of a key counts; an empty value removes the key.
 ///
-/// Keys are bytes: one need not be UTF-8, and two that are equal as `String` are two keys if their bytes differ.
-/// MMKV does not say what type a value has: who asks must know.
+/// The file `NAME.crc` next to it has the CRC-32 (zlib's) of those bytes; from its version 2 on the
+/// initialization vector of AES-128 or AES-256 in CFB mode, if they are encrypted; and from version 3 on
+/// their size, which MMKV 2.4 and later store nowhere else. Copy both files.
+///
+/// Keys are bytes: one need not be UTF-8, and two that are equal as `String` are two keys if their bytes
+/// differ. MMKV does not store the types of values: the caller must know them.
 public struct MMKVFile: Sendable {
-  /// What an encrypted file is encrypted with.
+  /// The cipher of an encrypted file.
   public enum Cipher: Hashable, Sendable, CaseIterable {
-    /// AES-128: at most 16 bytes of the key count.
+    /// AES-128: at most 16 bytes of the key are used.
     case aes128
-    /// AES-256, which MMKV has from 2.3 on: at most 32 bytes of the key count.
+    /// AES-256, available since MMKV 2.3: at most 32 bytes of the key are used.
     case aes256
   }
 
-  /// Where it lies.
+  /// The path of the file.
   public let path: String
   private var values: [[UInt8]: [UInt8]] = [:]
-  /// Has each value a time of expiry behind it?
+  /// Whether each value is followed by an expiry time.
   private let hasExpiry: Bool
 
-  /// Bytes of the largest file that is read.
+  /// Bytes of the largest file accepted.
   static let limit = 2 << 30
 
-  /// Reads a file and the one beside it, `path` with ".crc" added.
+  /// Reads a file and its metadata file, `path` with ".crc" added.
   ///
   /// - Parameters:
-  ///   - cryptKey: of an encrypted one, its key: at most 16 bytes count, or 32 for AES-256.
-  ///   - cipher: what it is encrypted with, which MMKV does not write down. Nil to find out: both are tried.
-  /// - Throws: `.damaged` if it does not match its CRC, or if what is needed to read all of it was in `NAME.crc` and is not
-  ///   there; `.wrongKey` or `.keyRequired` if what it holds makes no sense with the key, or without one; `.newerFormat`
-  ///   if `NAME.crc` is of a later version; `.foreignFile` if it is none of MMKV; `.inputOutput`.
+  ///   - cryptKey: the key of an encrypted file: at most 16 bytes are used, or 32 for AES-256.
+  ///   - cipher: its cipher, which MMKV does not record. Nil tries both.
+  /// - Throws: `.damaged` if it does not match its CRC, or if `NAME.crc` is missing and holds what is needed
+  ///   to read all of it; `.wrongKey` or `.keyRequired` if the content makes no sense with the key, or
+  ///   without one; `.newerFormat` if `NAME.crc` is of a later version; `.foreignFile` if it is no MMKV file;
+  ///   `.inputOutput`.
   public init(path: String, cryptKey: [UInt8]? = nil, cipher: Cipher? = nil) throws(StoreError) {
     try self.init(path: path, cryptKey: cryptKey, cipher: cipher, Environment.real().storage)
   }
 
-  /// The same with the storage given, for tests.
+  /// Reads with a given storage, for tests.
   package init(
     path: String, cryptKey: [UInt8]?, cipher: Cipher? = nil, _ storage: any Storage
   ) throws(StoreError) {
@@ -85,20 +88,21 @@ public struct MMKVFile: Sendable {
       path: path)
   }
 
-  /// The bytes that count, those that the CRC is of; nil if there are none.
+  /// The valid bytes, which the CRC covers; nil if there are none.
   private static func content(
     of bytes: [UInt8], meta: MMKVMeta?, path: String
   ) throws(StoreError) -> [UInt8]? {
     let own = bytes[..<4].reversed().reduce(0) { $0 << 8 | Int($1) }
     guard let meta else { return try contentAlone(of: bytes, size: own, path: path) }
-    // Nothing was ever written, or all was removed.
+    // Nothing was ever written, or everything was removed.
     if (meta.size ?? own) == 0, meta.crc == 0 {
-      // A damaged file beside it may say so too.
+      // A damaged metadata file may look like that, too.
       guard meta.size == nil, bytes[4...].contains(where: { $0 != 0 }) else { return nil }
       throw lacksMeta(path, "its size")
     }
     var candidates = [(size: meta.size ?? own, crc: meta.crc)]
-    // A writer that was killed may have changed one place and not the other; MMKV goes back to what it had confirmed.
+    // A killed writer may have changed only one of the two places; MMKV then returns to the state it had
+    // confirmed.
     if let confirmed = meta.confirmed { candidates += [confirmed, (own, meta.crc)] }
     for (size, crc) in candidates where size > 0 && size <= bytes.count - 4 {
       let content = Array(bytes[4..<(4 + size)])
@@ -110,8 +114,9 @@ public struct MMKVFile: Sendable {
       path: path)
   }
 
-  /// The bytes that count without the file beside it. From MMKV 2.4 on the size at the beginning is zero, or that of the last
-  /// write by an earlier MMKV: then pairs follow after it, and reading up to it would lose those.
+  /// The valid bytes without the metadata file. From MMKV 2.4 on the size at the beginning is zero, or that
+  /// of the last write by an earlier MMKV: then pairs follow after it, and reading only up to it would lose
+  /// those.
   private static func contentAlone(
     of bytes: [UInt8], size own: Int, path: String
   ) throws(StoreError) -> [UInt8]? {
@@ -146,26 +151,26 @@ public struct MMKVFile: Sendable {
 
   // MARK: Values
 
-  /// All keys as bytes, in their order. A key need not be UTF-8.
+  /// All keys as bytes, sorted. A key need not be UTF-8.
   public var keyBytes: [[UInt8]] { values.keys.sorted { $0.lexicographicallyPrecedes($1) } }
 
-  /// The keys that are UTF-8, sorted by their bytes; `keyBytes` has the others, too.
+  /// The keys that are UTF-8, sorted by their bytes; `keyBytes` includes the others.
   public var keys: [String] { keyBytes.compactMap { String(validating: $0, as: UTF8.self) } }
 
-  /// The bytes that MMKV keeps for a key, as they are; nil if it is not there.
+  /// The unchanged bytes that MMKV keeps for a key; nil if there is no such key.
   public func raw(_ key: [UInt8]) -> [UInt8]? { values[key].map { hasExpiry ? Array($0.dropLast(4)) : $0 } }
 
-  /// When a key expires, in milliseconds since 1970; nil if it does not.
+  /// Expiry of a key in milliseconds since 1970; nil if it has none.
   public func deadline(_ key: [UInt8]) -> UInt64? {
     guard hasExpiry, let value = values[key], value.count >= 4 else { return nil }
     let seconds = value.suffix(4).reversed().reduce(0) { $0 << 8 | UInt64($1) }
     return seconds > 0 ? seconds * 1000 : nil
   }
 
-  /// What `encode(bool)`, `set(bool)` put there.
+  /// A value of type `bool`.
   public func bool(_ key: [UInt8]) -> Bool? { integer(key).map { $0 != 0 } }
 
-  /// What any of the integer types put there. Unsigned 64-bit numbers above `Int64.max` come out negative.
+  /// A value of any integer type. Unsigned 64-bit numbers above `Int64.max` come out negative.
   public func integer(_ key: [UInt8]) -> Int64? {
     guard let raw = raw(key) else { return nil }
     var reader = VarintReader(raw)
@@ -173,19 +178,19 @@ public struct MMKVFile: Sendable {
     return Int64(bitPattern: value)
   }
 
-  /// What a `float` put there.
+  /// A value of type `float`.
   public func float(_ key: [UInt8]) -> Float? {
     guard let raw = raw(key), raw.count == 4 else { return nil }
     return Float(bitPattern: raw.reversed().reduce(0) { $0 << 8 | UInt32($1) })
   }
 
-  /// What a `double` put there.
+  /// A value of type `double`.
   public func double(_ key: [UInt8]) -> Double? {
     guard let raw = raw(key), raw.count == 8 else { return nil }
     return Double(bitPattern: raw.reversed().reduce(0) { $0 << 8 | UInt64($1) })
   }
 
-  /// What a buffer of bytes put there.
+  /// A value stored as a byte buffer.
   public func data(_ key: [UInt8]) -> [UInt8]? {
     guard let raw = raw(key) else { return nil }
     var reader = VarintReader(raw)
@@ -193,35 +198,35 @@ public struct MMKVFile: Sendable {
     return Array(bytes)
   }
 
-  /// What a text put there.
+  /// A value stored as text.
   public func string(_ key: [UInt8]) -> String? {
     data(key).flatMap { String(validating: $0, as: UTF8.self) }
   }
 }
 
-/// The same for keys that are UTF-8.
+/// Access by keys that are UTF-8.
 extension MMKVFile {
-  /// The bytes that MMKV keeps for a key, as they are; nil if it is not there.
+  /// The unchanged bytes that MMKV keeps for a key; nil if there is no such key.
   public func raw(_ key: String) -> [UInt8]? { raw(Array(key.utf8)) }
 
-  /// When a key expires, in milliseconds since 1970; nil if it does not.
+  /// Expiry of a key in milliseconds since 1970; nil if it has none.
   public func deadline(_ key: String) -> UInt64? { deadline(Array(key.utf8)) }
 
-  /// What `encode(bool)`, `set(bool)` put there.
+  /// A value of type `bool`.
   public func bool(_ key: String) -> Bool? { bool(Array(key.utf8)) }
 
-  /// What any of the integer types put there. Unsigned 64-bit numbers above `Int64.max` come out negative.
+  /// A value of any integer type. Unsigned 64-bit numbers above `Int64.max` come out negative.
   public func integer(_ key: String) -> Int64? { integer(Array(key.utf8)) }
 
-  /// What a `float` put there.
+  /// A value of type `float`.
   public func float(_ key: String) -> Float? { float(Array(key.utf8)) }
 
-  /// What a `double` put there.
+  /// A value of type `double`.
   public func double(_ key: String) -> Double? { double(Array(key.utf8)) }
 
-  /// What a buffer of bytes put there.
+  /// A value stored as a byte buffer.
   public func data(_ key: String) -> [UInt8]? { data(Array(key.utf8)) }
 
-  /// What a text put there.
+  /// A value stored as text.
   public func string(_ key: String) -> String? { string(Array(key.utf8)) }
 }

@@ -1,28 +1,28 @@
-/// What `NAME.crc` says of an MMKV file: MMKV's `MMKVMetaInfo`.
+/// The metadata file `NAME.crc` of an MMKV file: MMKV's `MMKVMetaInfo`.
 ///
 /// | bytes | content |
 /// | --- | --- |
 /// | 0 … 3 | CRC-32 of the content |
 /// | 4 … 7 | version: 1 counts full writes, 2 has a vector, 3 the size, 4 flags |
-/// | 8 … 11 | how often the content was written anew |
+/// | 8 … 11 | number of full rewrites of the content |
 /// | 12 … 27 | initialization vector, from version 2 on |
 /// | 28 … 31 | size of the content, from version 3 on |
-/// | 32 … 39 | size and CRC-32 of the content that was last known to be on the disk |
-/// | 104 … 111 | flags, from version 4 on; bit 0: each value is followed by a time of expiry |
+/// | 32 … 39 | size and CRC-32 of the content last known to be on the disk |
+/// | 104 … 111 | flags, from version 4 on; bit 0: each value is followed by an expiry time |
 struct MMKVMeta {
   let crc: UInt32
   let version: UInt32
   let vector: [UInt8]?
-  /// Bytes of the content; nil before version 3, where the file itself says it.
+  /// Bytes of the content; nil before version 3, where the file itself has it.
   let size: Int?
-  /// What was last known to be on the disk; nil before version 3.
+  /// State last known to be on the disk; nil before version 3.
   let confirmed: (size: Int, crc: UInt32)?
   let hasExpiry: Bool
 
   /// The newest version that this program reads.
   static let newestVersion: UInt32 = 4
 
-  /// Nil if the file is empty, holds only zeros, or is too short for its version: then nothing in it counts.
+  /// Nil if the file is empty, holds only zeros, or is too short for its version: then none of it is valid.
   init?(_ bytes: [UInt8]) {
     func word(_ offset: Int) -> UInt32 {
       offset + 4 <= bytes.count
@@ -39,13 +39,14 @@ struct MMKVMeta {
   }
 }
 
-/// The pairs of an MMKV file, taken off bytes that are not to be trusted.
+/// The pairs of an MMKV file, parsed from untrusted bytes.
 struct MMKVPairs {
   private(set) var values: [[UInt8]: [UInt8]] = [:]
-  /// MMKV begins its content with a varint of four bytes. Bytes that were deciphered with another key rarely do.
+  /// Whether the content begins with a varint of four bytes, as MMKV writes it. Content deciphered with a
+  /// wrong key rarely does.
   let beginsAsWritten: Bool
 
-  /// Nil if the bytes are not pairs to their end.
+  /// Nil if the bytes are not a sequence of pairs up to their end.
   init?(_ content: [UInt8]) {
     var reader = VarintReader(content)
     guard reader.varint() != nil else { return nil }
@@ -53,19 +54,21 @@ struct MMKVPairs {
     while !reader.isAtEnd {
       guard let (key, value) = reader.pair() else { return nil }
       guard let value else { continue }
-      // An empty value stands for a key that was removed.
+      // An empty value removes the key.
       values[key] = value.isEmpty ? nil : Array(value)
     }
   }
 
-  /// How plausible the pairs are: of two keys that both give pairs, the one whose pairs are more plausible is the right one.
+  /// Plausibility of the pairs: of two keys that both yield pairs, the one with more plausible pairs is the
+  /// right one.
   var plausibility: Int {
     let texts = values.keys.count { String(validating: $0, as: UTF8.self) != nil }
     return (beginsAsWritten ? 2 : 0) + (texts == values.count ? 1 : 0)
   }
 
-  /// Whether the values look as if each were followed by a time of expiry: all end in four bytes that are zero or a time from
-  /// 2023, when MMKV learned it, to 2100, and none is text or data that ends where its own length says.
+  /// Whether the values look as if each were followed by an expiry time: all end in four bytes that are zero
+  /// or a time from 2023, when MMKV introduced it, to 2100, and none is text or data that ends where its own
+  /// length says.
   var seemToExpire: Bool {
     !values.isEmpty
       && values.values.allSatisfy { value in
@@ -78,7 +81,7 @@ struct MMKVPairs {
   }
 }
 
-/// Takes varints and what they count off bytes that are not to be trusted.
+/// Parses varints and counted bytes from untrusted bytes.
 struct VarintReader {
   private let bytes: [UInt8]
   private(set) var index = 0
@@ -87,7 +90,7 @@ struct VarintReader {
 
   var isAtEnd: Bool { index == bytes.count }
 
-  /// Of at most 64 bits, in any form.
+  /// A varint of at most 64 bits, in any form.
   mutating func varint() -> UInt64? {
     var value: UInt64 = 0
     for shift in stride(from: UInt64(0), to: 70, by: 7) {
@@ -106,7 +109,7 @@ struct VarintReader {
     return bytes[index..<(index + Int(count))]
   }
 
-  /// A key and its value. An empty key has none: MMKV passes over it, without a value after it.
+  /// A key and its value. An empty key has none: MMKV skips it, and no value follows.
   mutating func pair() -> (key: [UInt8], value: ArraySlice<UInt8>?)? {
     guard let key = counted() else { return nil }
     if key.isEmpty { return ([], nil) }

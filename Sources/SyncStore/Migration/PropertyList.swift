@@ -1,8 +1,8 @@
-/// What a property list holds.
+/// The content of a property list.
 package indirect enum PropertyList: Equatable, Sendable {
   case string(String)
   case integer(Int64)
-  /// A number above those of `integer`.
+  /// An integer above those of `integer`.
   case unsigned(UInt64)
   case real(Double)
   case bool(Bool)
@@ -12,24 +12,24 @@ package indirect enum PropertyList: Equatable, Sendable {
   case array([PropertyList])
   case dictionary(StringDictionary<PropertyList>)
 
-  /// Bytes of the largest file that is read.
+  /// Bytes of the largest file accepted.
   static let limit = 256 << 20
-  /// Values within values.
+  /// Greatest nesting depth.
   static let depth = 64
-  /// Values in all: one may be referred to from many places.
+  /// Greatest number of values visited: a binary list may refer to one from many places.
   static let valueLimit = 1 << 22
-  /// The beginning of 2001, from which property lists count, in seconds since 1970.
+  /// The beginning of 2001, the epoch of property lists, in seconds since 1970.
   static let epoch = 978_307_200.0
 
-  /// A number that is not negative.
+  /// A non-negative integer.
   init(whole number: UInt64) { self = Int64(exactly: number).map { .integer($0) } ?? .unsigned(number) }
 
-  /// Reads either form.
+  /// Reads an XML or a binary property list.
   package static func read(_ bytes: [UInt8], path: String) throws(StoreError) -> PropertyList {
     try readCounting(bytes, path: path).list
   }
 
-  /// The same, with how many values there are whose key came again in the same dictionary: the later one counts.
+  /// Also returns the number of values whose key occurs again in the same dictionary: the later one counts.
   static func readCounting(
     _ bytes: [UInt8], path: String
   ) throws(StoreError) -> (list: PropertyList, merged: Int) {
@@ -45,7 +45,7 @@ package indirect enum PropertyList: Equatable, Sendable {
     }
   }
 
-  /// As a store keeps it; `schemas/values.md` has the layouts.
+  /// The stored form; `schemas/values.md` has the layouts.
   var encoded: (bytes: [UInt8], type: ValueType) {
     switch self {
     case .string(let text): (Array(text.utf8), .string)
@@ -99,7 +99,7 @@ package indirect enum PropertyList: Equatable, Sendable {
 enum Base64Text {
   private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
 
-  /// With padding.
+  /// Encodes with padding.
   static func encode(_ bytes: [UInt8]) -> String {
     var text: [UInt8] = []
     for start in stride(from: 0, to: bytes.count, by: 3) {
@@ -112,7 +112,7 @@ enum Base64Text {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// Blanks between digits are passed over; nil for anything else.
+  /// Decodes, ignoring blanks between digits; nil for anything else.
   static func decode(_ text: some Sequence<UInt8>) -> [UInt8]? {
     var bytes: [UInt8] = []
     var (word, count, isPadded) = (0, 0, false)

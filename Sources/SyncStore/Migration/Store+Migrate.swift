@@ -1,6 +1,6 @@
-/// What a value of an MMKV file is to be read as: MMKV does not say.
+/// The type as which to read a value of an MMKV file, which does not record it.
 public enum MMKVKind: Hashable, Sendable {
-  /// The bytes that MMKV keeps, as they are.
+  /// The unchanged bytes that MMKV keeps.
   case raw
   /// A buffer of bytes.
   case data
@@ -14,12 +14,12 @@ public enum MMKVKind: Hashable, Sendable {
   case float
   /// A `double`.
   case double
-  /// It is passed over.
+  /// Skip the value.
   case skip
 }
 
 extension Store {
-  /// Sets a key for each of an MMKV file, with its time of expiry. The file is not changed.
+  /// Imports each key of an MMKV file, with its expiry time. The file is not changed.
   ///
   /// ```swift
   /// let file = try MMKVFile(path: "mmkv/settings")
@@ -27,10 +27,11 @@ extension Store {
   /// ```
   ///
   /// - Parameters:
-  ///   - prefix: what the keys are to begin with here.
-  ///   - kind: what a key's value is to be read as. A value that cannot be is passed over, and counted as such. A key that
-  ///     is not UTF-8 is shown to it with U+FFFD in the place of what is none; here it has the bytes that it has there.
-  /// - Throws: as `put`. Atomic and durable as `importAll(from:)` of a store is.
+  ///   - prefix: prepended to the keys.
+  ///   - kind: the type as which to read a key's value. A value that does not fit is skipped and counted. A
+  ///     key that is not UTF-8 is passed with U+FFFD in place of invalid bytes; the imported key has the
+  ///     original bytes.
+  /// - Throws: as `put`. Atomicity and durability as for `importAll(from:)` of a store.
   @discardableResult
   public func importAll(
     from file: MMKVFile, prefix: String = "", conflict: ImportConflict = .replace, kind: (String) -> MMKVKind
@@ -66,16 +67,17 @@ extension Store {
     }
   }
 
-  /// Sets a key for each of a property list's, whose root is a dictionary: preferences, for example. The file is not changed.
+  /// Imports each key of a property list whose root is a dictionary, such as preferences. The file is not
+  /// changed.
   ///
-  /// Texts, numbers, truth values, dates and data become values of the type of that name (data: `bytes`). Arrays and
-  /// dictionaries become JSON: data in them base 64, dates seconds since 1970.
+  /// Texts, numbers, truth values, dates and data become values of the type of that name (data: `bytes`).
+  /// Arrays and dictionaries become JSON: data in them base 64, dates seconds since 1970.
   ///
   /// - Parameters:
   ///   - path: an XML property list in UTF-8, UTF-16 or ISO 8859-1, or a binary one.
-  ///   - prefix: what the keys are to begin with here.
-  /// - Throws: `.foreignFile` if it is none, or its root is no dictionary; as `put`. Atomic and durable as `importAll(from:)`
-  ///   of a store is.
+  ///   - prefix: prepended to the keys.
+  /// - Throws: `.foreignFile` if it is no property list, or its root is no dictionary; as `put`. Atomicity
+  ///   and durability as for `importAll(from:)` of a store.
   @discardableResult
   public func importAll(
     fromPropertyListAt path: String, prefix: String = "", conflict: ImportConflict = .replace

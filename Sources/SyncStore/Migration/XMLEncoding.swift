@@ -1,9 +1,9 @@
-/// The encodings that a property list in XML may have, as UTF-8: UTF-8 and UTF-16 with or without a byte order mark, and those
-/// that the XML declaration names (ISO 8859-1, ASCII).
+/// Converts the encodings of XML property lists to UTF-8: UTF-8 and UTF-16 with or without a byte order mark,
+/// and those that the XML declaration names (ISO 8859-1, ASCII).
 enum XMLEncoding {
   /// The text of a document as UTF-8, without a byte order mark.
   ///
-  /// - Throws: if the bytes are not of the encoding that they begin with, or that the declaration names.
+  /// - Throws: if the bytes do not match the encoding that they begin with, or that the declaration names.
   static func utf8(_ bytes: [UInt8]) throws(DecodingFailure) -> [UInt8] {
     if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { return try validated(bytes[3...]) }
     if bytes.starts(with: [0xFE, 0xFF]) { return try utf16(bytes[2...], isBigEndian: true) }
@@ -40,7 +40,7 @@ enum XMLEncoding {
     return Array(text.utf8)
   }
 
-  /// The encoding that `<?xml … encoding="NAME" …?>` names, in small letters; nil without one.
+  /// The encoding named by `<?xml … encoding="NAME" …?>`, in lower case; nil without one.
   private static func declaredName(_ bytes: [UInt8]) -> String? {
     guard bytes.starts(with: "<?xml".utf8),
       let end = bytes.prefix(1024).firstIndex(of: UInt8(ascii: ">")),

@@ -1,13 +1,13 @@
-/// Reads a property list in XML: the few elements that there are, entities, comments and CDATA. Nothing that a document type
-/// could define is followed.
+/// Reads an XML property list: its few elements, entities, comments and CDATA. Definitions of a document type
+/// are ignored.
 struct XMLPropertyList {
   private let bytes: [UInt8]
   private var index = 0
   private var visited = 0
-  /// Values whose key came again in the same dictionary.
+  /// Number of values whose key occurs again in the same dictionary.
   private(set) var merged = 0
 
-  /// - Throws: if the encoding of the bytes is not one that is read, or is not what they say it is.
+  /// - Throws: if the encoding of the bytes is unsupported, or they do not match it.
   init(_ bytes: [UInt8]) throws(DecodingFailure) { self.bytes = try XMLEncoding.utf8(bytes) }
 
   mutating func root() throws(DecodingFailure) -> PropertyList {
@@ -83,7 +83,7 @@ struct XMLPropertyList {
 
   // MARK: Tokens
 
-  /// The next tag; blanks, comments, declarations and instructions before it are passed over.
+  /// The next tag, skipping blanks, comments, declarations and instructions before it.
   private mutating func tag() throws(DecodingFailure) -> Tag {
     while true {
       while index < bytes.count, Self.isBlank(bytes[index]) { index += 1 }
@@ -111,7 +111,7 @@ struct XMLPropertyList {
     }
     let isEmpty = name.last == UInt8(ascii: "/")
     if isEmpty { name = name.dropLast() }
-    // Attributes mean nothing here.
+    // Attributes have no meaning here.
     let word = String(decoding: name.prefix { !Self.isBlank($0) }, as: UTF8.self)
     return isEmpty ? .empty(word) : .open(word)
   }
@@ -175,7 +175,7 @@ struct XMLPropertyList {
     throw DecodingFailure("it ends too early")
   }
 
-  /// With or without definitions of its own, in brackets.
+  /// Skips a document type, with or without definitions in brackets.
   private mutating func skipDocumentType() throws(DecodingFailure) {
     while index < bytes.count, bytes[index] != UInt8(ascii: ">"), bytes[index] != UInt8(ascii: "[") {
       index += 1
@@ -203,7 +203,7 @@ struct XMLPropertyList {
     return .integer(Int64(bitPattern: 0 &- magnitude))
   }
 
-  /// `YYYY-MM-DDThh:mm:ssZ`, in seconds since 1970.
+  /// Seconds since 1970 of `YYYY-MM-DDThh:mm:ssZ`.
   private static func date(_ text: String) -> Double? {
     let parts = text.split { !$0.isNumber }.compactMap { Int($0) }
     guard text.hasSuffix("Z"), parts.count == 6, (1...12).contains(parts[1]), (1...31).contains(parts[2]),

@@ -1,10 +1,9 @@
 private import Glibc
 
-/// Bytes that grow at their end, for an encoder and what reads them again: an array in a class would check at each byte that
-/// nobody else has it.
+/// A growing byte buffer for encoders. An array in a class would check unique ownership at each append.
 ///
-/// This is one of the few files that use `unsafe`: the memory is this object's own, and what is written to it was made
-/// room for.
+/// This is one of the few files that use `unsafe`: the object owns the memory, and room is reserved before
+/// each write.
 ///
 /// Invariants: `count <= capacity`; the bytes below `count` are initialised.
 @safe final class ByteBuffer {
@@ -19,13 +18,13 @@ private import Glibc
 
   deinit { unsafe base.deallocate() }
 
-  /// Forgets what lies from there on.
+  /// Drops the bytes from `count` on.
   func truncate(to count: Int) {
     precondition(count >= 0 && count <= self.count)
     self.count = count
   }
 
-  /// Makes room for that many more bytes.
+  /// Reserves room for `more` further bytes.
   @inline(__always)
   func reserve(_ more: Int) {
     if more > capacity &- count { grow(more) }
@@ -48,7 +47,7 @@ private import Glibc
     count &+= 1
   }
 
-  /// A byte and a number behind it, the highest byte first.
+  /// Appends a byte and a big-endian number.
   @inline(__always)
   func append<Number: FixedWidthInteger>(_ byte: UInt8, bigEndian number: Number) {
     reserve(1 + MemoryLayout<Number>.size)
@@ -80,7 +79,7 @@ private import Glibc
     count &+= bytes.byteCount
   }
 
-  /// The text's UTF-8 bytes, after what `head` writes of their number.
+  /// Appends the UTF-8 bytes of `text`; `head` first writes their number.
   @inline(__always)
   func append(_ text: String, head: (_ count: Int) -> Void) {
     let isContiguous: Void? = unsafe text.utf8.withContiguousStorageIfAvailable { bytes in
@@ -97,7 +96,7 @@ private import Glibc
     }
   }
 
-  /// Moves what lies from `place` on, and puts these bytes there.
+  /// Inserts bytes at `place`, moving what follows.
   func insert(_ bytes: Span<UInt8>, at place: Int) {
     precondition(place <= count)
     guard !bytes.isEmpty else { return }
@@ -120,7 +119,7 @@ private import Glibc
     }
   }
 
-  /// Works on some of the bytes in place.
+  /// Passes a range of the bytes to `body`, in place.
   @inline(__always)
   func withSpan<Result, Failure: Error>(
     _ range: Range<Int>, _ body: (Span<UInt8>) throws(Failure) -> Result
@@ -130,7 +129,7 @@ private import Glibc
     return try body(unsafe bytes.span)
   }
 
-  /// A copy of some of the bytes.
+  /// A copy of a range of the bytes.
   func bytes(_ range: Range<Int>) -> [UInt8] { withSpan(range) { [UInt8](copying: $0) } }
 
   /// The little-endian integer at `place`.
@@ -142,7 +141,7 @@ private import Glibc
     return unsafe Number(littleEndian: UnsafeRawPointer(base + place).loadUnaligned(as: Number.self))
   }
 
-  /// The text that some of the bytes are in UTF-8; nil if they are none.
+  /// Decodes a range as UTF-8; nil if it is invalid.
   @inline(__always)
   func text(_ range: Range<Int>) -> String? {
     withSpan(range) { bytes in
@@ -150,7 +149,7 @@ private import Glibc
     }
   }
 
-  /// Are the bytes from `place` on those of the text, of which there are `length`?
+  /// Whether the bytes from `place` on equal the text, whose UTF-8 has `length` bytes.
   @inline(__always)
   func holds(_ text: String, at place: Int, length: Int) -> Bool {
     guard place >= 0, length >= 0, length <= count &- place else { return false }
@@ -164,7 +163,7 @@ private import Glibc
 }
 
 extension RawSpan {
-  /// The text that the bytes are in UTF-8; nil if they are none.
+  /// The bytes decoded as UTF-8; nil if they are invalid.
   @inline(__always)
   var text: String? { unsafe withUnsafeBytes { unsafe String(validating: $0, as: UTF8.self) } }
 }
@@ -179,7 +178,7 @@ extension [UInt8] {
   }
 }
 
-/// The value as what it is, where its type is known to be that: a cast that costs nothing. Nil if it is another one.
+/// A cast without cost if the types are equal; nil otherwise.
 @inline(__always)
 func staticCast<Value, Other>(_ value: Value, as _: Other.Type) -> Other? {
   guard Value.self == Other.self else { return nil }

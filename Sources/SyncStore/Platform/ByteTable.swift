@@ -1,8 +1,8 @@
-/// A number for each value that a byte can have: no index is out of its bounds, and none is looked at for that.
+/// A lookup table with one number per byte value: no index can be out of bounds, so none is checked.
 struct ByteTable: Sendable {
   private let numbers: [UInt64]
 
-  /// The number of each byte.
+  /// Computes the number of each byte value.
   init(_ number: (UInt8) -> UInt64) { numbers = (0...255 as ClosedRange<UInt8>).map(number) }
 
   @inline(__always)

@@ -1,6 +1,7 @@
 private import Glibc
 
-/// This is one of the few files that use `unsafe`: the standard library copies a buffer at once, a span byte by byte.
+/// This is one of the few files that use `unsafe`: the standard library copies a buffer in one go, a span
+/// byte by byte.
 extension [UInt8] {
   /// A copy of the bytes.
   package init(copying span: Span<UInt8>) {
@@ -17,7 +18,7 @@ extension [UInt8] {
     unsafe span.withUnsafeBufferPointer { unsafe append(contentsOf: $0) }
   }
 
-  /// Works on the bytes in place.
+  /// Passes the bytes to `body`, in place.
   func withRawSpan<Result, Failure: Error>(_ body: (RawSpan) throws(Failure) -> Result) throws(Failure)
     -> Result
   {
@@ -70,7 +71,8 @@ extension RawSpan {
       littleEndian: unsafeLoadUnaligned(fromUncheckedByteOffset: offset, as: Integer.self))
   }
 
-  /// Is it before (negative), the same as (0) or behind (positive) `other`, as far as the shorter goes?
+  /// Compares the common prefix bytewise: negative, 0 or positive if it is less than, equal to or greater
+  /// than that of `other`.
   func compare(_ other: Span<UInt8>) -> Int {
     let common = min(byteCount, other.count)
     guard common > 0 else { return 0 }

@@ -1,8 +1,8 @@
 private import Dispatch
 
-/// What a cache has done beside its callers: trims at an interval, and giving back when memory is short.
+/// Background work of a cache: periodic trims, and releasing memory under pressure.
 ///
-/// Invariant: once `end` has returned, nothing new begins; what has begun holds its cache weakly.
+/// Invariant: after `end` has returned nothing new begins; work already under way holds its cache weakly.
 final class CacheMaintenance: Sendable {
   private let state = LockedField<(timer: Timer?, listener: MemoryPressure.Listener?)>((nil, nil))
 
@@ -13,9 +13,9 @@ final class CacheMaintenance: Sendable {
 
   private static let queue = DispatchQueue(label: "syncstore.cache", qos: .utility)
 
-  /// Runs `work` every so many seconds, not to the moment: the machine may sleep on.
+  /// Runs `work` every `seconds`, with leeway so that an idle machine is not woken for it.
   func schedule(every seconds: Double, _ work: @escaping @Sendable () -> Void) {
-    // A timer cannot count to infinity: once in a year is never.
+    // A timer cannot count to infinity: once a year stands for never.
     let seconds = min(max(seconds, 0.001), 365 * 86_400)
     let source = DispatchSource.makeTimerSource(queue: Self.queue)
     source.schedule(deadline: .now() + seconds, repeating: seconds, leeway: .milliseconds(Int(seconds * 100)))
@@ -25,7 +25,7 @@ final class CacheMaintenance: Sendable {
     state.withLock { $0.timer = timer }
   }
 
-  /// Has `work` told when memory is short.
+  /// Calls `work` when memory is short.
   func onMemoryPressure(_ work: @escaping @Sendable (MemoryPressure.Level) -> Void) {
     let listener = MemoryPressure.listen(work)
     state.withLock { $0.listener = listener }

@@ -1,6 +1,6 @@
 private import Glibc
 
-/// A mutex that code of another module can take, apart from what it guards.
+/// A mutex that inlined code in other modules can lock, separate from the data it guards.
 ///
 /// This is one of the few files that use `unsafe`: the mutex is C's.
 @safe @usableFromInline final class CacheMutex: @unchecked Sendable {

@@ -1,6 +1,7 @@
 private import CXXHash
 
-/// XXH3 (Yann Collet, xxHash 0.8): fast hashes for checksums, the index and the state digest. Not cryptographic.
+/// XXH3 (Yann Collet, xxHash 0.8): fast hashes for checksums, the index and the state digest. Not
+/// cryptographic.
 ///
 /// This is one of the few files that use `unsafe`: the C library takes a pointer and a count.
 package enum XXH3 {

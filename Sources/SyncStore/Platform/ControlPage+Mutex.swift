@@ -1,63 +1,67 @@
 private import CLinux
 private import Synchronization
 
-/// The writers' mutex: a futex word in the page that names the member that holds it, and a lock of the kernel for each member
+/// The writers' mutex: a futex word in the page that names the member holding it, and an OFD lock per member
 /// that tells whether it lives (decision 44).
 ///
-/// A robust pthread mutex cannot do this: it names its owner by thread number, and two processes in different PID namespaces
-/// (containers) have threads with equal numbers. Each then takes the other's hold for its own, unlocks it, and the kernel
-/// marks a mutex as abandoned whose holder lives.
+/// A robust pthread mutex cannot do this: it names its owner by thread number, and two processes in different
+/// PID namespaces (containers) have threads with equal numbers. Each then takes the other's hold for its own
+/// and unlocks it, and the kernel marks a mutex as abandoned whose holder lives.
 ///
 /// Invariants:
-/// - A member number is given to one instance of `ControlPage` and never again in the life of the page. Its holder has an
-///   exclusive OFD lock on byte `firstMemberByte` + number of the control file for as long as that file is open: the kernel
-///   releases it at death, in whatever namespace, and not while the process is merely stopped.
-/// - A word that names another member is taken over only when that member's lock is gone. An error in asking counts as alive.
+/// - A member number is given to one instance of `ControlPage` and never again in the life of the page. Its
+///   holder has an exclusive OFD lock on byte `firstMemberByte` + number of the control file for as long as
+///   that file is open: the kernel releases it at death, in whatever namespace, and not while the process is
+///   merely stopped.
+/// - A word that names another member is taken over only when that member's lock is gone. An error in
+///   querying the lock counts as alive.
 /// - Only the thread in `holder` releases the word, and only if the word still names this member.
 ///
-/// This is one of the few files that use `unsafe`: the kernel wakes those who sleep at an address (futex(2)).
+/// This is one of the few files that use `unsafe`: the kernel wakes threads that sleep at an address
+/// (futex(2)).
 extension ControlPage {
   /// How the mutex was acquired.
   package enum Acquisition: Sendable {
-    /// From a member that released it.
+    /// A member had released it.
     case clean
-    /// From a member that died with it (F13): what it was writing has to be repaired first.
+    /// A member died holding it (F13): its incomplete write must be repaired first.
     case ownerDied
-    /// Not at all: this thread holds it already.
+    /// Not acquired: this thread already holds it.
     case alreadyHeld
-    /// Not at all: another thread holds it, and the caller did not want to wait.
+    /// Not acquired: another thread holds it, and the caller did not want to wait.
     case heldByOther
   }
 
-  /// The first byte of the control file that is locked for a member; the page itself ends before it.
+  /// The first byte of the control file used for member locks; the page itself ends before it.
   static let firstMemberByte = 4096
   private static let format: UInt64 = 0x3258_5455_4D53_5257
 
-  /// Set while a thread sleeps for the mutex.
+  /// Set while a thread sleeps on the mutex.
   private static let waitersBit: UInt64 = 1 << 31
   private static let memberMask: UInt64 = (1 << 30) - 1
-  /// In the place of a member: the thread that held the mutex ended, its process lives.
+  /// Stored instead of a member number when the holding thread ended and its process lives.
   private static let abandoned = memberMask
   private static let spins = 200
-  /// Milliseconds after which a sleeper asks whether the holder lives, at first and at most. The kernel wakes nobody when a holder
-  /// dies.
+  /// Milliseconds after which a sleeper checks whether the holder lives: the first interval and the longest.
+  /// The kernel wakes no waiter when a holder dies.
   private static let checkedAfter = 10, checkedAtMost = 100
 
   // MARK: Members
 
-  /// Makes the mutex anew, free. Only while no other process is attached.
+  /// Creates the mutex anew, unlocked. Only while no other process is attached.
   func makeMutex(lastMember: UInt64) {
     self[Field.mutex] = 0
     self[Field.members] = lastMember
-    // An older program that opens the store at the same time finds a pthread mutex of no kind, and stops at its first write instead of
-    // writing at the same time as others.
+    // A program of an older version that opens the store at the same time finds a pthread mutex of no valid
+    // kind and fails at its first write, instead of writing concurrently.
     self[Field.olderKind] = 0x7F
     self[Field.mutexFormat] = Self.format
   }
 
-  /// Becomes a member. To be called once, before the first `lock`, while no other process enters.
+  /// Registers this instance as a member. To be called once, before the first `lock`, while no other process
+  /// enters.
   ///
-  /// - Throws: `.busy`, for who `writes`, if the page is that of an older program, whose mutex is of another kind.
+  /// - Throws: `.busy`, if `writes`, when an older program made the page, whose mutex is of another kind.
   package func join(writes: Bool, _ path: String) throws(StoreError) {
     guard self[Field.mutexFormat] == Self.format else {
       guard writes else { return }
@@ -69,7 +73,7 @@ extension ControlPage {
     var number = self[Field.members] & Self.memberMask
     while true {
       number = number >= Self.abandoned - 1 ? 1 : number + 1
-      // Once all numbers were given: one that is still in use is passed over.
+      // After the numbers have wrapped around: skip one that is still in use.
       if self[Field.mutex] & Self.memberMask == number { continue }
       guard let lockFile else { break }
       if try lockFile.lock(byte: Self.firstMemberByte + Int(number), .exclusive, wait: false) { break }
@@ -79,20 +83,22 @@ extension ControlPage {
   }
 
   private func isDead(_ number: UInt64) -> Bool {
-    // The kernel does not report a lock to the open file that has it.
+    // The kernel does not report a lock to the open file that holds it.
     guard number != member.load(ordering: .relaxed), let lockFile else { return false }
     return (try? lockFile.isLocked(byte: Self.firstMemberByte + Int(number))) == false
   }
 
   // MARK: Acquiring and releasing
 
-  /// Acquires the mutex. A stopped holder is waited for, never robbed (F14); the death of one is noticed within
-  /// `checkedAtMost` milliseconds.
+  /// Acquires the mutex. A stopped holder is waited for, never robbed (F14); a holder's death is noticed
+  /// within `checkedAtMost` milliseconds.
   ///
-  /// The thread cannot be cancelled (`pthread_cancel`) until `unlock`. If the page is lost (`isLost`) there is no mutex to
-  /// acquire: the result is `.clean` then, and every writer finds the page poisoned before it goes further.
+  /// The thread cannot be cancelled (`pthread_cancel`) until `unlock`. If the page is lost (`isLost`) there
+  /// is no mutex to acquire: the result is `.clean` then, and every writer finds the page poisoned before it
+  /// goes further.
   ///
-  /// - Parameter waits: whether to wait while another thread holds it; otherwise the result is `.heldByOther`.
+  /// - Parameter waits: whether to wait while another thread holds it; otherwise the result is
+  ///   `.heldByOther`.
   @inline(__always)
   package func lock(waits: Bool = true) -> Acquisition {
     guard !isLost else { return .clean }
@@ -127,7 +133,7 @@ extension ControlPage {
     precondition(number != 0, "the writers' mutex is used by an instance that is no member")
     var spins = 0
     var milliseconds = Self.checkedAfter
-    // A thread that has slept cannot know whether others still do: it leaves the flag for its `unlock`.
+    // A thread that has slept cannot know whether others still do: it leaves the bit set for its `unlock`.
     var flag: UInt64 = 0
     while true {
       guard !isLost else { return .clean }
@@ -140,7 +146,7 @@ extension ControlPage {
         return owner == 0 ? .clean : .ownerDied
       }
       guard waits else { return .heldByOther }
-      // Most hold it for a few microseconds: to sleep and be woken takes ten times as long.
+      // Most critical sections last a few microseconds: sleeping and being woken takes ten times as long.
       guard spins >= Self.spins else {
         sync_pause()
         spins += 1
@@ -148,7 +154,7 @@ extension ControlPage {
       }
       flag = Self.waitersBit
       guard seen & Self.waitersBit != 0 || acquire(from: seen, as: seen | Self.waitersBit) else { continue }
-      // In a page that is lost meanwhile there is nobody to wake this thread: it looks for itself.
+      // If the page is lost meanwhile no wake-up arrives: the timeout makes this thread check.
       unsafe mapping.withPointer(Field.mutex, to: UInt32.self) {
         unsafe sync_futex_wait($0, UInt32(seen | Self.waitersBit), Int32(milliseconds))
       }
@@ -168,8 +174,8 @@ extension ControlPage {
     sync_restore_cancelling(cancelState)
   }
 
-  /// Stores `next` if the word still names this member, and wakes one sleeper. A word with another name belongs to a later life of
-  /// the page.
+  /// Stores `next` if the word still names this member, and wakes one sleeper. A word that names another
+  /// member belongs to a later life of the page.
   @inline(__always)
   private func release(leaving next: UInt64) {
     guard !isLost else { return }
@@ -186,14 +192,14 @@ extension ControlPage {
     unsafe mapping.withPointer(Field.mutex, to: UInt32.self) { unsafe sync_futex_wake_one($0) }
   }
 
-  /// Whether a thread, of any process, sleeps because the mutex is held. A hint: true now and then though none does.
+  /// Whether a thread of any process sleeps on the mutex. A hint: occasionally true with no sleeper.
   var isContended: Bool {
     mapping.withAtomic(Field.mutex) { $0.load(ordering: .relaxed) } & Self.waitersBit != 0
   }
 
   // MARK: Threads that end
 
-  /// A page that is known to live: nothing is retained, since a page in its `deinit` waits to be removed from the list.
+  /// A page that is known to live. Unretained: a page in its `deinit` waits to be removed from the list.
   @safe private struct KnownPage: @unchecked Sendable {
     private let page: Unmanaged<ControlPage>
     init(_ page: ControlPage) { unsafe self.page = Unmanaged.passUnretained(page) }
@@ -201,7 +207,8 @@ extension ControlPage {
     func threadEnds() { unsafe page._withUnsafeGuaranteedRef { $0.threadEnds() } }
   }
 
-  /// The pages of this process, each until its `deinit`, so that the end of a thread is found in those that it holds.
+  /// All pages of this process until their `deinit`, so that a thread that ends can be found in those it
+  /// holds.
   private static let pages = LockedField<[KnownPage]>([])
 
   func watchThreads() {
@@ -215,7 +222,8 @@ extension ControlPage {
     Self.pages.withLock { pages in pages.removeAll { $0.isEqual(to: own) } }
   }
 
-  /// A thread that ends while it holds the mutex (`pthread_exit` in a transaction) leaves it as a dead process would.
+  /// A thread that ends holding the mutex (`pthread_exit` in a transaction) abandons it, as a dead process
+  /// would.
   private func threadEnds() {
     guard holder.load(ordering: .relaxed) == SystemCall.thread,
       forkGeneration == SystemCall.forksSeen

@@ -1,23 +1,29 @@
 private import CLinux
 private import Synchronization
 
-/// Waiting for the journal to grow. One word of the page says that somebody waits, and who, as long as it is one alone: all
-/// that a writer does for nobody is to load it, and who alone waits for its own writes need not be woken through the page.
+/// Waiting for the journal to grow. One word of the page says that a thread waits and, if there is only one,
+/// which.
 ///
-/// This is one of the few files that use `unsafe`: the kernel wakes those who sleep at an address (futex(2)).
+/// A writer without waiters only loads that word, and a sole waiter that waits for its own writes need not be
+/// woken through the page.
+///
+/// This is one of the few files that use `unsafe`: the kernel wakes threads that sleep at an address
+/// (futex(2)).
 extension ControlPage {
-  /// More than one waits.
+  /// More than one thread waits.
   private static let multipleWaiters = UInt32.max
 
-  /// Both halves are set: whichever the kernel looks at, it is not zero.
+  /// Both halves are set, so that the futex compares a non-zero half on either byte order.
   private static func word(_ name: UInt32) -> UInt64 { UInt64(name) << 32 | UInt64(name) }
 
-  /// Does anybody wait, in any process?
+  /// Whether a thread of any process waits.
   @inline(__always)
   var hasWaiters: Bool { mapping.withAtomic(Field.waiters) { $0.load(ordering: .relaxed) } != 0 }
 
-  /// From now on `name` waits, which is neither zero nor the greatest number. Who says so looks afterwards whether there is
-  /// anything new. Returns what `sleep` takes.
+  /// Registers `name`, neither zero nor the greatest number, as waiting. Returns the value that `waitOnFutex`
+  /// expects.
+  ///
+  /// The caller must check for new records afterwards: those appended before the call woke no waiter.
   @discardableResult
   func registerWaiter(_ name: UInt32) -> UInt32 {
     mapping.withAtomic(Field.waiters) { word in
@@ -32,7 +38,7 @@ extension ControlPage {
     }
   }
 
-  /// Nobody waits any more: they are all woken, but for `name`, if it waits alone: who calls it sees to that itself.
+  /// Clears the word and wakes all waiters, except `name` if it waits alone: the caller then wakes it.
   func wakeWaiters(except name: UInt32) {
     let before = mapping.withAtomic(Field.waiters) {
       $0.exchange(0, ordering: .sequentiallyConsistent)
@@ -41,8 +47,8 @@ extension ControlPage {
     unsafe mapping.withPointer(Field.waiters, to: UInt32.self) { unsafe sync_futex_wake($0) }
   }
 
-  /// Sleeps until those who wait are woken, and at most so long; not at all if others wait by now than those that were
-  /// `announced`.
+  /// Sleeps until the waiters are woken, at most `milliseconds`. Returns at once if the waiters have changed
+  /// since `announced`.
   func waitOnFutex(expecting announced: UInt32, milliseconds: Int) {
     unsafe mapping.withPointer(Field.waiters, to: UInt32.self) {
       unsafe sync_futex_wait($0, announced, Int32(milliseconds))
@@ -51,8 +57,8 @@ extension ControlPage {
 
   // MARK: The writers' mutex
 
-  /// Waits until somebody else has written, who was woken when this thread gave the mutex back; not for long,
-  /// since it may have found nothing to write.
+  /// Waits briefly for another writer, woken when this thread released the mutex, to write; it may have found
+  /// nothing to write.
   func yieldToWriters() {
     let tail = tail
     for _ in 0..<50 where self.tail == tail { SystemCall.sleep(microseconds: 20) }

@@ -1,11 +1,13 @@
 internal import Synchronization
 
-/// What the processes on one store share: the writers' mutex, the ends of the journal, the poison flag.
+/// State shared by the processes on one store: the writers' mutex, the ends of the journal, the poison flag.
 ///
-/// Invariants: the page is made anew by a process that holds the presence lock alone; only a holder of the mutex
-/// (`ControlPage+Mutex.swift`) moves
-/// `tail`, `writing` and `position`; `durable` only grows while anybody is attached. It is never synced: after a loss of
-/// power its boot name no longer fits and nothing of it is believed, nor is it where the kernel has not kept its file in memory.
+/// Invariants: only a process that holds the presence lock alone makes the page anew; only a holder of the
+/// mutex (`ControlPage+Mutex.swift`) moves `tail`, `writing` and `position`; `durable` only grows while a
+/// process is attached.
+///
+/// The page is never synced. After a power loss its boot name no longer matches and none of it is trusted;
+/// nor is it if the kernel has not kept its file in memory.
 package final class ControlPage: Sendable {
   /// Bytes of the file.
   package static let length = 4096
@@ -26,7 +28,7 @@ package final class ControlPage: Sendable {
     static let mutex = 64
     /// The last member number given.
     static let members = 72
-    /// The kind of the pthread mutex by which an older program would keep other writers out.
+    /// The kind of the pthread mutex with which an older program keeps other writers out.
     static let olderKind = 80
     static let compactions = 128
     static let installedCompactions = 136
@@ -35,7 +37,7 @@ package final class ControlPage: Sendable {
     static let blobsPut = 160
     static let blobsDurable = 168
     static let name = 176
-    /// How the writers' mutex works: 0 in a page that an older program has made.
+    /// Format of the writers' mutex: 0 in a page made by an older program.
     static let mutexFormat = 184
     static let home = 192
   }
@@ -47,150 +49,154 @@ package final class ControlPage: Sendable {
   // The part of this instance in the writers' mutex (`ControlPage+Mutex.swift`).
   /// The number by which the mutex names this instance; 0 before `join`.
   let member = Atomic<UInt64>(0)
-  /// The thread that has the mutex through this instance (`pthread_self`); 0 if none has. It equals the number of the thread
-  /// that looks only if that thread has stored it.
+  /// The thread that holds the mutex through this instance (`pthread_self`); 0 if none. It equals the number
+  /// of the comparing thread only if that thread has stored it.
   let holder = Atomic<UInt>(0)
-  /// What the holder's cancel state was before it acquired the mutex.
+  /// The holder's cancel state before it acquired the mutex.
   let cancelState = Atomic<Int32>(0)
   /// A child that was forked from this process later is no member.
   let forkGeneration = SystemCall.forkGeneration
 
-  /// The page in a mapping of `length` bytes, whatever they hold. `lockFile`: the file that is mapped, opened a second time, for
-  /// the locks of its members.
+  /// A page in a mapping of `length` bytes, whatever they hold. `lockFile`: the mapped file, opened a second
+  /// time, for the member locks.
   package init(mapping: Mapping, lockFile: (any StorageFile)? = nil) {
     (self.mapping, self.lockFile) = (mapping, lockFile)
     watchThreads()
   }
 
-  /// What the last life of this page knew; nil if it was of another boot, or never.
+  /// State left by the previous life of the page; nil if that was in another boot, or there was none.
   package struct PriorState: Sendable {
-    /// Up to where the journal was known durable.
+    /// Location up to which the journal was known durable.
     package var durable: UInt64
-    /// Had a sync failed?
+    /// Whether a sync had failed.
     package var poisoned: Bool
-    /// Up to where bytes may have been stored.
+    /// Location up to which bytes may have been stored.
     package var writing: UInt64
   }
 
-  /// Reads what an earlier life left, then begins a new one, which inherits the poison. Only for one who is alone. `isKept`: did
-  /// the kernel keep the file in memory since an earlier life began? Otherwise the disk may have lost what was not synced,
-  /// though the boot is the same: then only the poison is believed.
+  /// Reads the state of the previous life, then begins a new one, which inherits the poison. Requires sole
+  /// access.
+  ///
+  /// `isKept`: whether the kernel has kept the file in memory since an earlier life began. Otherwise the disk
+  /// may have lost what was not synced, although the boot is the same: then only the poison is trusted.
   package func begin(boot: UInt64, isKept: Bool) -> PriorState? {
     var last: PriorState?
-    // Numbers are not given again: a thread of a store that was closed may hold on to its own a moment longer.
+    // Numbers continue across lives: a thread of a closed store may hold on to its own a moment longer.
     let members = self[Field.magic] == Self.magic ? self[Field.members] : 0
     if isKept, self[Field.magic] == Self.magic, self[Field.boot] == boot {
       last = PriorState(durable: durable, poisoned: poisoned, writing: writing)
     }
-    // Pages whose sync failed may be in memory still, though nothing tells; and nobody has recovered since the page was made.
+    // Pages whose sync failed may still be in memory unmarked, and no writer has recovered since the page was
+    // made.
     let isPoisoned =
       self[Field.magic] == Self.magic && (self[Field.boot] == boot || self[Field.boot] == ~boot) && poisoned
     if !isPoisoned { clearPoison() }
     if last == nil {
-      // Boot and magic come last: who dies before that has changed nothing for the next one.
+      // Boot and magic are stored last: a crash before that leaves the old state for the next opener.
       mapping.clear(Field.tail..<Self.length)
     } else {
-      // What was durable, whether a sync had failed and how far a killed writer may have stored outlives everybody until a
-      // writer has recovered: a reader may come first, and a writer may die in the middle.
+      // `durable`, the poison and `writing` (how far a killed writer may have stored) survive until a writer
+      // has recovered: a reader may open first, and a recovering writer may die halfway.
       mapping.clear(Field.tail..<Field.durable)
       mapping.clear(Field.writing + 8..<Field.name)
       mapping.clear(Field.name + 8..<Field.home)
       mapping.clear(Field.home + 8..<Self.length)
     }
     makeMutex(lastMember: members)
-    // After a loss of power a reader may come first: until a writer has recovered, nobody may take this for a life in which
-    // what is there was put there.
+    // After a power loss a reader may open first: until a writer has recovered, the page must not claim that
+    // its life covers the journal's content.
     self[Field.boot] = last == nil ? ~boot : boot
     self[Field.magic] = Self.magic
     return last
   }
 
-  /// The packed location behind the last committed record.
+  /// Packed location after the last committed record.
   package var tail: UInt64 {
     get { self[Field.tail] }
     set { self[Field.tail] = newValue }
   }
-  /// The packed location up to which all is durable.
+  /// Packed location up to which everything is durable.
   package var durable: UInt64 { self[Field.durable] }
-  /// The packed location up to which the present holder of the mutex may have stored bytes.
+  /// Packed location up to which the holder of the mutex may have stored bytes.
   package var writing: UInt64 {
     get { self[Field.writing] }
     set { self[Field.writing] = newValue }
   }
-  /// Notes that bytes up to `location` may be stored from now on; whoever sees one of them finds this noted.
+  /// Records that bytes up to `location` may be stored from now on. Ordered before those bytes: a process
+  /// that sees one of them sees this.
   package func announceWrite(upTo location: UInt64) {
     writing = location
     atomicMemoryFence(ordering: .releasing)
   }
-  /// The last position given.
+  /// The last position assigned.
   package var position: UInt64 {
     get { self[Field.position] }
     set { self[Field.position] = newValue }
   }
-  /// Has a writer recovered the journal in this life?
+  /// Whether a writer has recovered the journal in this life.
   package var recovered: Bool { self[Field.recovered] != 0 }
 
-  /// A writer has recovered the journal, in the present boot.
+  /// Records that a writer has recovered the journal in the present boot.
   package func setRecovered(boot: UInt64) {
     self[Field.boot] = boot
     self[Field.recovered] = 1
   }
-  /// How many compactions took place in this life.
+  /// Number of compactions in this life.
   package var compactions: UInt64 {
     get { self[Field.compactions] }
     set { self[Field.compactions] = newValue }
   }
-  /// How many of them the index has taken in: what they replaced is gone.
+  /// Number of compactions that the index has installed: the segments they replaced are gone.
   package var installedCompactions: UInt64 {
     get { self[Field.installedCompactions] }
     set { self[Field.installedCompactions] = newValue }
   }
-  /// The name of the store's directory of which it is known that it is durable (`Storage.word(forNameOf:)`); another number if it is of
-  /// none.
+  /// Fingerprint of the directory's name that is known to be durable (`Storage.nameFingerprint(of:)`); any
+  /// other number if none is.
   package var name: UInt64 {
     get { self[Field.name] }
     set { self[Field.name] = newValue }
   }
-  /// The place of the identity file (`StoreIdentity.homeWord`) that a writer found, or made, to be the present one since the kernel has
-  /// kept this page in memory; 0 if none did.
+  /// Place of the identity file (`StoreIdentity.homeWord`) that a writer found or made current since the
+  /// kernel has kept this page in memory; 0 if none did.
   package var home: UInt64 {
     get { self[Field.home] }
     set { self[Field.home] = newValue }
   }
-  /// The same; nil if it was not noted in this boot.
+  /// `home` if it was recorded in this boot, otherwise nil.
   func home(inBoot boot: UInt64) -> UInt64? { boot != 0 && self[Field.boot] == boot ? home : nil }
-  /// The last segment of which it is known that its beginning and its name are durable; 0 if that is known of none.
+  /// The last segment whose header and name are known to be durable; 0 if none is.
   package var lastDurableSegment: UInt64 { self[Field.lastDurableSegment] }
-  /// Has a sync failed (rule R4)? A page that is not shared any more counts as poisoned, too.
+  /// Whether a sync has failed (rule R4). A page that is no longer shared counts as poisoned, too.
   package var poisoned: Bool { (self[Field.poison] ^ Self.poison).nonzeroBitCount < 16 || isLost }
 
-  /// Is the page not the file's any more, because somebody cut the file short or its disk failed?
+  /// Whether the page is no longer the file's, because the file was truncated or its disk failed.
   @inline(__always)
   package var isLost: Bool { mapping.fault != nil }
 
-  /// From now on nobody acknowledges anything.
+  /// Poisons the store: from now on nothing is acknowledged.
   package func setPoisoned() { self[Field.poison] = Self.poison }
 
-  /// Notes that all up to `location` is durable.
+  /// Records that everything up to `location` is durable.
   package func raiseDurable(to location: UInt64) { raise(Field.durable, to: location) }
 
-  /// Notes that the beginning and the name of a segment are durable, and those of all before it.
+  /// Records that header and name of a segment, and of all before it, are durable.
   package func raiseLastDurableSegment(to number: UInt32) {
     raise(Field.lastDurableSegment, to: UInt64(number))
   }
 
-  /// How many blobs were put in this life that are not durable by themselves.
+  /// Number of blobs put in this life that are not durable by themselves.
   package var blobsPut: UInt64 { self[Field.blobsPut] }
 
-  /// Notes one more, before the record that refers to it is appended.
+  /// Counts one more blob. To be called before the record that refers to it is appended.
   package func recordBlobPut() {
     mapping.withAtomic(Field.blobsPut) { _ = $0.add(1, ordering: .sequentiallyConsistent) }
   }
 
-  /// How many of them are durable.
+  /// How many of `blobsPut` are durable.
   package var blobsDurable: UInt64 { self[Field.blobsDurable] }
 
-  /// Notes that so many are.
+  /// Records that `count` blobs are durable.
   package func raiseBlobsDurable(to count: UInt64) { raise(Field.blobsDurable, to: count) }
 
   private func raise(_ field: Int, to value: UInt64) {
@@ -205,10 +211,10 @@ package final class ControlPage: Sendable {
     }
   }
 
-  /// Sets where the durable part ends, whatever was known before. Only for one who is alone.
+  /// Sets the durable end, also backwards. Requires sole access.
   package func resetDurable(to location: UInt64) { self[Field.durable] = location }
 
-  /// What could be saved was saved. Only for the one who recovers.
+  /// Clears the poison after recovery has salvaged what it could. Only for the recovering process.
   package func clearPoison() { self[Field.poison] = 0 }
 
   deinit { endWatching() }

@@ -1,22 +1,24 @@
 private import CLinux
 private import Glibc
 
-/// A directory held open by a descriptor, so that what is done below it stays in it when the directory is renamed, or another one
-/// is put in its place.
+/// A directory held open by a descriptor, so that operations below it stay in it when it is renamed or
+/// another one takes its name.
 ///
-/// Callers go on naming files by the path under which the directory was opened: a path that begins with it is resolved from the
-/// descriptor, the path of the directory above it as "..", and any other path as it stands. Paths are compared by their bytes.
+/// Callers keep naming files by the path under which the directory was opened. A path that begins with it is
+/// resolved from the descriptor, the path of its parent as "..", and any other path unchanged. Paths are
+/// compared by their bytes.
 ///
-/// This is one of the few files that use `unsafe`: each pointer is made for one system call and does not outlive it.
+/// This is one of the few files that use `unsafe`: each pointer is made for one system call and does not
+/// outlive it.
 final class DirectoryAnchor: Sendable {
   /// The path under which it was opened.
   let path: String
   private let parent: String
   private let descriptor: Int32
-  /// Does it lie on overlayfs, where a file can be in a lower layer?
+  /// Whether it lies on overlayfs, where a file can be in a lower layer.
   let isLayered: Bool
 
-  /// Opens the directory at `path`, which must not be a link; nil, and `errno` says why, if it cannot be.
+  /// Opens the directory at `path`, which must not be a link; nil on failure, with the reason in `errno`.
   init?(_ path: String) {
     let opened = SystemCall.retrying { unsafe sync_hold_directory(AT_FDCWD, path) }
     guard opened >= 0 else { return nil }
@@ -30,7 +32,7 @@ final class DirectoryAnchor: Sendable {
 
   deinit { close(descriptor) }
 
-  /// Calls `body` with the directory and the name by which a system call finds what `path` means.
+  /// Calls `body` with the directory descriptor and the name that resolve `path` in a system call.
   func resolving<Result>(
     _ path: String, _ body: (_ directory: Int32, _ name: UnsafePointer<CChar>) -> Result
   ) -> Result {
@@ -47,8 +49,9 @@ final class DirectoryAnchor: Sendable {
     }
   }
 
-  /// A path that leads below the directory wherever it is now, for a library that opens files by itself: through the link that the
-  /// kernel keeps for the descriptor, which lasts as long as this. Without /proc it is `path` itself, if that still leads here.
+  /// A path below the directory wherever it is now, for a library that opens files by itself. It goes through
+  /// the descriptor's link in /proc, which lasts as long as this object. Without /proc it is `path` itself,
+  /// if that still leads here.
   ///
   /// - Throws: `.busy` if there is no /proc, and the directory was renamed or replaced.
   func systemPath(_ path: String) throws(StoreError) -> String {

@@ -1,9 +1,10 @@
 private import CLinux
 private import Glibc
 
-/// How a path becomes the directory and the name that a system call is given, and how a directory is held.
+/// Resolving a path to the directory and name of a system call, and anchoring a directory.
 extension DiskStorage {
-  /// Calls `body` with the directory and the name by which `path` is found: the only way from a path to a system call.
+  /// Calls `body` with the directory descriptor and the name that resolve `path`: the only way from a path to
+  /// a system call.
   func at<Result>(
     _ path: String, _ body: (_ directory: Int32, _ name: UnsafePointer<CChar>) -> Result
   ) -> Result {
@@ -11,7 +12,7 @@ extension DiskStorage {
     return unsafe path.withCString { unsafe body(AT_FDCWD, $0) }
   }
 
-  /// The same for two paths.
+  /// Resolves two paths for one system call.
   func at<Result>(
     _ path: String, and other: String,
     _ body: (Int32, UnsafePointer<CChar>, Int32, UnsafePointer<CChar>) -> Result
@@ -39,10 +40,10 @@ extension DiskStorage {
 
   package var isFileSystem: Bool { true }
 
-  /// All real storages are one and the same disk.
+  /// Equal for all real storages, which show the same files.
   package var identity: ObjectIdentifier { ObjectIdentifier(DiskStorage.self) }
 
-  /// The first 256 bytes of a file that the kernel makes up, whose size is not known before it is read.
+  /// The first 256 bytes of a virtual kernel file (/proc), whose size is unknown before it is read.
   func kernelFile(_ path: String) throws(StoreError) -> [UInt8] {
     let descriptor = unsafe sync_open(AT_FDCWD, path, O_RDONLY, 0)
     guard descriptor >= 0 else { throw SystemCall.failure("cannot open it", path) }

@@ -2,11 +2,11 @@ private import CLinux
 private import Glibc
 
 extension DiskStorage {
-  /// The descriptor that `call` gives with the flags for a mode.
+  /// The descriptor that `call` opens with the flags for a mode.
   ///
-  /// On overlayfs a file that is only read stays in its lower layer: it and its mappings go on showing that file when another process opens
-  /// it for writing, which copies it up, and two stores above one lower layer would be taken for the same. So it is opened for
-  /// writing there, if it may be.
+  /// A read-only open on overlayfs is opened for writing if permitted. Otherwise the file stays in its lower
+  /// layer: the descriptor and its mappings keep showing that file when another process opens it for writing,
+  /// which copies it up, and two stores above one lower layer would be taken for the same.
   func opened(_ mode: OpenMode, _ call: (_ flags: Int32) -> Int32) -> Int32 {
     let flags =
       switch mode {
@@ -25,7 +25,7 @@ extension DiskStorage {
   }
 }
 
-// What the blob tier needs beyond plain paths: its names come from peers, and its directory may have been tampered with.
+// Opening names that come from peers, in a directory that may have been tampered with (blob tier).
 extension DiskStorage {
   package func open(_ name: String, beneath directory: String, _ mode: OpenMode) throws(StoreError)
     -> any StorageFile
@@ -52,8 +52,8 @@ extension DiskStorage {
     guard sync_is_refused(errno) != 0 else {
       throw SystemCall.failure("cannot change names with \(other)", path)
     }
-    // In steps. `other` has no name between the first and the second: a process that dies there leaves what it was under the third name,
-    // and `StagedDirectory.recover` puts it back.
+    // In steps. `other` has no name between the first and the second: a process that dies there leaves it
+    // under the third name, and `StagedDirectory.recover` puts it back.
     let parked = other + exchangeSuffix
     guard try renameUnlessPresent(other, to: parked) else {
       throw SystemCall.failure("cannot change names with \(other)", path, errno: EEXIST)

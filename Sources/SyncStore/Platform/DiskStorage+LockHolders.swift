@@ -1,15 +1,18 @@
 private import CLinux
 private import Glibc
 
-/// Who has a lock on a file, for an error that is to name it.
+/// Naming the holders of a lock in an error.
 extension DiskStorage {
-  /// Processes looked at, and named. It is a hint in an error, and must not take long on a machine with very many.
+  /// Bounds on processes examined and named: a hint in an error must not take long on a machine with very
+  /// many.
   private static let mostLookedAt = 4096, mostNamed = 3
 
-  /// The processes that have an open file with a lock on that byte of the regular file at `path`, as "process
-  /// 4711 (sync-cli)". The kernel tells nothing of the owner of an OFD lock (`F_OFD_GETLK` and /proc/locks
-  /// give -1), so the descriptors of the processes that this one may look at are searched. Empty without
-  /// /proc, and for a process of another user or another PID namespace.
+  /// The processes with an open file that locks that byte of the regular file at `path`, as "process 4711
+  /// (sync-cli)".
+  ///
+  /// The kernel does not tell the owner of an OFD lock (`F_OFD_GETLK` and /proc/locks give -1), so the
+  /// descriptors of the processes that this one may inspect are searched. Empty without /proc, and for a
+  /// process of another user or another PID namespace.
   package func lockHolders(of path: String, byte: Int) -> [String] {
     var file = stat()
     guard unsafe stat(path, &file) == 0, let processes = try? list("/proc") else { return [] }
@@ -33,8 +36,8 @@ extension DiskStorage {
     return holders
   }
 
-  /// Whether a line of fdinfo tells of a lock on that byte, as "lock: 1: OFDLCK  ADVISORY  WRITE -1
-  /// fe:00:1057 0 0" does: the last two words are the first and the last byte, or `EOF`.
+  /// Whether a line of fdinfo describes a lock on that byte, such as "lock: 1: OFDLCK  ADVISORY  WRITE -1
+  /// fe:00:1057 0 0": the last two words are the first and the last byte, or `EOF`.
   private static func isLock(_ line: some Collection<UInt8>, on byte: Int) -> Bool {
     guard line.starts(with: "lock:".utf8) else { return false }
     let bounds = line.split(separator: 0x20).suffix(2)
@@ -42,7 +45,7 @@ extension DiskStorage {
     return bounds.count == 2 && bounds[0] <= byte && byte <= bounds[1]
   }
 
-  /// A program chooses its own name: only what is printed as one character of one line is shown.
+  /// A program chooses its own name: only printable ASCII without spaces is shown.
   private static func named(_ process: String, _ name: [UInt8]) -> String {
     let shown = name.filter { $0 > 0x20 && $0 < 0x7F }
     return "process \(process)" + (shown.isEmpty ? "" : " (\(String(decoding: shown, as: UTF8.self)))")
@@ -50,6 +53,6 @@ extension DiskStorage {
 }
 
 extension Storage {
-  /// No process is known.
+  /// A storage without processes knows no holders.
   package func lockHolders(of path: String, byte: Int) -> [String] { [] }
 }

@@ -2,16 +2,19 @@ private import CLinux
 internal import Synchronization
 private import Glibc
 
-/// The real file system. Files are opened without following links, closed on exec, for their owner alone.
+/// The real file system. Files are opened without following links, close-on-exec, for their owner alone.
 ///
-/// Every call that takes a path goes through `at`, so that an anchored storage never leaves its directory by a name.
+/// Every call that takes a path goes through `at`, so that an anchored storage never leaves its directory by
+/// a name.
 package final class DiskStorage: Storage {
   let handlesSignals: Bool
-  /// The directory whose paths are resolved from its descriptor; nil for the file system as it is named.
+  /// The directory whose paths are resolved from its descriptor; nil for unanchored paths.
   let anchor: DirectoryAnchor?
 
-  /// The storage of this machine. With `handlesSignals` mapped files are watched for pages that cannot be had (SIGBUS),
-  /// and a limit on file sizes ends no process (SIGXFSZ).
+  /// The storage of this machine.
+  ///
+  /// With `handlesSignals` mapped files are watched for pages that cannot be read (SIGBUS), and a limit on
+  /// file sizes does not end the process (SIGXFSZ).
   package init(handlesSignals: Bool = true) {
     (self.handlesSignals, anchor) = (handlesSignals, nil)
     if handlesSignals { sync_survive_file_limit() }
@@ -55,7 +58,8 @@ package final class DiskStorage: Storage {
 
   package func followingLink(_ path: String) throws(StoreError) -> String {
     guard try status(path)?.kind == .link else { return path }
-    // The kernel decides whether this link may be followed: not one that another user has put into a directory of all.
+    // The kernel decides whether this link may be followed (protected_symlinks): not one that another user
+    // has put into a world-writable directory.
     var answer = stat()
     guard unsafe at(path, { unsafe fstatat($0, $1, &answer, 0) }) == 0 else {
       if errno == ENOENT || errno == ENOTDIR || errno == ELOOP { return path }
@@ -87,7 +91,7 @@ package final class DiskStorage: Storage {
     return try regularFile(descriptor, path)
   }
 
-  /// The file behind a descriptor, if it is a regular one.
+  /// The file of a descriptor, if it is a regular one.
   func regularFile(_ descriptor: Int32, _ path: String) throws(StoreError) -> DiskFile {
     let descriptor = SystemCall.moveAboveStdio(descriptor)
     let found: FileStatus
@@ -149,14 +153,14 @@ package final class DiskStorage: Storage {
 final class DiskFile: StorageFile {
   let path: String
   private let descriptor: Int32
-  /// What it was when it was opened, but for the number of its file system.
+  /// Its status at opening, without the number of its file system.
   private let found: FileStatus
   private let watchesMappings: Bool
   private let releaseIsDeferred = Atomic(false)
   private let isDroppedInChildren = Atomic(false)
-  /// 0 before it was asked for.
+  /// 0 before the first query.
   private let knownFileSystem = Atomic<UInt64>(0)
-  /// Bytes for which memory is taken without asking whether they are there.
+  /// Reads up to this size allocate their buffer without querying the file size.
   private static let smallBytes = 16 << 10
 
   init(descriptor: Int32, path: String, found: FileStatus, watchesMappings: Bool) {
@@ -177,7 +181,7 @@ final class DiskFile: StorageFile {
   func writeBack(_ range: Range<Int>) throws(StoreError) {
     let (start, count) = (UInt64(range.lowerBound), UInt64(range.count))
     if SystemCall.retrying({ sync_file_write_back(descriptor, start, count) }) == 0 { return }
-    // Where there is no such call it is written at the sync.
+    // File systems without this call write the bytes at the sync.
     guard sync_is_refused(errno) != 0 || errno == ESPIPE else {
       throw SystemCall.failure("cannot write it to the disk", path)
     }
@@ -197,7 +201,7 @@ final class DiskFile: StorageFile {
 
   var statusAtOpening: FileStatus { get throws(StoreError) { try inFileSystem(found) } }
 
-  /// All but the number of its file system, which is 0.
+  /// The status without the number of its file system, which is 0.
   fileprivate static func queryStatus(at descriptor: Int32, _ path: String) throws(StoreError) -> FileStatus {
     var answer = sync_file_status()
     guard unsafe sync_file_status(descriptor, &answer) == 0 else {
@@ -217,8 +221,8 @@ final class DiskFile: StorageFile {
 
   private var size: Int { get throws(StoreError) { try Self.queryStatus(at: descriptor, path).size } }
 
-  /// The number of the file system is part of its content; that of the device can change at any boot. An open file stays where it is:
-  /// it is asked for once.
+  /// Number of the file system, cached. It is part of the file system's content; that of the device can
+  /// change at any boot.
   private func fileSystem() throws(StoreError) -> UInt64 {
     var number = knownFileSystem.load(ordering: .relaxed)
     if number != 0 { return number }
@@ -230,7 +234,7 @@ final class DiskFile: StorageFile {
   }
 
   func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8] {
-    // No more memory than there are bytes.
+    // Allocate no more memory than there are bytes.
     guard count > Self.smallBytes else { return try readUnsized(count, at: offset) }
     let size = try size
     return try readUnsized(min(count, max(0, size - offset)), at: offset)
@@ -302,9 +306,9 @@ final class DiskFile: StorageFile {
     }
   }
 
-  /// Lengthens the file by zeros that are written, where it has no call that allocates: a file system takes the block of each page that
-  /// is written, or refuses the write. Where it may lack a block later nevertheless, the tail of a journal is not mapped
-  /// (`FileSystem.mappedStoresMayFail`).
+  /// Lengthens the file with written zeros where it has no allocating call: the file system takes a block for
+  /// each written page, or refuses the write. Where it may still lack a block later, the tail of a journal is
+  /// not mapped (`FileSystem.mappedStoresMayFail`).
   private func fill(from start: Int, to end: Int) throws(StoreError) {
     let zeros = [UInt8](repeating: 0, count: min(end - start, 64 << 10))
     for offset in stride(from: start, to: end, by: zeros.count) {
@@ -319,9 +323,12 @@ final class DiskFile: StorageFile {
     try checkFileSystem()
   }
 
-  /// Is the file system still there, now that it has said that all is durable? ext4 also says so when it is shut down in the middle
-  /// of a sync, as it is when its disk goes: what it allocated, but had not yet noted as written, is not there again after that.
-  /// A read, be it of nothing, is refused from then on. It costs 0.3 µs.
+  /// Checks with an empty read that the file system still works after a sync that reported success. Costs 0.3
+  /// µs.
+  ///
+  /// ext4 also reports success when it is shut down in the middle of a sync, as when its disk disappears:
+  /// blocks that were allocated but not yet recorded as written are missing afterwards. Any read is refused
+  /// from then on.
   private func checkFileSystem() throws(StoreError) {
     var nothing: UInt8 = 0
     guard SystemCall.retrying({ unsafe pread(descriptor, &nothing, 0, 0) }) == 0 else {
@@ -330,8 +337,9 @@ final class DiskFile: StorageFile {
   }
 
   func sync(unchanged range: Range<Int>, of mapping: Mapping) throws(StoreError) {
-    // Writing a page back takes it from the processors that may store to it, one page after the other, and each of them is
-    // interrupted. Nobody does: so they are let go all at once, and found again as they are read.
+    // Writing a page back revokes it from the processors that may store to it, page by page, each with an
+    // interrupt. Nothing stores to these pages: dropping all mappings at once avoids that; reads fault them
+    // in again.
     mapping.adviseDontNeed(range)
     try sync()
   }
@@ -345,7 +353,8 @@ final class DiskFile: StorageFile {
 
   func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
     let protection = writable ? PROT_READ | PROT_WRITE : PROT_READ
-    // What comes before it in its page is mapped with it: the pages of this kernel may be larger than those of the format.
+    // Bytes before it in its page are mapped with it: the pages of this kernel may be larger than those
+    // of the format.
     let before = range.lowerBound % Mapping.pageBytes
     let (start, length) = (off_t(range.lowerBound - before), range.count + before)
     guard let base = unsafe mmap(nil, length, protection, MAP_SHARED, descriptor, start),
@@ -354,7 +363,7 @@ final class DiskFile: StorageFile {
     let watch =
       watchesMappings
       ? unsafe sync_watch(base, UInt64(length), descriptor, UInt64(start), writable ? 1 : 0) : nil
-    // The handler asks for the size of the file: it stays open as long as it is mapped.
+    // The SIGBUS handler queries the size of the file: it stays open as long as it is mapped.
     return unsafe Mapping(unsafeBase: base + before, count: range.count, watch: watch) { [self] base, _ in
       let start = UInt(bitPattern: base) - UInt(before)
       release {

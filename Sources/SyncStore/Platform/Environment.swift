@@ -1,46 +1,48 @@
 private import Glibc
 
-/// All that a store asks of the machine it runs on. Tests give it a simulated one.
+/// Everything a store needs from its machine. Tests use a simulated one.
 package struct Environment: Sendable {
-  /// Where files are.
+  /// The file operations.
   package var storage: any Storage
   /// The wall clock, in milliseconds since 1970.
   package var now: @Sendable () -> UInt64
-  /// Milliseconds since some moment by a clock that is never set and that counts while the machine is suspended: setting the wall clock
-  /// shows against it. Nil where there is none, as on a simulated machine.
+  /// Milliseconds by a clock that is never set and that counts while the machine is suspended: it reveals
+  /// that the wall clock was set. Nil if there is none, as on a simulated machine.
   package var elapsed: (@Sendable () -> UInt64)?
-  /// So many unpredictable bytes.
+  /// Returns that many unpredictable bytes.
   package var random: @Sendable (Int) -> [UInt8]
-  /// Which machine this is (rule R9).
+  /// Identity of the machine (rule R9).
   package var machine: String
-  /// Which boot of it.
+  /// Identity of its boot.
   package var boot: String
-  /// Which process: tests run several in one.
+  /// Identity of the process: tests run several in one.
   package var process: Int
-  /// Who compacts segments when it is time.
+  /// Which thread compacts segments when they are due.
   package var compactionMode = CompactionMode.background
-  /// Is the next segment made ready beside the writer? A simulated process has one thread.
+  /// Whether the next segment is prepared concurrently with the writer. A simulated process has one thread.
   package var preallocatesSegments = true
-  /// Names new incarnations, where a test must know their order; nil draws them from `random`.
+  /// Names new incarnations where a test must know their order; nil draws them from `random`.
   package var actors: (@Sendable () -> ActorID)?
-  /// Is the tail of the journal written with `pwrite`, because a store to mapped memory may fail (rule R1, F26)?
+  /// Whether the tail of the journal is written with `pwrite`, because a store to mapped memory may fail
+  /// (rule R1, F26).
   package var usesPwrite = false
-  /// How many positions of the journal are looked through at once, when a round is opened, while writers wait.
+  /// Journal positions scanned per step when a round is opened, while writers wait.
   package var scanBatchPositions: UInt64 = 1024
-  /// Bytes that a recovery from a failed sync writes into a segment before it has its name; what is above it follows.
+  /// Bytes that recovery from a failed sync writes into a segment before naming it; the rest follows.
   package var salvageBatchBytes = 1 << 30
-  /// Called where a round that is being opened, or a full state that is being closed, lets others go on. Tests do then what others might.
+  /// Called where opening a round or closing a full state yields to other threads. Tests use it to interleave
+  /// other work.
   package var onScanYield: (@Sendable () -> Void)?
-  /// The same where the index is being moved over to a compacted segment.
+  /// Called where installing a compacted segment in the index yields to other threads.
   package var onInstallYield: (@Sendable () -> Void)?
 
-  /// Who compacts segments.
+  /// Which thread compacts segments.
   package enum CompactionMode: Sendable {
-    /// A thread of the background.
+    /// A background thread.
     case background
     /// The next writer: a simulated process has one thread.
     case byNextWriter
-    /// Nobody but `Store.compact`.
+    /// Only `Store.compact`.
     case onRequest
   }
 
@@ -63,11 +65,11 @@ package struct Environment: Sendable {
     return environment
   }
 
-  // A process is of one machine and one boot: they are read once.
+  // Constant for the life of a process, so read once.
   private static let machine = line(of: "/etc/machine-id")
   private static let boot = line(of: "/proc/sys/kernel/random/boot_id")
 
-  /// A file that is not there (a container without a machine-id) reads as nothing: fewer clues, no failure.
+  /// A missing file (a container without a machine-id) reads as empty: fewer clues, no failure.
   private static func line(of path: String) -> String {
     let bytes = (try? DiskStorage(handlesSignals: false).kernelFile(path)) ?? []
     return String(decoding: bytes.prefix { $0 != 0x0A }, as: UTF8.self)
@@ -75,29 +77,29 @@ package struct Environment: Sendable {
 }
 
 extension Environment {
-  /// The boot as it is named in files; 0 if the machine does not tell.
+  /// Hash of the boot identity, for files; 0 if it is unknown.
   var bootWord: UInt64 { boot.isEmpty ? 0 : XXH3.hash64(Array("boot \(boot)".utf8), seed: 0) }
 
   /// A random 64-bit number.
   @Sendable func randomWord() -> UInt64 { random(8).reduce(0) { $0 << 8 | UInt64($1) } }
 
-  /// A name for a new incarnation.
+  /// Name for a new incarnation.
   func newActor() -> ActorID {
     if let actors { return actors() }
     guard let actor = ActorID(bytes: random(16)) else { preconditionFailure("16 bytes were asked for") }
     return actor
   }
 
-  /// The same where the generator may repeat itself, since a running machine was cloned: what is known to differ between the two
-  /// goes into the name.
+  /// Name for a new incarnation, where the generator may repeat itself because a running machine was cloned:
+  /// state known to differ between the clones is hashed into the name.
   func newActor(besides known: [UInt8]) -> ActorID {
     if let actors { return actors() }
     let name = hedged(known)
     return ActorID(high: name.high, low: name.low)
   }
 
-  /// A name for a new round. `known` is what this copy holds by now: two lives with the same random numbers must not come to one name,
-  /// unless they hold the same (rule R9).
+  /// Name for a new round. `known` is what this copy holds: two lives with the same random numbers must not
+  /// get the same name unless they hold the same (rule R9).
   func newMark(besides known: [UInt8]) -> RoundMark {
     let name = hedged(known)
     return RoundMark(high: name.high, low: name.low)

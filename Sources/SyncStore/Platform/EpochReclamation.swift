@@ -1,23 +1,23 @@
 private import CLinux
 internal import Synchronization
 
-/// The view that threads read from without a lock and without counting references: what takes its place is published at once, and
-/// what was published before is let go when nobody can be reading it any more.
+/// Publishes the view that threads read without a lock and without reference counting; replaced views are
+/// freed once no reader can still use them.
 ///
-/// Epoch-based reclamation (K. Fraser, Practical Lock-Freedom, 2004, 5.2.3): a thread that reads notes the epoch in a word
-/// of its own; each publication ends an epoch; what was replaced in one is kept while any thread reads since it or before, and is
-/// released by a later publication or a timer.
-/// Who reads often pays nothing for the order of its accesses, who publishes has the kernel see to it (membarrier).
+/// Epoch-based reclamation (K. Fraser, Practical Lock-Freedom, 2004, 5.2.3): a reading thread stores the
+/// epoch in a word of its own; each publication ends an epoch; a replaced view is kept while any thread has
+/// been reading since its epoch or an earlier one, and is released by a later publication or a timer. Readers
+/// need no memory fence; the publisher has the kernel run one on all processors (membarrier).
 ///
-/// This is one of the few files that use `unsafe`: the published object is held by a bare pointer, and each thread's word
-/// is C's.
+/// This is one of the few files that use `unsafe`: the published object is held by a bare pointer, and each
+/// thread's word is C's.
 @safe final class EpochProtected: @unchecked Sendable {
   private let current = Atomic<UInt>(0)
-  /// What was replaced and may still be read.
+  /// Replaced views that may still be read.
   private let retired = LockedField(Retired())
 
   private struct Retired {
-    /// In the order of their epochs.
+    /// Ordered by epoch.
     var views: [(epoch: UInt64, view: LockFreeView)] = []
     var reclaimsLater = false
   }
@@ -26,7 +26,7 @@ internal import Synchronization
 
   deinit { if let view = unsafe Self.view(of: current.load(ordering: .relaxed)) { unsafe view.release() } }
 
-  /// Publishes another one, or none. Only one thread at a time.
+  /// Publishes another view, or none. Only one thread at a time.
   func publish(_ view: LockFreeView?) {
     let bits = view.map { unsafe UInt(bitPattern: Unmanaged.passRetained($0).toOpaque()) } ?? 0
     let before = current.exchange(bits, ordering: .sequentiallyConsistent)
@@ -38,7 +38,7 @@ internal import Synchronization
     if !reclaim() { reclaimLater() }
   }
 
-  /// Releases the replaced views that no thread can be reading. False if threads may be reading others.
+  /// Releases the replaced views that no thread can be reading. False if some remain.
   @discardableResult
   func reclaim() -> Bool {
     // Released without the lock: a view may be the last owner of mapped files.
@@ -53,7 +53,8 @@ internal import Synchronization
     return isAll
   }
 
-  /// The next publication may be hours away, and removed files keep their disk space as long as a replaced view maps them.
+  /// Reclaims on a timer: the next publication may be hours away, and removed files keep their disk space as
+  /// long as a replaced view maps them.
   private func reclaimLater() {
     let begins = retired.withLock { retired in
       defer { retired.reclaimsLater = true }
@@ -69,16 +70,16 @@ internal import Synchronization
 
   private static let millisecondsBetweenReclaims = 20
 
-  /// Works on what is published, if anything is and this thread may read. What it reads stays there meanwhile, whatever is
-  /// published.
+  /// Calls `body` with the published view; nil if there is none or this thread has no reader word. The view
+  /// stays valid during the call, whatever is published.
   @inline(__always)
   func read<Result>(_ body: (LockFreeView) -> Result?) -> Result? {
     guard let word = unsafe sync_reader_word() else { return nil }
     let since = unsafe UnsafeMutableRawPointer(word).assumingMemoryBound(to: Atomic<UInt64>.self)
-    // Within another reading that one's epoch stands.
+    // A nested read keeps the epoch of the outer one.
     let before = unsafe since.pointee.load(ordering: .relaxed)
     if before == 0 {
-      // Whoever publishes from now on sees it, and who did before is seen.
+      // A later publisher sees this word; the effect of an earlier one is seen here.
       unsafe sync_begin_reading(word, Epochs.current.load(ordering: .acquiring))
     }
     defer { unsafe since.pointee.store(before, ordering: .releasing) }
@@ -95,12 +96,12 @@ internal import Synchronization
   }
 }
 
-/// The epochs of all published values of the process.
+/// The epochs of all published views of the process.
 private enum Epochs {
-  /// From 1 on: a word of 0 is that of a thread that does not read.
+  /// Starts at 1: a word of 0 means that the thread is not reading.
   static let current = Atomic<UInt64>(1)
 
-  /// The oldest in which a thread may be reading.
+  /// The oldest epoch in which a thread may be reading.
   static var oldest: UInt64 {
     sync_await_readers()
     var oldest = UInt64.max

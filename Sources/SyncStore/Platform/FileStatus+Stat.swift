@@ -1,7 +1,7 @@
 internal import Glibc
 
 extension FileStatus {
-  /// What stat(2) tells.
+  /// From the result of stat(2).
   init(_ answer: stat) {
     self.init(
       kind: Kind(mode: answer.st_mode), size: Int(answer.st_size), links: Int(answer.st_nlink),
@@ -11,7 +11,7 @@ extension FileStatus {
 }
 
 extension FileStatus.Kind {
-  /// Of the mode that stat(2) tells.
+  /// From the mode of stat(2).
   init(mode: UInt32) {
     self =
       switch mode & S_IFMT {

@@ -1,10 +1,10 @@
-/// What matters about a file system: how much room it has, and what can be relied on in it.
+/// Properties of a file system: free space, and which guarantees it gives.
 package struct FileSystem: Sendable, Equatable {
   /// The magic number of its type (`statfs`).
   package var type: UInt64
   /// Its free space for its user, in bytes.
   package var freeBytes: UInt64
-  /// Is it mounted for reading only?
+  /// Whether it is mounted read-only.
   package var isReadOnly: Bool
 
   /// All fields.
@@ -12,10 +12,10 @@ package struct FileSystem: Sendable, Equatable {
     (self.type, self.freeBytes, self.isReadOnly) = (type, freeBytes, isReadOnly)
   }
 
-  /// The name of the network file system that it is; nil if it is none. Between machines neither locks nor mapped memory can be relied
-  /// on (F98).
+  /// Name of the network file system; nil if it is none. Between machines neither locks nor mapped memory are
+  /// reliable (F98).
   ///
-  /// FUSE is not among them: most of what it carries lies on one machine, and its type does not tell.
+  /// FUSE is not included: most of what it carries lies on one machine, and its type does not tell.
   package var network: String? {
     switch type {
     case 0x6969: "NFS"
@@ -39,8 +39,8 @@ package struct FileSystem: Sendable, Equatable {
   /// The type of overlayfs.
   static let overlay: UInt64 = 0x794C_7630
 
-  /// Does it write each page to a new place? Then there may be no space for a page that was allocated, and a mapped store has no way to
-  /// say so but SIGBUS (F26).
+  /// Whether it writes each page to a new place. Then there may be no space for a page that was allocated,
+  /// and a store to mapped memory can only report that by SIGBUS (F26).
   private var copiesOnWrite: Bool {
     switch type {
     case 0x9123_683E,  // btrfs
@@ -55,6 +55,6 @@ package struct FileSystem: Sendable, Equatable {
     }
   }
 
-  /// Can a store to mapped memory fail though the bytes were allocated?
+  /// Whether a store to mapped memory can fail although the bytes were allocated.
   package var mappedStoresMayFail: Bool { copiesOnWrite || network != nil }
 }

@@ -1,19 +1,19 @@
 private import Glibc
 
-/// Lets any number of threads use something, or one keep all others out. A thread that is in may enter again.
+/// A reentrant shared/exclusive gate: any number of threads inside, or one that keeps all others out.
 final class Gate: @unchecked Sendable {
   private let monitor = Monitor()
-  // Under its lock.
+  // Guarded by the monitor.
   private var inside: [UInt: Int] = [:]
-  /// Who has shut it, while it is shut.
+  /// The thread that has shut it.
   private var owner: UInt?
 
   private static var thread: UInt { UInt(pthread_self()) }
 
-  /// Is it shut, or being shut?
+  /// Whether it is shut or being shut.
   var isShut: Bool { monitor.withLock { owner != nil } }
 
-  /// Waits while it is shut. False, at once, for the thread that has shut it: it would wait for itself.
+  /// Waits while it is shut. Returns false at once for the thread that has shut it, which would deadlock.
   func enter() -> Bool {
     let thread = Self.thread
     return monitor.withLock {
@@ -36,7 +36,8 @@ final class Gate: @unchecked Sendable {
     }
   }
 
-  /// Lets nobody in any more and waits until all have left. False, at once, for a thread that is in, or has shut it.
+  /// Stops further entries and waits until all threads have left. Returns false at once for a thread that is
+  /// inside or has shut it.
   func shut() -> Bool {
     let thread = Self.thread
     return monitor.withLock {
@@ -48,7 +49,7 @@ final class Gate: @unchecked Sendable {
     }
   }
 
-  /// Lets them in again. By any thread; does nothing if it is open.
+  /// Reopens it, from any thread. No effect if it is open.
   func open() {
     monitor.withLock {
       owner = nil

@@ -1,29 +1,29 @@
 import Glibc
 import Synchronization
 
-/// Work that one thread does for all that wait for it: a sync makes durable what many have written. Who comes while it is
-/// being done waits; when it is done, all it was done for go on at once, and one of the others does it again.
+/// Group commit: one thread runs the sync for all waiters. Threads that arrive meanwhile wait; the next
+/// waiter leads the next round.
 final class GroupCommit: Sendable {
   private typealias Check = @Sendable () throws(StoreError) -> Bool
   private typealias Work = @Sendable () throws(StoreError) -> Void
 
-  /// Who is told, rather than waiting.
+  /// An asynchronous waiter: a callback instead of a blocked thread.
   private struct Listener {
     var isDone: Check
     var work: Work
     var tell: @Sendable (StoreError?) -> Void
   }
 
-  /// Odd while a thread is at it.
+  /// Odd while a thread leads.
   private let leadership = EventCount()
   private let rounds = Atomic(0)
   private let listeners = LockedField<[Listener]>([])
 
-  /// How often it was done.
+  /// Number of rounds.
   var count: Int { rounds.load(ordering: .relaxed) }
 
-  /// Returns once `isDone`, by this thread's work or another's. What `work` throws is for the thread that does it; the
-  /// others find out when they do it themselves.
+  /// Returns once `isDone`, by this thread's work or another's. An error of `work` is thrown only in the
+  /// thread that ran it; the other waiters meet it when they lead.
   func wait(
     until isDone: () throws(StoreError) -> Bool, work: () throws(StoreError) -> Void
   ) throws(StoreError) {
@@ -38,11 +38,11 @@ final class GroupCommit: Sendable {
     }
   }
 
-  /// It is this thread's turn.
+  /// Runs one round as leader.
   private func lead(
     _ turn: UInt32, isDone: () throws(StoreError) -> Bool, work: () throws(StoreError) -> Void
   ) throws(StoreError) {
-    // A thread that were cancelled in the work would leave the turn to nobody.
+    // A thread cancelled in the work would never end its round, and all waiters would hang.
     try SystemCall.uncancelled { () throws(StoreError) in
       defer { end(turn) }
       if try isDone() { return }
@@ -51,14 +51,15 @@ final class GroupCommit: Sendable {
   }
 
   private func leadUncancelled(_ work: () throws(StoreError) -> Void) throws(StoreError) {
-    // Those that were just woken have something to add: better now than by another round.
+    // Threads just woken have more to add: let them write first, which saves another round.
     if leadership.waiting > 0 { sched_yield() }
     defer { rounds.add(1, ordering: .relaxed) }
     try work()
   }
 
-  /// The same without waiting for another thread that is at it: that one calls `then`, once, when it is done, or with the
-  /// reason why it will not be. Where nobody is at it, this thread does the work, and `then` was called when this returns.
+  /// Asynchronous form of `wait`. While another thread leads, that thread calls `then`, once, when the work
+  /// is done, or with the error that prevents it. Otherwise this thread does the work, and `then` has been
+  /// called on return.
   func whenDone(
     until isDone: @escaping @Sendable () throws(StoreError) -> Bool,
     work: @escaping @Sendable () throws(StoreError) -> Void,
@@ -81,7 +82,7 @@ final class GroupCommit: Sendable {
     }
   }
 
-  /// The turn is over. Who is told is told first: whoever waits will be woken by the kernel, and takes longer.
+  /// Ends the round. Callbacks run before the waiting threads are woken, which takes longer.
   private func end(_ turn: UInt32) {
     tell(listeners.withLock { exchange(&$0, with: []) })
     let late = listeners.withLock { listeners in
@@ -98,7 +99,7 @@ final class GroupCommit: Sendable {
         if try listener.isDone() {
           listener.tell(nil)
         } else {
-          // It came too late for this round. The thread that did it has its own to do.
+          // It arrived too late for this round. The leader has its own work to do.
           Background.runBlocking { self.finish(listener) }
         }
       } catch {

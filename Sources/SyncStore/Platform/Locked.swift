@@ -1,16 +1,18 @@
 private import Glibc
 private import Synchronization
 
-/// A value and the lock that guards it, as a part of the object that owns it.
+/// A value and the lock that guards it, stored inline in the owning object.
 ///
-/// No object of its own: each `Locked` is a type that the runtime has to make when it is first met (decision 42), and one more step to
-/// the lock. Over a pthread mutex rather than `Synchronization.Mutex`, whose futexes the thread sanitizer does not see on Linux: it would
-/// report every guarded access as a race, and hide the true ones among them.
+/// Inline because each `Locked` is a type that the runtime has to instantiate at first use (decision 42), and
+/// costs one more indirection to the lock. A pthread mutex rather than `Synchronization.Mutex`, whose futexes
+/// the thread sanitizer does not see on Linux: it would report every guarded access as a race, and hide the
+/// true ones among them.
 @safe package struct LockedField<State: ~Copyable>: ~Copyable, @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-  /// Threads that sleep until they get the lock.
+  /// Number of threads that sleep on the lock.
   private let waiting = Atomic(0)
-  // Not a stored variable: the lock alone decides who has it, a check at each access would do so again.
+  // Not a stored variable: the lock already gives exclusive access, and the runtime's exclusivity check would
+  // repeat that at each access.
   private let state: UnsafeMutablePointer<State>
 
   /// Guards `state`.
@@ -28,7 +30,7 @@ private import Synchronization
     unsafe mutex.deallocate()
   }
 
-  /// Works on the value while nobody else can. Not reentrant.
+  /// Calls `body` with the value under the lock. Not reentrant.
   @inline(__always)
   package borrowing func withLock<Result, Failure: Error>(
     _ body: (inout State) throws(Failure) -> Result
@@ -45,8 +47,10 @@ private import Synchronization
     waiting.subtract(1, ordering: .relaxed)
   }
 
-  /// Sleeps until no thread waits for the lock, and at most about 1 ms. Call it between two acquisitions in a
-  /// loop: the mutex is not fair, and a loop that reacquires it at once starves the waiters that are being woken.
+  /// Sleeps until no thread waits for the lock, and at most about 1 ms.
+  ///
+  /// Call it between two acquisitions in a loop: the mutex is not fair, and a loop that reacquires it at once
+  /// starves the waiters that are being woken.
   borrowing func yieldToWaiters() {
     var attempts = 0
     while attempts < 10, waiting.load(ordering: .relaxed) > 0 {
@@ -55,7 +59,7 @@ private import Synchronization
     }
   }
 
-  /// The same, if nobody else works on it at the moment; nil otherwise.
+  /// Calls `body` under the lock if it is free; nil otherwise.
   @inline(__always)
   package borrowing func withLockIfFree<Result>(_ body: (inout State) -> Result) -> Result? {
     guard unsafe pthread_mutex_trylock(mutex) == 0 else { return nil }
@@ -64,14 +68,14 @@ private import Synchronization
   }
 }
 
-/// The same, as an object: for what several hold.
+/// A `LockedField` as an object, for shared ownership.
 package final class Locked<State: ~Copyable>: Sendable {
   private let field: LockedField<State>
 
   /// Guards `state`.
   package init(_ state: consuming sending State) { field = LockedField(state) }
 
-  /// Works on the value while nobody else can. Not reentrant.
+  /// Calls `body` with the value under the lock. Not reentrant.
   @inline(__always)
   package func withLock<Result, Failure: Error>(
     _ body: (inout State) throws(Failure) -> Result

@@ -1,8 +1,8 @@
 private import CLinux
 private import Glibc
 
-/// Bytes of a mapping, for who keeps that mapped meanwhile. A bare pointer, because a counted reference would cost more than
-/// what is read; all access is checked against the bounds.
+/// Bytes of a mapping that the caller keeps alive. A bare pointer, because reference counting would cost more
+/// than the reads; all access is bounds-checked.
 @safe struct MappedBytes {
   private let start: UnsafeRawPointer?
   let count: Int
@@ -11,10 +11,10 @@ private import Glibc
     unsafe (self.start, self.count) = (start, count)
   }
 
-  /// All of `mapping`, which the caller keeps.
+  /// All bytes of `mapping`, which the caller must keep alive.
   init(_ mapping: Mapping) { unsafe self.init(start: mapping.unsafeStart, count: mapping.count) }
 
-  /// The first `count` of them.
+  /// The first `count` bytes.
   @inline(__always)
   func prefix(_ count: Int) -> MappedBytes {
     precondition(count >= 0 && count <= self.count, "access outside of a mapping")
@@ -37,7 +37,7 @@ private import Glibc
     unsafe Integer(littleEndian: pointer(offset, MemoryLayout<Integer>.size).loadUnaligned(as: Integer.self))
   }
 
-  /// The bytes in `range`, in place, for the time of `body`.
+  /// The bytes in `range`, in place, for the duration of `body`.
   @inline(__always)
   func withBytes<Result, Failure: Error>(
     _ range: Range<Int>, _ body: (RawSpan) throws(Failure) -> Result
@@ -46,7 +46,7 @@ private import Glibc
     return try body(unsafe UnsafeRawBufferPointer(start: start, count: range.count).bytes)
   }
 
-  /// The bytes in `range`, in place, for the time of `body`.
+  /// The bytes in `range`, in place, for the duration of `body`.
   @inline(__always)
   func withSpan<Result>(_ range: Range<Int>, _ body: (Span<UInt8>) -> Result) -> Result {
     let start = unsafe pointer(range.lowerBound, range.count).assumingMemoryBound(to: UInt8.self)
@@ -60,7 +60,8 @@ private import Glibc
     return unsafe Array(UnsafeRawBufferPointer(start: start, count: range.count))
   }
 
-  /// Are the bytes from `offset` on those of `other`? Keys are short: a call would take longer than to compare them here.
+  /// Whether the bytes from `offset` on equal `other`. Compared inline: keys are short, and a call would take
+  /// longer.
   @inline(__always)
   func equals(_ offset: Int, _ other: Span<UInt8>) -> Bool {
     let size = other.count
@@ -86,7 +87,7 @@ private import Glibc
     }
   }
 
-  /// Has the processor fetch the second and third line of them: they are needed as soon as the first has come.
+  /// Prefetches the second and third cache line: they are needed as soon as the first has come.
   @inline(__always)
   func prefetch() {
     guard let start = unsafe start else { return }
@@ -102,9 +103,9 @@ private import Glibc
   }
 }
 
-/// The same to be written.
+/// Writable bytes of a mapping that the caller keeps alive.
 ///
-/// This is one of the few files that use `unsafe`: what is checked here is all that keeps accesses in bounds.
+/// This is one of the few files that use `unsafe`: the checks here are all that keeps accesses in bounds.
 @safe struct WritableBytes {
   private let start: UnsafeMutableRawPointer
   let count: Int
@@ -113,7 +114,7 @@ private import Glibc
     unsafe (self.start, self.count) = (start, count)
   }
 
-  /// All of `mapping`, which the caller keeps.
+  /// All bytes of `mapping`, which the caller must keep alive.
   init(_ mapping: Mapping) {
     unsafe self.init(start: UnsafeMutableRawPointer(mutating: mapping.unsafeStart), count: mapping.count)
   }
@@ -143,7 +144,7 @@ private import Glibc
     }
   }
 
-  /// Stores other bytes, from the first on.
+  /// Stores `bytes` from the start.
   @inline(__always)
   func store(_ bytes: MappedBytes) {
     precondition(bytes.count <= count, "access outside of a mapping")
@@ -151,7 +152,7 @@ private import Glibc
     unsafe memcpy(start, bytes.pointer(0, bytes.count), bytes.count)
   }
 
-  /// Zeros what is behind `offset`.
+  /// Zeros the bytes from `offset` on.
   @inline(__always)
   func clear(from offset: Int) {
     precondition(offset >= 0 && offset <= count, "access outside of a mapping")
@@ -162,7 +163,7 @@ private import Glibc
     }
   }
 
-  /// The bytes in `range`, in place, for the time of `body`.
+  /// The bytes in `range`, in place, for the duration of `body`.
   @inline(__always)
   func withBytes<Result>(_ range: Range<Int>, _ body: (RawSpan) -> Result) -> Result {
     precondition(range.lowerBound >= 0 && range.upperBound <= count, "access outside of a mapping")

@@ -2,21 +2,21 @@ private import CLinux
 private import Glibc
 private import Synchronization
 
-/// The pages of a file that grows in chunks: each chunk is mapped on its own, when it is first met, and for as long as
-/// this lives. Nothing is ever mapped anew, so whoever reads beside the one that grows the file needs no lock.
+/// The pages of a file that grows in chunks. Each chunk is mapped separately at first use and stays mapped as
+/// long as this object lives: nothing is remapped, so readers concurrent with growth need no lock.
 ///
-/// This is one of the few files that use `unsafe`: a `PageView` is a bare pointer, because a counted reference would cost
-/// more than the lookup that it is for. What keeps it in bounds: page numbers and offsets are checked here, a chunk holds
-/// all the pages that are counted to it, and no view is kept by anyone who does not keep this.
+/// This is one of the few files that use `unsafe`: a `PageView` is a bare pointer, because reference counting
+/// would cost more than the lookup it serves. Bounds are kept because page numbers and offsets are checked
+/// here, a chunk holds all pages counted to it, and every holder of a view also holds this object.
 ///
-/// Invariants: chunk 0 has 16 pages; the next seven double what is there; all after that have 2048 (8 MiB). A chunk is
-/// mapped only once the file has all its blocks, so that no access can raise SIGBUS.
+/// Invariants: chunk 0 has 16 pages; the next seven each double the total; all later ones have 2048 (8 MiB).
+/// A chunk is mapped only once the file has all its blocks, so that no access can raise SIGBUS.
 @safe final class MappedPages: Sendable {
   /// Bytes of a page.
   static let pageBytes = 4096
   /// One more than the greatest page number.
   static let limit: UInt32 = 1 << 24
-  /// Parts that a directory over the pages can have, each as large as all before it together.
+  /// Maximum number of parts of a directory over the pages; each is as large as all before it together.
   static let directoryParts = 13
 
   /// Chunks of the full size have 2 to the power of this many pages.
@@ -25,7 +25,7 @@ private import Synchronization
 
   private let file: any StorageFile
   private let writable: Bool
-  /// Both tables: memory that is found as it is touched, most of which never is.
+  /// Both tables: lazily populated memory, most of which is never touched.
   private let tables: Mapping
   private nonisolated(unsafe) let directory: UnsafeMutablePointer<Atomic<UInt>>
   private nonisolated(unsafe) let bases: UnsafeMutablePointer<Atomic<UInt>>
@@ -54,7 +54,7 @@ private import Synchronization
     unsafe bases = directory + Self.directoryParts
   }
 
-  /// The pages that share a chunk with page `number`.
+  /// The pages in the same chunk as page `number`.
   static func chunk(of number: UInt32) -> Range<UInt32> {
     if number < 16 { return 0..<16 }
     if number >> chunkShift > 0 {
@@ -65,7 +65,7 @@ private import Synchronization
     return start..<(2 * start)
   }
 
-  /// Is there room for huge pages in it?
+  /// Whether the chunk has room for huge pages.
   private static func isHuge(_ chunk: Range<UInt32>) -> Bool {
     chunk.count * pageBytes >= Mapping.hugePageBytes
   }
@@ -83,11 +83,12 @@ private import Synchronization
     let chunk = Self.index(of: number)
     let base = unsafe bases[chunk].load(ordering: .acquiring)
     guard base != 0 else { return try mapping(number) }
-    // The table holds where page 0 would be if all chunks lay side by side with this one.
+    // The table holds the address that page 0 would have if all chunks were contiguous with this one.
     return unsafe PageView(UnsafeMutableRawPointer(bitPattern: base &+ UInt(number) &* UInt(Self.pageBytes))!)
   }
 
-  /// Makes sure that the file has page `number` with all of its chunk. `.diskFull` leaves everything as it was.
+  /// Makes sure that the file has page `number` and all of its chunk. `.diskFull` leaves everything
+  /// unchanged.
   func allocate(_ number: UInt32) throws(StoreError) {
     precondition(number < Self.limit, "a page number out of bounds")
     guard unsafe bases[Self.index(of: number)].load(ordering: .relaxed) == 0 else { return }
@@ -96,20 +97,21 @@ private import Synchronization
     _ = try mapping(number)
   }
 
-  /// Finds memory for pages, all of one mapped chunk, ahead of the first store to them.
+  /// Populates pages of one mapped chunk ahead of the first store to them.
   func populate(_ pages: Range<UInt32>) {
     let chunk = Self.chunk(of: pages.lowerBound)
     precondition(pages.upperBound <= chunk.upperBound, "pages of one chunk")
     guard let mapping = mapped.withLock({ $0[Self.index(of: pages.lowerBound)] }) else { return }
     let start = Int(pages.lowerBound - chunk.lowerBound) * Self.pageBytes
     let bytes = start..<(start + pages.count * Self.pageBytes)
-    // Were more read ahead, whoever needs the first page would wait for all: 9 ms for 4 MiB of zeros. Of huge pages one is found at a time.
+    // With readahead, the first access would wait for all of it: 9 ms for 4 MiB of zeros. Huge pages are
+    // populated one at a time.
     mapping.adviseRandom()
     mapping.populate(bytes)
     mapping.adviseNormal()
   }
 
-  /// Did the kernel refuse a page? What was stored there since is seen by this process alone.
+  /// Whether the kernel refused a page. Stores to it since are visible to this process alone.
   var hasFaulted: Bool { mapped.withLock { $0.all.contains { $0.mapping.fault != nil } } }
 
   @inline(never)
@@ -138,8 +140,8 @@ private import Synchronization
 
   // MARK: A directory of 4-byte entries over the pages
 
-  /// Entry `index` of the directory; nil if its part is not known yet. Part 0 has the first 1024 entries, each other
-  /// part as many as all before it.
+  /// Entry `index` of the directory; nil if its part is not known yet. Part 0 has the first 1024 entries,
+  /// each other part as many as all before it.
   @inline(__always)
   func entry(_ index: UInt32) -> EntryView? {
     let part = Self.part(of: index)
@@ -148,17 +150,17 @@ private import Synchronization
     return unsafe EntryView(UnsafeMutableRawPointer(bitPattern: base &+ UInt(index) &* 4)!)
   }
 
-  /// Which part of the directory has entry `index`.
+  /// The part of the directory that has entry `index`.
   @inline(__always)
   static func part(of index: UInt32) -> Int {
     precondition(index < 1024 << UInt32(directoryParts - 1), "a directory entry out of bounds")
     return 22 - (index | 512).leadingZeroBitCount
   }
 
-  /// How many pages a part of the directory takes up.
+  /// Number of pages of a part of the directory.
   static func pages(ofPart part: Int) -> UInt32 { part == 0 ? 1 : 1 << UInt32(part - 1) }
 
-  /// Lets a part of the directory be the pages from `start` on, which lie in one chunk.
+  /// Places a part of the directory in the pages from `start` on, which must lie in one chunk.
   func setPart(_ part: Int, start: UInt32) throws(StoreError) {
     guard start < Self.limit, start + Self.pages(ofPart: part) <= Self.chunk(of: start).upperBound else {
       throw StoreError(.damaged, "its directory is out of bounds: it is to be built anew", path: file.path)
@@ -169,7 +171,7 @@ private import Synchronization
   }
 }
 
-/// A page of a `MappedPages`, for as long as that lives. All access is atomic.
+/// A page of a `MappedPages`, valid while that lives. All access is atomic.
 @safe struct PageView: @unchecked Sendable {
   private let base: UnsafeMutableRawPointer
 
@@ -185,7 +187,7 @@ private import Synchronization
       ordering: .acquiring)
   }
 
-  /// Stores a word; whoever sees it sees what was stored before.
+  /// Stores a word with release order.
   @inline(__always)
   func store(_ word: UInt64, at offset: Int) {
     precondition(offset & 7 == 0 && offset >= 0 && offset < MappedPages.pageBytes, "out of the page")
@@ -201,7 +203,7 @@ private import Synchronization
       ordering: .relaxed)
   }
 
-  /// Stores a 16-bit number.
+  /// Stores a 16-bit number with release order.
   @inline(__always)
   func storeShort(_ value: UInt16, at offset: Int) {
     precondition(offset & 1 == 0 && offset >= 0 && offset < MappedPages.pageBytes, "out of the page")
@@ -209,7 +211,7 @@ private import Synchronization
       value, ordering: .releasing)
   }
 
-  /// Lets the processor fetch the line that has the byte at `offset`.
+  /// Prefetches the cache line of the byte at `offset`.
   @inline(__always)
   func prefetch(_ offset: Int) { unsafe sync_prefetch(base + (offset & (MappedPages.pageBytes - 1))) }
 
@@ -230,7 +232,7 @@ private import Synchronization
       zero: zero, one: one, two: two, three: three, four: four, five: five, six: six, seven: seven)
   }
 
-  /// What is to be known of the eight words from `offset` on, a multiple of 64, read from the last to the first.
+  /// Summary of the eight words from `offset` on, a multiple of 64, read from the last to the first.
   @inline(__always)
   func scanLine(_ offset: Int, tag: UInt64) -> LineScan {
     precondition(offset & 63 == 0 && offset >= 0 && offset < MappedPages.pageBytes, "out of the page")
@@ -239,34 +241,34 @@ private import Synchronization
   }
 }
 
-/// What eight words were when they were read, one after the other.
+/// Eight words, read one after the other.
 struct CacheLine: Equatable {
   var zero, one, two, three, four, five, six, seven: UInt64
 }
 
-/// What is to be known of eight words.
+/// Summary of eight words.
 struct LineScan {
-  /// The exclusive or of all of them.
+  /// Exclusive or of all eight.
   let fold: UInt64
-  /// The last one.
+  /// The last word.
   let last: UInt64
-  /// Bit 4n + 3 is set if the upper 16 bits of word n are the tag that was asked for.
+  /// Bit 4n + 3 is set if the upper 16 bits of word n equal the tag.
   let matches: UInt32
 }
 
-/// An entry of a directory over pages, for as long as its `MappedPages` lives.
+/// An entry of a directory over pages, valid while its `MappedPages` lives.
 @safe struct EntryView {
   private let base: UnsafeMutableRawPointer
 
   fileprivate init(_ base: UnsafeMutableRawPointer) { unsafe self.base = base }
 
-  /// What it holds.
+  /// The entry, loaded with acquire order.
   @inline(__always)
   func load() -> UInt32 {
     unsafe base.assumingMemoryBound(to: Atomic<UInt32>.self).pointee.load(ordering: .acquiring)
   }
 
-  /// Changes it; whoever sees that sees what was stored before.
+  /// Stores the entry with release order.
   @inline(__always)
   func store(_ value: UInt32) {
     unsafe base.assumingMemoryBound(to: Atomic<UInt32>.self).pointee.store(value, ordering: .releasing)

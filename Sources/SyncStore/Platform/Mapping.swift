@@ -2,19 +2,20 @@ private import CLinux
 private import Glibc
 package import Synchronization
 
-/// Memory shared with a file (or standing in for one in tests). Bounds are checked on every access; the memory goes
-/// when the last reference does.
+/// Memory shared with a file, or standing in for one in tests. Every access is bounds-checked; the memory is
+/// unmapped with the last reference.
 ///
-/// This is one of the few files that use `unsafe`: the pointer never leaves it but inside a closure.
+/// This is one of the few files that use `unsafe`: the pointer never leaves it except inside a closure.
 @safe package final class Mapping: Sendable {
-  /// How many bytes are mapped.
+  /// Number of bytes mapped.
   package let count: Int
   private nonisolated(unsafe) let base: UnsafeMutableRawPointer
   private let release: @Sendable (UnsafeMutableRawPointer, Int) -> Void
-  /// What the handler of SIGBUS knows of it; nil if it is not watched.
+  /// Registration with the SIGBUS handler; nil if the mapping is not watched.
   private nonisolated(unsafe) let watch: OpaquePointer?
 
-  /// Takes over `count` bytes at `base`; `release` gives them back. `watch`, if given, watches them until then.
+  /// Takes ownership of `count` bytes at `base`; `release` unmaps them. `watch`, if given, watches them until
+  /// then.
   package init(
     unsafeBase base: UnsafeMutableRawPointer, count: Int, watch: OpaquePointer? = nil,
     release: @escaping @Sendable (UnsafeMutableRawPointer, Int) -> Void
@@ -25,14 +26,14 @@ package import Synchronization
     unsafe self.release = release
   }
 
-  /// Memory of this process alone, all zeros.
+  /// Zeroed memory of this process alone.
   package static func anonymous(_ count: Int) -> Mapping {
     let base = UnsafeMutableRawPointer.allocate(byteCount: count, alignment: 4096)
     unsafe base.initializeMemory(as: UInt8.self, repeating: 0, count: count)
     return unsafe Mapping(unsafeBase: base, count: count) { base, _ in unsafe base.deallocate() }
   }
 
-  /// Memory of this process alone, whose bytes are not for others to see: not zeroed at first, but at the end.
+  /// Memory of this process alone for confidential bytes: not zeroed at first, but before it is freed.
   static func heap(_ count: Int) -> Mapping {
     let base = UnsafeMutableRawPointer.allocate(byteCount: max(count, 1), alignment: 16)
     return unsafe Mapping(unsafeBase: base, count: count) { base, count in
@@ -41,7 +42,7 @@ package import Synchronization
     }
   }
 
-  /// Memory of this process alone, all zeros, which is found as it is touched.
+  /// Zeroed memory of this process alone, populated as it is touched.
   package static func blank(_ count: Int) throws(StoreError) -> Mapping {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
     guard let base = unsafe mmap(nil, count, PROT_READ | PROT_WRITE, flags, -1, 0), unsafe base != MAP_FAILED
@@ -49,7 +50,7 @@ package import Synchronization
     return unsafe Mapping(unsafeBase: base, count: count) { unsafe munmap($0, $1) }
   }
 
-  /// Gives back the memory of the whole pages in `range`, which reads as zeros then. Only of a blank one.
+  /// Releases the memory of the whole pages in `range`, which then read as zeros. Only for a blank mapping.
   package func discard(_ range: Range<Int>) {
     check(range)
     let (start, end) = (pageEnd(range.lowerBound), pageStart(range.upperBound))
@@ -59,13 +60,14 @@ package import Synchronization
   /// Bytes of a page of the running kernel: 4, 16 or 64 KiB.
   static let pageBytes = sysconf(Int32(_SC_PAGESIZE))
 
-  /// Where the page of the byte at `offset` begins. Below 0 in the first page of a mapping that begins within it.
+  /// Offset at which the page of the byte at `offset` begins. Negative for a mapping that begins inside a
+  /// page.
   private func pageStart(_ offset: Int) -> Int {
     let address = unsafe Int(bitPattern: base) + offset
     return offset - address % Self.pageBytes
   }
 
-  /// Where the first page begins that does not begin before `offset`.
+  /// Offset of the first page boundary at or after `offset`.
   private func pageEnd(_ offset: Int) -> Int { pageStart(offset + Self.pageBytes - 1) }
 
   deinit {
@@ -73,24 +75,26 @@ package import Synchronization
     unsafe release(base, count)
   }
 
-  /// Why the kernel could not give a page. Zeros stand in its place, which nobody but this process sees.
+  /// Why the kernel could not provide a page. Zeros take its place, visible to this process alone.
   package enum Fault: Sendable {
-    /// The file ends before it: it was cut short by somebody else (F38).
+    /// The file ends before the page: it was truncated by another program (F38).
     case truncated
-    /// The page is not to be had: the disk failed (F28, F29), or there is no space for it (F26).
+    /// The page is unavailable: the disk failed (F28, F29), or there is no space for it (F26).
     case refused
   }
 
-  /// What was met when this memory was read or written; nil if every byte was the file's. To be asked behind the accesses
-  /// it is about: it costs one load as long as no mapping of the process met anything.
+  /// The fault met when this memory was read or written; nil if every byte was the file's.
+  ///
+  /// Query it after the accesses it is about. Costs one load as long as no mapping of the process has
+  /// faulted.
   @inline(__always)
   package var fault: Fault? { sync_any_fault() == 0 ? nil : knownFault }
 
-  /// Has any mapping of this process met something?
+  /// Whether any mapping of this process has faulted.
   @inline(__always)
   static var hasAnyFaulted: Bool { faults != 0 }
 
-  /// How many they have met together; it only rises.
+  /// Number of faults in all mappings of the process; only increases.
   @inline(__always)
   static var faults: UInt32 { sync_any_fault() }
 
@@ -102,11 +106,11 @@ package import Synchronization
     return faults & UInt32(SYNC_FAULT_REFUSED) != 0 ? .refused : nil
   }
 
-  /// Where the bytes are, as long as this lives.
+  /// Start of the bytes, valid while this lives.
   @inline(__always)
   var unsafeStart: UnsafeRawPointer { unsafe UnsafeRawPointer(base) }
 
-  /// The bytes in `range`, in place, for the time of `body`.
+  /// The bytes in `range`, in place, for the duration of `body`.
   @inline(__always)
   package func withBytes<Result, Failure: Error>(
     _ range: Range<Int>, _ body: (RawSpan) throws(Failure) -> Result
@@ -116,7 +120,7 @@ package import Synchronization
     return try body(unsafe buffer.bytes)
   }
 
-  /// The bytes in `range`, in place, for the time of `body`.
+  /// The bytes in `range`, in place, for the duration of `body`.
   @inline(__always)
   package func withSpan<Result, Failure: Error>(
     _ range: Range<Int>, _ body: (Span<UInt8>) throws(Failure) -> Result
@@ -139,7 +143,7 @@ package import Synchronization
       contentsOf: UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count))
   }
 
-  /// Do the bytes in `range` equal `other`?
+  /// Whether the bytes in `range` equal `other`.
   package func equals(_ range: Range<Int>, _ other: Span<UInt8>) -> Bool {
     check(range)
     return unsafe range.count == other.count
@@ -182,7 +186,7 @@ package import Synchronization
     _ = unsafe memset(base + range.lowerBound, 0, range.count)
   }
 
-  /// The offset of the last byte in `range` that is not zero; nil if all are.
+  /// Offset of the last byte in `range` that is not zero; nil if all are.
   package func lastNonZero(_ range: Range<Int>) -> Int? {
     check(range)
     let found = unsafe sync_last_nonzero(base + range.lowerBound, UInt64(range.count))
@@ -198,7 +202,7 @@ package import Synchronization
     return unsafe Integer(littleEndian: base.loadUnaligned(fromByteOffset: offset, as: Integer.self))
   }
 
-  /// The 64-bit word at `offset`, a multiple of 8, as other processes see it.
+  /// The 64-bit word at `offset`, a multiple of 8, shared with other processes.
   @inline(__always)
   package func withAtomic<Result>(_ offset: Int, _ body: (borrowing Atomic<UInt64>) -> Result) -> Result {
     check(offset, 8)
@@ -206,7 +210,7 @@ package import Synchronization
     return unsafe body((base + offset).assumingMemoryBound(to: Atomic<UInt64>.self).pointee)
   }
 
-  /// The memory at `offset` as a value that the operating system works on in place (a mutex).
+  /// The memory at `offset` as a value that the operating system uses in place (a mutex, a futex).
   @inline(__always)
   package func withPointer<Value, Result, Failure: Error>(
     _ offset: Int, to _: Value.Type, _ body: (UnsafeMutablePointer<Value>) throws(Failure) -> Result
@@ -215,7 +219,7 @@ package import Synchronization
     return try unsafe body((base + offset).assumingMemoryBound(to: Value.self))
   }
 
-  /// The bytes in `range`, for a C library that works on them in place.
+  /// The bytes in `range`, for a C library that changes them in place.
   @inline(__always)
   func withMutableBytes<Result>(
     _ range: Range<Int>, _ body: (UnsafeMutableRawBufferPointer) -> Result
@@ -231,15 +235,15 @@ package import Synchronization
     unsafe memcpy(base + offset, other.base + range.lowerBound, range.count)
   }
 
-  /// Makes the bytes in `range` durable. False if the kernel cannot: then `errno` says why.
+  /// Makes the bytes in `range` durable. False on failure, with the reason in `errno`.
   func sync(_ range: Range<Int>) -> Bool {
     check(range)
     let start = pageStart(range.lowerBound)
     return unsafe msync(base + start, range.upperBound - start, MS_SYNC) == 0
   }
 
-  /// Forgets where the whole pages in `range` are, which are found again when they are read. Only of a shared file: what was
-  /// stored stays there.
+  /// Drops the mappings of the whole pages in `range`; reads fault them in again. Only for a shared file,
+  /// which keeps what was stored.
   func adviseDontNeed(_ range: Range<Int>) {
     check(range)
     let start = pageEnd(range.lowerBound)
@@ -247,10 +251,10 @@ package import Synchronization
     if start < end { unsafe madvise(base + start, end - start, MADV_DONTNEED) }
   }
 
-  /// Pages will be needed one here, one there: no others are to be read with them.
+  /// Expects random access: no readahead around a fault.
   func adviseRandom() { advise(MADV_RANDOM) }
 
-  /// Pages may be needed in any order: others are read with them as the kernel sees fit.
+  /// Lets the kernel read ahead around a fault as it sees fit.
   func adviseNormal() { advise(MADV_NORMAL) }
 
   private func advise(_ advice: Int32) {
@@ -258,20 +262,24 @@ package import Synchronization
     _ = unsafe madvise(base + start, count - start, advice)
   }
 
-  /// A page of the greater size that processors translate at once, where the kernel has one to give.
+  /// Bytes of a huge page, for kernels that have them.
   package static let hugePageBytes = 2 << 20
 
-  /// Its memory is to be found in huge pages, where the kernel and the file system can: who reads here and there waits less for addresses to
-  /// be translated, and a fault brings 512 pages. Not for a file that is synced: what of a huge page was changed is not known, and all of it
-  /// is written.
+  /// Backs the memory with huge pages where kernel and file system can: fewer TLB misses on random reads, and
+  /// a fault brings 512 pages.
+  ///
+  /// Not for a file that is synced: dirtiness is tracked per huge page, so all of it is written back for any
+  /// change.
   func adviseHugePages() { advise(MADV_HUGEPAGE) }
 
-  /// Finds memory for `range` now, rather than at the first store to each page: of each page by itself where random access is expected, else
-  /// of what the kernel reads together, for all of which whoever needs the first waits.
+  /// Populates `range` now, rather than at the first store to each page.
+  ///
+  /// With random access advised it populates page by page; otherwise in the kernel's readahead units, and the
+  /// first access waits for a whole unit.
   package func populate(_ range: Range<Int>) {
     check(range)
     let start = pageStart(range.lowerBound)
-    // A kernel that cannot do it leaves the pages to be found later: slower, not wrong.
+    // On a kernel without this call the pages fault in later: slower, not wrong.
     _ = unsafe sync_populate(base + start, UInt64(range.upperBound - start))
   }
 

@@ -1,21 +1,21 @@
 private import CLinux
 
-/// Many mappings, found by a number, for work that goes from one to the other millions of times: what is looked at is
-/// checked against the bounds as in `Mapping`, but no reference is counted. They stay mapped as long as this lives.
+/// Numbered mappings, for passes that switch between them millions of times: bounds are checked as in
+/// `Mapping`, but references are not counted. They stay mapped as long as this lives.
 ///
-/// This is one of the few files that use `unsafe`: the pointers never leave it but inside a closure.
+/// This is one of the few files that use `unsafe`: the pointers never leave it except inside a closure.
 @safe final class MappingTable: Sendable {
   @unsafe private struct Region {
     var start: UnsafeRawPointer?
     var count = 0
   }
 
-  /// How many there are, those that are missing counted.
+  /// Number of entries, missing ones included.
   let count: Int
   private let mappings: [Numbered]
   private nonisolated(unsafe) let regions: UnsafeMutablePointer<Region>
 
-  /// Numbers them from 0 on.
+  /// Numbers the mappings from 0 on.
   convenience init(_ mappings: [Mapping?]) {
     self.init(
       count: mappings.count,
@@ -24,7 +24,7 @@ private import CLinux
       })
   }
 
-  /// Those with a number each, below `count`; all others are missing.
+  /// Mappings with explicit numbers below `count`; all other entries are missing.
   init(count: Int, _ mappings: [Numbered]) {
     (self.count, self.mappings) = (count, mappings)
     unsafe regions = .allocate(capacity: max(count, 1))
@@ -36,7 +36,7 @@ private import CLinux
     }
   }
 
-  /// A mapping, and how it is found.
+  /// A mapping and its number.
   struct Numbered {
     let number: Int
     let mapping: Mapping
@@ -44,7 +44,7 @@ private import CLinux
 
   deinit { unsafe regions.deallocate() }
 
-  /// How many bytes the mapping has; 0 if there is none of that number.
+  /// Bytes of the mapping; 0 if there is none of that number.
   @inline(__always)
   func byteCount(_ number: Int) -> Int {
     number >= 0 && number < count ? unsafe regions[number].count : 0
@@ -59,7 +59,7 @@ private import CLinux
     return unsafe Integer(littleEndian: start.loadUnaligned(as: Integer.self))
   }
 
-  /// The bytes in `range` of the mapping, in place, for the time of `body`.
+  /// The bytes in `range` of the mapping, in place, for the duration of `body`.
   @inline(__always)
   func withBytes<Result, Failure: Error>(
     of number: Int, in range: Range<Int>, _ body: (RawSpan) throws(Failure) -> Result
@@ -68,7 +68,7 @@ private import CLinux
     return try body(unsafe UnsafeRawBufferPointer(start: start, count: range.count).bytes)
   }
 
-  /// All bytes of the mapping from `offset` on; none if there is no such mapping, or it ends before.
+  /// All bytes of the mapping from `offset` on; empty if there is no such mapping or it ends earlier.
   @inline(__always)
   func rest(of number: Int, from offset: Int) -> MappedBytes {
     guard number >= 0, number < count, offset >= 0 else { return unsafe MappedBytes(start: nil, count: 0) }
@@ -79,7 +79,7 @@ private import CLinux
     return unsafe MappedBytes(start: start + offset, count: region.count &- offset)
   }
 
-  /// Has `bytes` bytes from `offset` on fetched into the processor's caches: they are needed soon.
+  /// Prefetches `bytes` bytes from `offset` on into the processor's caches.
   @inline(__always)
   func prefetch(_ number: Int, at offset: Int, bytes: Int) {
     guard number >= 0, number < count, let start = unsafe regions[number].start else { return }
@@ -90,7 +90,7 @@ private import CLinux
   private func pointer(to number: Int, offset: Int, size: Int) -> UnsafeRawPointer {
     precondition(number >= 0 && number < count, "no such mapping")
     let region = unsafe regions[number]
-    // What is missing has no bytes.
+    // A missing mapping has no bytes.
     let isInside = unsafe offset >= 0 && size >= 0 && offset <= region.count &- size
     precondition(isInside, "access outside of a mapping")
     guard let start = unsafe region.start else { preconditionFailure("access outside of a mapping") }

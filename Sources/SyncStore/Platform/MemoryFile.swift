@@ -1,6 +1,7 @@
-/// Memory of this process in the place of a file: for an index that nobody else is to see, or that no disk has room for.
+/// Process memory instead of a file: for an index that must stay private, or that no disk has room for.
 ///
-/// Invariant: each part that was mapped stays where it is as long as this lives; what is mapped twice is the same memory.
+/// Invariant: each mapped part keeps its address as long as this lives; mapping it again gives the same
+/// memory.
 final class MemoryFile: StorageFile {
   let path: String
 
@@ -10,7 +11,7 @@ final class MemoryFile: StorageFile {
   }
   private let state = LockedField(State())
 
-  /// An empty one; `path` is what errors name.
+  /// An empty file; errors name it by `path`.
   init(path: String) { self.path = path }
 
   func status() throws(StoreError) -> FileStatus {
@@ -31,14 +32,14 @@ final class MemoryFile: StorageFile {
   func allocate(to size: Int) throws(StoreError) { state.withLock { $0.size = max($0.size, size) } }
   func sync() throws(StoreError) {}
 
-  /// The part that begins where `range` does: it must not end behind the one that was mapped first.
+  /// The part that begins where `range` does. It must not end after the part that was mapped there first.
   func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
     state.withLock { state in
       if let part = state.parts[range.lowerBound] {
         precondition(part.count >= range.count, "a part that grows")
         return part
       }
-      // The first part is asked for by its header before it is asked for whole.
+      // The caller maps the first part for its header before it maps it whole.
       let count = range.lowerBound == 0 ? max(range.count, Self.firstPart) : range.count
       let part = Mapping.anonymous(count)
       state.parts[range.lowerBound] = part

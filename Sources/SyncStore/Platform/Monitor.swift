@@ -1,6 +1,6 @@
 private import Glibc
 
-/// A lock, and waiting for what others change under it.
+/// A mutex with a condition variable.
 ///
 /// This is one of the few files that use `unsafe`: mutex and condition variable are C's.
 @safe final class Monitor: @unchecked Sendable {
@@ -25,10 +25,10 @@ private import Glibc
 
   func unlock() { unsafe pthread_mutex_unlock(mutex) }
 
-  /// Gives the lock back until somebody notifies, or for no reason: who calls it looks again.
+  /// Releases the lock until `notifyAll`, or spuriously: the caller must check its condition again.
   func wait() { SystemCall.uncancelled { _ = unsafe pthread_cond_wait(condition, mutex) } }
 
-  /// Wakes all who wait.
+  /// Wakes all waiters.
   func notifyAll() { unsafe pthread_cond_broadcast(condition) }
 
   func withLock<Result>(_ body: () -> Result) -> Result {

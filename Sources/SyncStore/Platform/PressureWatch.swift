@@ -1,12 +1,12 @@
 private import CLinux
 private import Glibc
 
-/// Waits, on a thread of its own, for the kernel to say that memory is short (PSI, Linux 5.2).
+/// Waits, on a thread of its own, for the kernel to report memory pressure (PSI, Linux 5.2).
 ///
-/// Two triggers: some threads stall for a tenth of two seconds, or all of them do for a twentieth. Two seconds is the window
-/// that the kernel grants without privileges since 6.5.
+/// Two triggers: some threads stall for a tenth of two seconds, or all of them do for a twentieth. Two
+/// seconds is the window that the kernel grants without privileges since 6.5.
 struct PressureWatch: Sendable {
-  /// The file that the triggers are on.
+  /// The pressure file with the triggers.
   let path: String
 
   /// Microseconds of stall, and of the window in which they are counted.
@@ -14,7 +14,7 @@ struct PressureWatch: Sendable {
     (.some, "some 200000 2000000"), (.critical, "full 100000 2000000"),
   ]
 
-  /// Begins to wait; nil if there is nothing to wait for.
+  /// Starts waiting; nil if no pressure file accepts the triggers.
   static func begin(_ tell: @escaping @Sendable (MemoryPressure.Level) -> Void) -> PressureWatch? {
     for path in candidates() {
       var descriptors: [(MemoryPressure.Level, Int32)] = []
@@ -22,7 +22,7 @@ struct PressureWatch: Sendable {
         let descriptor = unsafe sync_open(AT_FDCWD, path, O_RDWR | O_NONBLOCK, 0)
         guard descriptor >= 0 else { break }
         let safe = SystemCall.moveAboveStdio(descriptor)
-        // The kernel takes the zero at the end, too.
+        // The kernel expects the terminating zero, too.
         let count = unsafe trigger.withCString { unsafe Glibc.write(safe, $0, trigger.utf8.count + 1) }
         guard count > 0 else {
           close(safe)
@@ -39,7 +39,7 @@ struct PressureWatch: Sendable {
     return nil
   }
 
-  /// The process's own group first: its limit is met before the machine's.
+  /// The process's own cgroup first: its limit is met before the machine's.
   private static func candidates() -> [String] {
     var paths: [String] = []
     let storage = DiskStorage(handlesSignals: false)
@@ -62,7 +62,7 @@ struct PressureWatch: Sendable {
       }
       var greatest: MemoryPressure.Level?
       for (index, poll) in polls.enumerated() {
-        // The group is gone.
+        // The cgroup is gone.
         if poll.revents & Int16(POLLERR) != 0 { return }
         guard poll.revents & Int16(POLLPRI) != 0 else { continue }
         greatest = max(greatest ?? .some, descriptors[index].0)

@@ -1,10 +1,12 @@
-/// By which name a directory is found: how it is said, and how it is made to last.
+/// Directory names: canonical form, and making them durable.
 extension Storage {
-  /// The place of a directory that a caller has named: what is locked, replaced and put beside it goes by this one name, wherever a
-  /// link leads later. A symbolic link is followed; slashes and dots at the end are left out, so that what comes before the last
-  /// slash is the directory that the name lies in.
+  /// The canonical path of a directory named by the caller: locks, replacements and files next to it use this
+  /// one path, wherever a link leads later.
+  ///
+  /// A symbolic link is followed; trailing slashes and dots are removed, so that the part before the last
+  /// slash is the parent directory.
   package func canonicalPath(of path: String) throws(StoreError) -> String {
-    // Bytes, as for the kernel: a slash that a combining character follows is one, too.
+    // Bytes, as for the kernel: a slash followed by a combining character is one, too.
     var rest = path.utf8[...]
     while rest.count > 1 {
       if rest.last == Self.slash {
@@ -21,12 +23,13 @@ extension Storage {
     return try followingLink(name)
   }
 
-  /// Makes the name durable by which a directory, which is there, is found. Nothing is done for the place where a file system is mounted:
-  /// that name is not in it.
+  /// Makes the name of an existing directory durable. No effect on a mount point, whose name is in another
+  /// file system.
   package func syncParentDirectory(of path: String) throws(StoreError) {
     guard try parentStatus(path)?.fileSystem == status(path)?.fileSystem else { return }
     do throws(StoreError) { try syncDirectory(Self.directory(of: path)) } catch {
-      // A service need not be allowed to read what its directory lies in, and not every file system makes one directory durable.
+      // A service may lack permission to read the parent directory, and not every file system can sync one
+      // directory.
       guard error.errno == SystemCall.permissionDenied || error.errno == SystemCall.invalidArgument else {
         throw error
       }
@@ -34,7 +37,7 @@ extension Storage {
     }
   }
 
-  /// Which name a directory has, as one word: another one if it, or what it lies in, gets another name.
+  /// A fingerprint of the directory's name: it changes if the directory or its parent is renamed.
   package func nameFingerprint(of path: String) throws(StoreError) -> UInt64 {
     let above = try parentStatus(path)
     var writer = ByteWriter()
@@ -44,13 +47,13 @@ extension Storage {
     return XXH3.hash64(writer.bytes, seed: 0)
   }
 
-  /// What comes behind the last slash.
+  /// The part after the last slash.
   private static func lastName(of path: String) -> Substring {
     let bytes = path.utf8
     return bytes.lastIndex(of: slash).map { path[bytes.index(after: $0)...] } ?? path[...]
   }
 
-  /// What is known of the directory that the name of `path` lies in.
+  /// Status of the parent directory of `path`.
   private func parentStatus(_ path: String) throws(StoreError) -> FileStatus? {
     let directory = Self.directory(of: path)
     let found = try status(directory)

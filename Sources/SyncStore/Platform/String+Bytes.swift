@@ -4,11 +4,12 @@
   private import Musl
 #endif
 
-/// Strings as the bytes that they are in UTF-8.
+/// Strings compared as UTF-8 bytes.
 ///
-/// Swift compares, hashes and sorts strings by canonical equivalence: "é" as one scalar (C3 A9) equals "e" with a
-/// combining accent (65 CC 81). To a store these are two keys, to a file system two files, and to a peer two names. A
-/// dictionary keyed by `String` merges them, and gives one caller the value, the store or the peer of the other.
+/// Swift compares, hashes and sorts strings by canonical equivalence: "é" as one scalar (C3 A9) equals "e"
+/// with a combining accent (65 CC 81). To a store these are two keys, to a file system two files, and to a
+/// peer two names. A dictionary keyed by `String` merges them, and gives one caller the value, the store or
+/// the peer of the other.
 extension String {
   /// Whether both strings have the same UTF-8 bytes.
   @usableFromInline package func hasSameBytes(as other: String) -> Bool {

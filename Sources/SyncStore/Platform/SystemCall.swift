@@ -1,9 +1,9 @@
 private import CLinux
 private import Glibc
 
-/// What all calls of the operating system need: going on after a signal, and errors that people can read.
+/// Helpers for system calls: retrying after signals, and readable errors.
 package enum SystemCall {
-  /// Repeats a call that a signal interrupted (F32). The thread is not cancelled in it: see `uncancelled`.
+  /// Repeats a call that a signal interrupted (F32). The thread cannot be cancelled in it: see `uncancelled`.
   package static func retrying<Result: SignedInteger>(_ call: () -> Result) -> Result {
     let state = sync_disable_cancelling()
     defer { sync_restore_cancelling(state) }
@@ -13,8 +13,8 @@ package enum SystemCall {
     }
   }
 
-  /// Runs `body` while the thread cannot be cancelled (`pthread_cancel`). A thread that is cancelled in a system call ends without
-  /// running any `defer`: the locks that it holds would stay locked for as long as the process lives.
+  /// Runs `body` while the thread cannot be cancelled (`pthread_cancel`). A thread cancelled in a system call
+  /// ends without running any `defer`: its locks would stay locked for as long as the process lives.
   @inline(__always)
   static func uncancelled<Result, Failure: Error>(
     _ body: () throws(Failure) -> Result
@@ -42,12 +42,13 @@ package enum SystemCall {
     return StoreError(kind, "\(what): \(text(of: code)): \(advice)", path: path, errno: code)
   }
 
-  /// What the operating system calls the error.
+  /// The operating system's text for the error.
   package static func text(of code: Int32) -> String {
     unsafe String(cString: strerror(code))
   }
 
-  /// A descriptor above the standard three, so that a program started without them never writes text into data (F36).
+  /// Moves a descriptor above the standard three, so that a program started without them never writes text
+  /// into data (F36).
   package static func moveAboveStdio(_ descriptor: Int32) -> Int32 {
     guard descriptor <= 2 else { return descriptor }
     let moved = sync_duplicate_above_standard(descriptor)
@@ -59,29 +60,29 @@ package enum SystemCall {
   /// Milliseconds since 1970 by the wall clock.
   package static func wallMilliseconds() -> UInt64 { milliseconds(CLOCK_REALTIME) }
 
-  /// Milliseconds since some moment, by a clock that nobody sets, and that is cheap to read: it moves every few of them.
+  /// Milliseconds by a clock that is never set and cheap to read; its resolution is a few milliseconds.
   package static func monotonicMilliseconds() -> UInt64 { milliseconds(CLOCK_MONOTONIC_COARSE) }
 
-  /// Milliseconds since the machine was booted, those of its sleep included, by a clock that is never set.
+  /// Milliseconds since boot, suspended time included, by a clock that is never set.
   package static func bootMilliseconds() -> UInt64 { milliseconds(CLOCK_BOOTTIME) }
 
-  /// A wall clock that stands before 1970 reads as the second in which that year began.
+  /// A time before 1970 reads as the second in which that year began.
   private static func milliseconds(_ clock: clockid_t) -> UInt64 {
     var time = timespec()
     unsafe clock_gettime(clock, &time)
     return UInt64(max(time.tv_sec, 0)) * 1000 + UInt64(time.tv_nsec) / 1_000_000
   }
 
-  /// Lets the thread sleep for about so long.
+  /// Sleeps for about this long.
   static func sleep(microseconds: UInt32) { uncancelled { _ = usleep(microseconds) } }
 
-  /// Eight unpredictable bytes from the kernel (`getrandom`, behind Swift's system generator).
+  /// Eight unpredictable bytes from the kernel (`getrandom`, used by Swift's system generator).
   package static func randomWord() -> UInt64 { UInt64.random(in: 0...UInt64.max) }
 
-  /// Changes in a child process: what was opened before the fork belongs to the parent.
+  /// Differs in a child process: what was opened before the fork belongs to the parent.
   package static var forkGeneration: UInt32 { sync_fork_generation() }
 
-  /// The same for who has asked before: cheap.
+  /// `forkGeneration` without registration, for callers that have read it before: cheap.
   @inline(__always)
   static var forksSeen: UInt32 { sync_forks_seen() }
 
@@ -89,35 +90,35 @@ package enum SystemCall {
   @inline(__always)
   static var thread: UInt { UInt(pthread_self()) }
 
-  /// The process's number.
+  /// The process ID.
   package static var processID: Int32 { getpid() }
 
-  /// The user this process acts for.
+  /// The effective user ID.
   package static var userID: UInt32 { geteuid() }
 
-  /// What the kernel answers to a renaming from one file system to another.
+  /// Error of a rename across file systems.
   static let crossDevice = EXDEV
-  /// What it answers where nothing has that name.
+  /// Error for a missing name.
   static let noEntry = ENOENT
-  /// What it answers where permissions are lacking.
+  /// Error for missing permissions.
   static let permissionDenied = EACCES
-  /// What it answers where a file system has no such call.
+  /// Error where a file system lacks the call.
   static let invalidArgument = EINVAL
-  /// What it answers where there is no room.
+  /// Error for a full disk.
   static let noSpace = ENOSPC
-  /// Does this error number say that the process, or the system, has no descriptor left?
+  /// Whether this error number means that the process, or the system, has no descriptor left.
   static func isOutOfDescriptors(_ code: Int32) -> Bool { code == EMFILE || code == ENFILE }
-  /// What it answers where a name is taken.
+  /// Error for a name that is taken.
   static let exists = EEXIST
 
-  /// The value of a variable of the environment; nil if it is not set, or empty.
+  /// The value of an environment variable; nil if it is unset or empty.
   static func environmentVariable(_ name: String) -> String? {
     guard let value = unsafe getenv(name) else { return nil }
     let text = unsafe String(cString: value)
     return text.isEmpty ? nil : text
   }
 
-  /// The path without links, dots and doubled slashes, from the root on, as far as it exists.
+  /// The absolute path without links, dots and doubled slashes, as far as it exists.
   static func absolutePath(_ path: String) -> String {
     if let resolved = unsafe realpath(path, nil) {
       defer { unsafe free(resolved) }

@@ -2,11 +2,11 @@
 package indirect enum CodedItem: Equatable, Sendable {
   /// Nothing.
   case null
-  /// True or false.
+  /// A truth value.
   case bool(Bool)
-  /// A whole number from 0.
+  /// An integer from 0.
   case unsigned(UInt64)
-  /// −1 less that number.
+  /// −1 minus that number.
   case negative(UInt64)
   /// A number of 16 or 32 bits.
   case float(Float)
@@ -16,19 +16,19 @@ package indirect enum CodedItem: Equatable, Sendable {
   case text(String)
   /// Any bytes.
   case bytes([UInt8])
-  /// Items.
+  /// A list of items.
   case array([CodedItem])
-  /// Keys and values, in the order in which they are stored.
+  /// Keys and values, in stored order.
   case object([(key: CodedItem, value: CodedItem)])
   /// A time or a UUID.
   case item(ValueItem)
-  /// What this program knows nothing of.
+  /// An item unknown to this program.
   case other(String)
 
-  /// Are they the same?
+  /// Compares the encoded bytes.
   package static func == (left: CodedItem, right: CodedItem) -> Bool { left.bytes == right.bytes }
 
-  /// The tree that these bytes, of type `cbor`, say. `.malformedValue` or `.outOfBounds` if they say none.
+  /// Decodes bytes of type `cbor`. Throws `.malformedValue` or `.outOfBounds` if they are invalid.
   package init(decoding bytes: [UInt8]) throws(StoreError) {
     let source = ValueSource(bytes)
     try source.validate()
@@ -66,7 +66,7 @@ package indirect enum CodedItem: Equatable, Sendable {
     }
   }
 
-  /// The bytes of the tree.
+  /// The encoded bytes of the tree.
   package var bytes: [UInt8] {
     let buffer = ByteBuffer()
     write(to: buffer)
@@ -98,6 +98,6 @@ package indirect enum CodedItem: Equatable, Sendable {
 }
 
 extension EncodedValue {
-  /// The time or UUID that the bytes say; nil if their type is another one, or they do not fit it.
+  /// The time or UUID in the bytes; nil if their type is another one, or they do not match it.
   package var item: ValueItem? { (try? Self.item(bytes, type)).flatMap { $0 } }
 }

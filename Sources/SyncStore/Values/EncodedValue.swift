@@ -1,12 +1,14 @@
-/// A value of any `Codable` type in the form in which it is stored: equal values of a type have equal forms, as far as the
-/// type encodes itself in a fixed order (a `Set` does not).
+/// The stored form of a value of any `Codable` type.
+///
+/// Equal values of a type have equal forms, as far as the type encodes itself in a fixed order (a `Set` does
+/// not).
 public struct EncodedValue: Hashable, Sendable {
-  /// The bytes; `schemas/values.md` says what they are.
+  /// The bytes, in a format of `schemas/values.md`.
   public let bytes: [UInt8]
   /// The type stored with them.
   public let type: ValueType
 
-  /// The form of a value. `.wrongType` if it cannot be encoded, `.outOfBounds` if it takes more than
+  /// Encodes a value. Throws `.wrongType` if it cannot be encoded, `.outOfBounds` if it takes more than
   /// `Limits.codedValueBytes` or is nested deeper than `Limits.codedValueDepth`.
   public init<Content: Encodable>(_ value: Content) throws(StoreError) {
     self = try Self.with(value) { bytes, type throws(StoreError) in
@@ -14,20 +16,20 @@ public struct EncodedValue: Hashable, Sendable {
     }
   }
 
-  /// These bytes of that type.
+  /// Wraps bytes that are already encoded.
   public init(bytes: [UInt8], type: ValueType) { (self.bytes, self.type) = (bytes, type) }
 
-  /// The value that this is the form of.
+  /// Decodes the value.
   ///
-  /// - Throws: `.wrongType` if it is of another type, `.outOfBounds` if a number in it is too large for the property it
-  ///   belongs to, `.malformedValue` if the bytes are not what their type says.
+  /// - Throws: `.wrongType` if it is of another type, `.outOfBounds` if a number in it is too large for its
+  ///   property, `.malformedValue` if the bytes do not match their type.
   public func decoded<Content: Decodable>(as _: Content.Type = Content.self) throws(StoreError) -> Content {
     try Self.decode(Content.self, from: bytes, type: type)
   }
 }
 
 extension Value {
-  /// The value as a type of the program.
+  /// The value decoded as a type of the program.
   ///
   /// - Throws: as `EncodedValue.decoded`.
   public func decoded<Content: Decodable>(as _: Content.Type = Content.self) throws(StoreError) -> Content {
@@ -38,7 +40,7 @@ extension Value {
 extension EncodedValue {
   // MARK: Encoding
 
-  /// Works on the form of a value in place.
+  /// Encodes a value into a reused buffer and passes its form to `body`.
   @inline(__always)
   static func with<Content: Encodable, Result>(
     _ value: Content, _ body: (Span<UInt8>, ValueType) throws(StoreError) -> Result
@@ -47,7 +49,7 @@ extension EncodedValue {
     defer { ValueEncoder.pool.release(&encoder) }
     do { try encoder.write(value) } catch { throw storeError(error, Content.self) }
     let buffer = encoder.buffer
-    // Objects and arrays begin so.
+    // The first byte of an object or array.
     if buffer[0] & 0xC0 == 0x80 {
       try check(buffer, isDeep: encoder.isDeep)
       return try buffer.withSpan(0..<buffer.count) { bytes throws(StoreError) in try body(bytes, .cbor) }
@@ -56,7 +58,7 @@ extension EncodedValue {
     return try buffer.withSpan(range) { bytes throws(StoreError) in try body(bytes, type) }
   }
 
-  /// Nothing is stored that could not be read again.
+  /// Refuses a value that could not be read again.
   @inline(__always)
   private static func check(_ buffer: ByteBuffer, isDeep: Bool) throws(StoreError) {
     guard buffer.count > Limits.codedValueBytes || isDeep else { return }
@@ -65,8 +67,8 @@ extension EncodedValue {
     try source.validate()
   }
 
-  /// What is a single item of a type that has a form of its own is stored so: a tool shows what it is, and a scalar read
-  /// as such finds what an enumeration has written as its raw value.
+  /// The form of a single item whose type has its own scalar format: a tool shows it as such, and reading it
+  /// as a scalar finds an enumeration's raw value.
   @inline(never)
   private static func uncoded(_ buffer: ByteBuffer) throws(StoreError) -> (Range<Int>, ValueType) {
     let whole = 0..<buffer.count
@@ -125,7 +127,7 @@ extension EncodedValue {
     return try decode(Content.self, from: source, type: type)
   }
 
-  /// The value whose bytes the source was filled with.
+  /// Decodes the bytes in the source.
   @inline(__always)
   static func decode<Content: Decodable>(
     _: Content.Type, from source: ValueSource, type: ValueType
@@ -135,7 +137,7 @@ extension EncodedValue {
     do { return try source.read(Content.self, at: 0) } catch { throw storeError(error, Content.self) }
   }
 
-  /// Puts the item there that says the same: types that are not scalars read from that.
+  /// Replaces the stored scalar by the equivalent CBOR item, which types other than scalars decode from.
   @inline(never)
   private static func code<Content>(
     _ source: ValueSource, type: ValueType, as: Content.Type
@@ -177,7 +179,7 @@ extension EncodedValue {
     }
   }
 
-  /// What a type's own coding has thrown, as the store says it.
+  /// Translates an error thrown by a type's own coding.
   @inline(never)
   static func storeError<Content>(_ error: any Error, _: Content.Type) -> StoreError {
     if let error = error as? StoreError { return error }

@@ -1,24 +1,25 @@
 private import Synchronization
 
-/// What codes a value and can be used again for the next one.
+/// An encoder or source that can be reused for the next value.
 protocol Reusable: AnyObject {
   init()
-  /// Bytes of the value that it was used for last.
+  /// Bytes of the last value.
   var heldBytes: Int { get }
-  /// Makes it as good as new.
+  /// Resets it for reuse.
   func reset()
 }
 
-/// An encoder or a source that waits for the next value, so that a put or a get need not make one: to make one takes as long
-/// as to code a few properties.
+/// Pools one encoder or source, so that a put or a get need not allocate one: that takes as long as coding a
+/// few properties.
 ///
-/// Invariants: whoever changes `state` from `full` or `empty` to `changing` alone may touch `item`, until it sets `state`
-/// again; `item` is there exactly while `state` is `full`, and nobody else has a reference to it.
+/// Invariants: only the thread that changes `state` from `full` or `empty` to `changing` may touch `item`,
+/// until it sets `state` again; `item` is set exactly while `state` is `full`, and nothing else references
+/// it.
 final class ReusePool<Item: Reusable>: @unchecked Sendable {
   private let state = Atomic<UInt8>(ReusePoolState.empty)
   private var item: Item?
 
-  /// The spare one, or a new one: also where another thread, or a value that is just being coded itself, has it.
+  /// The pooled item, or a new one if another thread or an enclosing value has it.
   @inline(__always)
   func acquire() -> Item { acquirePooled() ?? Item() }
 
@@ -30,7 +31,8 @@ final class ReusePool<Item: Reusable>: @unchecked Sendable {
     return taken
   }
 
-  /// Keeps one, if there is none, it holds little memory, and no value has kept a reference to it.
+  /// Returns an item to the pool if that is empty, the item holds little memory, and no value has kept a
+  /// reference to it.
   @inline(__always)
   func release(_ given: inout Item) {
     guard isKnownUniquelyReferenced(&given), given.heldBytes <= ReusePoolState.keptBytes else { return }
@@ -50,7 +52,7 @@ private enum ReusePoolState {
   static let empty: UInt8 = 0
   static let full: UInt8 = 1
   static let changing: UInt8 = 2
-  /// Bytes of a value after which it is kept.
+  /// Bytes of the largest value after which an item is pooled.
   static let keptBytes = 16 << 10
 }
 

@@ -1,8 +1,8 @@
 /// The types that are stored as scalars.
 extension Bool: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .bool(self) }
-  /// The value that is stored so; `.wrongType` if it is of another type.
+  /// The value of a stored scalar; throws `.wrongType` for another type.
   public init(_ scalar: Scalar) throws(StoreError) {
     guard case .bool(let value) = scalar else { throw scalar.mismatch(Bool.self) }
     self = value
@@ -10,9 +10,9 @@ extension Bool: ScalarValue {
 }
 
 extension String: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .string(self) }
-  /// The value that is stored so; `.wrongType` if it is of another type.
+  /// The value of a stored scalar; throws `.wrongType` for another type.
   public init(_ scalar: Scalar) throws(StoreError) {
     guard case .string(let value) = scalar else { throw scalar.mismatch(String.self) }
     self = value
@@ -20,9 +20,9 @@ extension String: ScalarValue {
 }
 
 extension Array: ScalarValue where Element == UInt8 {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .bytes(self) }
-  /// The value that is stored so; `.wrongType` if it is of another type.
+  /// The value of a stored scalar; throws `.wrongType` for another type.
   public init(_ scalar: Scalar) throws(StoreError) {
     guard case .bytes(let value) = scalar else { throw scalar.mismatch([UInt8].self) }
     self = value
@@ -30,9 +30,9 @@ extension Array: ScalarValue where Element == UInt8 {
 }
 
 extension Double: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .double(self) }
-  /// The value that is stored so; `.wrongType` if it is of another type.
+  /// The value of a stored scalar; throws `.wrongType` for another type.
   public init(_ scalar: Scalar) throws(StoreError) {
     switch scalar {
     case .double(let value): self = value
@@ -43,10 +43,10 @@ extension Double: ScalarValue {
 }
 
 extension Float: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .float(self) }
-  /// The value that is stored so. `.wrongType` if it is of another type; `.outOfBounds` if it is one of 64 bits that this
-  /// type cannot hold exactly.
+  /// The value of a stored scalar. Throws `.wrongType` for another type; `.outOfBounds` for a 64-bit value
+  /// that this type cannot hold exactly.
   public init(_ scalar: Scalar) throws(StoreError) {
     switch scalar {
     case .float(let value): self = value
@@ -87,71 +87,71 @@ extension FixedWidthInteger where Self: ScalarValue {
 }
 
 extension Int: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .int(Int64(self)) }
-  /// The value that is stored so. `.wrongType` if it is of another type, `.outOfBounds` if this type cannot hold it.
+  /// The value of a stored scalar. Throws `.wrongType` for another type, `.outOfBounds` if it does not fit.
   public init(_ scalar: Scalar) throws(StoreError) { try self.init(from: scalar) }
 }
 
 extension Int8: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .int(Int64(self)) }
-  /// The value that is stored so. `.wrongType` if it is of another type, `.outOfBounds` if this type cannot hold it.
+  /// The value of a stored scalar. Throws `.wrongType` for another type, `.outOfBounds` if it does not fit.
   public init(_ scalar: Scalar) throws(StoreError) { try self.init(from: scalar) }
 }
 
 extension Int16: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .int(Int64(self)) }
-  /// The value that is stored so. `.wrongType` if it is of another type, `.outOfBounds` if this type cannot hold it.
+  /// The value of a stored scalar. Throws `.wrongType` for another type, `.outOfBounds` if it does not fit.
   public init(_ scalar: Scalar) throws(StoreError) { try self.init(from: scalar) }
 }
 
 extension Int32: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .int(Int64(self)) }
-  /// The value that is stored so. `.wrongType` if it is of another type, `.outOfBounds` if this type cannot hold it.
+  /// The value of a stored scalar. Throws `.wrongType` for another type, `.outOfBounds` if it does not fit.
   public init(_ scalar: Scalar) throws(StoreError) { try self.init(from: scalar) }
 }
 
 extension Int64: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .int(self) }
-  /// The value that is stored so. `.wrongType` if it is of another type, `.outOfBounds` if this type cannot hold it.
+  /// The value of a stored scalar. Throws `.wrongType` for another type, `.outOfBounds` if it does not fit.
   public init(_ scalar: Scalar) throws(StoreError) { try self.init(from: scalar) }
 }
 
 extension UInt: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .uint(UInt64(self)) }
-  /// The value that is stored so. `.wrongType` if it is of another type, `.outOfBounds` if this type cannot hold it.
+  /// The value of a stored scalar. Throws `.wrongType` for another type, `.outOfBounds` if it does not fit.
   public init(_ scalar: Scalar) throws(StoreError) { try self.init(from: scalar) }
 }
 
 extension UInt8: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .uint(UInt64(self)) }
-  /// The value that is stored so. `.wrongType` if it is of another type, `.outOfBounds` if this type cannot hold it.
+  /// The value of a stored scalar. Throws `.wrongType` for another type, `.outOfBounds` if it does not fit.
   public init(_ scalar: Scalar) throws(StoreError) { try self.init(from: scalar) }
 }
 
 extension UInt16: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .uint(UInt64(self)) }
-  /// The value that is stored so. `.wrongType` if it is of another type, `.outOfBounds` if this type cannot hold it.
+  /// The value of a stored scalar. Throws `.wrongType` for another type, `.outOfBounds` if it does not fit.
   public init(_ scalar: Scalar) throws(StoreError) { try self.init(from: scalar) }
 }
 
 extension UInt32: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .uint(UInt64(self)) }
-  /// The value that is stored so. `.wrongType` if it is of another type, `.outOfBounds` if this type cannot hold it.
+  /// The value of a stored scalar. Throws `.wrongType` for another type, `.outOfBounds` if it does not fit.
   public init(_ scalar: Scalar) throws(StoreError) { try self.init(from: scalar) }
 }
 
 extension UInt64: ScalarValue {
-  /// What it is stored as.
+  /// The stored form.
   public var scalar: Scalar { .uint(self) }
-  /// The value that is stored so. `.wrongType` if it is of another type, `.outOfBounds` if this type cannot hold it.
+  /// The value of a stored scalar. Throws `.wrongType` for another type, `.outOfBounds` if it does not fit.
   public init(_ scalar: Scalar) throws(StoreError) { try self.init(from: scalar) }
 }

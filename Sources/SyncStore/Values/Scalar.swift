@@ -1,10 +1,10 @@
-/// A value that needs no coding: what the types before `cbor` in `schemas/values.md` can say.
+/// A value that needs no CBOR encoding: the types before `cbor` in `schemas/values.md`.
 public enum Scalar: Hashable, Sendable {
-  /// True or false.
+  /// A truth value.
   case bool(Bool)
-  /// A whole number.
+  /// An integer.
   case int(Int64)
-  /// A whole number; stored as `.int` if that can hold it.
+  /// An integer; stored as `.int` if that can hold it.
   case uint(UInt64)
   /// A number of 32 bits.
   case float(Float)
@@ -16,17 +16,18 @@ public enum Scalar: Hashable, Sendable {
   case bytes([UInt8])
 }
 
-/// A type whose values are stored as a `Scalar`: `Bool`, the integers, `Float`, `Double`, `String` and `[UInt8]`. Its
-/// values take the short way in and out of a store; all other `Codable` types are coded.
+/// A type whose values are stored as a `Scalar`: `Bool`, the integers, `Float`, `Double`, `String` and
+/// `[UInt8]`. Its values bypass the encoder; all other `Codable` types are encoded.
 public protocol ScalarValue: Codable, Sendable {
-  /// What it is stored as.
+  /// The stored form.
   var scalar: Scalar { get }
-  /// The value that is stored so. `.wrongType` if it is of another type, `.outOfBounds` if this type cannot hold it.
+  /// The value of a stored scalar. Throws `.wrongType` for another type, `.outOfBounds` if this type cannot
+  /// hold it.
   init(_ scalar: Scalar) throws(StoreError)
 }
 
 extension Scalar {
-  /// Works on the bytes that are stored, and their type.
+  /// Passes the stored bytes and their type to `body`.
   @inline(__always)
   func withBytes<Result>(
     _ body: (Span<UInt8>, ValueType) throws(StoreError) -> Result
@@ -59,7 +60,7 @@ extension Scalar {
     return try body(bytes.span)
   }
 
-  /// What these bytes of that type say; nil if the type is none of a scalar.
+  /// Decodes bytes of a type; nil if that is no scalar type.
   @inline(__always)
   init?(_ bytes: RawSpan, _ type: ValueType) throws(StoreError) {
     switch type {

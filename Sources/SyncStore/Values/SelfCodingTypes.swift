@@ -1,9 +1,10 @@
 private import Synchronization
 
-/// Types that are known to code themselves: what would have to be asked of the runtime for each value is asked once.
+/// Cache of the types that implement their own coding, so that the runtime is queried once per type instead
+/// of once per value.
 ///
-/// A table in which each type has one place, and the last one that came there stays. Invariant: a place holds 0, or the
-/// address of the meta-data of a type that was noted; such addresses are never given up.
+/// A direct-mapped table: the last type wins a slot. Invariant: a slot holds 0, or the metadata address of a
+/// recorded type; such addresses stay valid for the life of the process.
 enum SelfCodingTypes {
   private static let table = Table()
 

@@ -1,4 +1,4 @@
-/// Typed values in order. Each of these shows one moment of the store; see `scan`.
+/// Typed values in key order. Each call reads one snapshot of the store; see `scan`.
 ///
 /// - Throws: as `scan`, and as `get(_:as:)` for a value that is not of the type: the error names its key.
 extension ReadableStore {
@@ -9,9 +9,9 @@ extension ReadableStore {
   /// ```
   ///
   /// - Parameters:
-  ///   - after: only keys behind this one in the direction of the scan: a page goes on behind the last key of the one before.
+  ///   - after: only keys after this one in scan direction: pass the last key of a page to get the next page.
   ///   - reversed: from the last key to the first.
-  ///   - limit: at most so many.
+  ///   - limit: greatest number of results.
   /// - Throws: as `scan`; as `EncodedValue.decoded` for the first value that cannot be read as that type.
   public func values<Content: Decodable>(
     of type: Content.Type, prefix: String, after: Key? = nil, reversed: Bool = false, limit: Int = .max
@@ -19,9 +19,9 @@ extension ReadableStore {
     try values(of: type, in: KeyRange(prefix: prefix), after: after, reversed: reversed, limit: limit)
   }
 
-  /// The keys in a range and their values; see the same with a prefix.
+  /// The keys in a range and their values; see `values(of:prefix:)`.
   ///
-  /// - Throws: as the same with a prefix.
+  /// - Throws: as `values(of:prefix:)`.
   public func values<Content: Decodable>(
     of type: Content.Type, in range: KeyRange = .all, after: Key? = nil, reversed: Bool = false,
     limit: Int = .max
@@ -37,10 +37,10 @@ extension ReadableStore {
     return values
   }
 
-  /// Visits keys and values one at a time, until `body` stops; see `values(of:prefix:)`. Returns the last key visited if
-  /// there may be more, for `after`.
+  /// Visits keys and values one at a time, until `body` stops; see `values(of:prefix:)`. Returns the last key
+  /// visited if there may be more, for `after`.
   ///
-  /// - Throws: what `body` throws, too.
+  /// - Throws: errors of `body`, too.
   @discardableResult
   public func forEachValue<Content: Decodable>(
     of _: Content.Type, in range: KeyRange = .all, after: Key? = nil, reversed: Bool = false,

@@ -1,4 +1,5 @@
-/// The elements of an array, or of bytes: a type that encodes its bytes one by one may have been stored as bytes.
+/// The elements of an array or of bytes: a type that encodes its bytes one by one may have been stored as
+/// bytes.
 struct ValueUnkeyedDecodingContainer: UnkeyedDecodingContainer {
   private let source: ValueSource
   private let array: Int
@@ -20,7 +21,7 @@ struct ValueUnkeyedDecodingContainer: UnkeyedDecodingContainer {
   var count: Int? { total }
   var isAtEnd: Bool { currentIndex >= total }
 
-  /// Works on the next element, and steps over it if that succeeds.
+  /// Reads the next element, and advances if that succeeds.
   @inline(__always)
   private mutating func step<Value>(_ read: (ValueSource, Int) throws -> Value) throws -> Value {
     guard !isAtEnd else { throw source.atEnd(Value.self, at: array) }
@@ -64,7 +65,7 @@ struct ValueUnkeyedDecodingContainer: UnkeyedDecodingContainer {
   mutating func decode(_: UInt32.Type) throws -> UInt32 { try integer(UInt32.self) }
   mutating func decode(_: UInt64.Type) throws -> UInt64 { try integer(UInt64.self) }
   mutating func decode<Value: Decodable>(_: Value.Type) throws -> Value {
-    // A single byte has no place of its own: what wants one gets it as an integer.
+    // A single byte is no item of its own: it is read as an integer.
     if isBytes, Value.self == UInt8.self, let byte = staticCast(try integer(UInt8.self), as: Value.self) {
       return byte
     }

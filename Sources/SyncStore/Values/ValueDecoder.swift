@@ -1,4 +1,5 @@
-/// Decodes the item at a place of a coded value. Two words, so that handing it to a type's initialiser costs no memory.
+/// Decodes the item at an offset of a coded value. Two words, so that passing it to an initialiser allocates
+/// nothing.
 struct ValueDecoder: Decoder {
   let source: ValueSource
   let at: Int
@@ -18,7 +19,7 @@ struct ValueDecoder: Decoder {
 }
 
 extension ValueSource {
-  /// The value of the item at a place.
+  /// Reads the item at an offset.
   @inline(__always)
   func read<Value: Decodable>(_: Value.Type, at: Int) throws -> Value {
     if SelfCodingTypes.contains(Value.self) {
@@ -45,7 +46,7 @@ extension ValueSource {
     return value
   }
 
-  /// Arrays whose elements need no container; nil if it is none of them.
+  /// Arrays whose elements need no container; nil for other types.
   private func array<Value>(_: Value.Type, at: Int) throws -> Value? {
     func integers<Number: FixedWidthInteger>(_: [Number].Type) throws -> Value? {
       if head(at).major == CBOR.Major.bytes {
@@ -66,7 +67,7 @@ extension ValueSource {
   }
 }
 
-/// What types read their properties from.
+/// The keyed container from which types read their properties.
 struct ValueKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
   let source: ValueSource
   let map: Int
@@ -97,7 +98,7 @@ struct ValueKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoc
     return place
   }
 
-  /// Nil if it is not there, or null.
+  /// The offset of the key's value; nil if it is missing or null.
   @inline(__always)
   private func present(_ key: Key) -> Int? {
     guard let place = lookUp(key), !source.isNull(at: place) else { return nil }

@@ -1,7 +1,8 @@
-/// What types write their properties to. Each call goes to the encoder's buffer at once.
+/// The keyed container to which types write their properties. Each call writes to the encoder's buffer
+/// directly.
 ///
-/// They are plain to the point of repetition: a call that went through one generic method for all types would cost a
-/// look at the type for each property.
+/// The methods repeat each other on purpose: one generic method for all types would cost a type check per
+/// property.
 struct ValueKeyedEncodingContainer<Key: CodingKey>: KeyedEncodingContainerProtocol {
   let encoder: ValueEncoder
   let number: Int

@@ -1,25 +1,26 @@
-/// Codes a value into CBOR. It works in one pass: what a type encodes goes to the end of the buffer at once.
+/// Encodes a value as CBOR in one pass: each property is appended to the buffer at once.
 ///
-/// Invariants: `frame` is of the item that is being encoded now, `outer` are those around it, from the outside in; only the
-/// containers of `frame` may be written to. A container's first byte is written when it is asked for, its count when its
-/// item is complete. `nestedContainer` and `superEncoder`, whose items may be written to in any order, get encoders of
-/// their own; what they made is put in its place when the item around them is complete.
+/// Invariants: `frame` is the item being encoded, `outer` are the enclosing ones, outermost first; only the
+/// containers of `frame` may be written to. A container's first byte is written when it is requested, its
+/// count when its item is complete. The items of `nestedContainer` and `superEncoder` may be written to in
+/// any order, so they get encoders of their own; their output is inserted when the enclosing item is
+/// complete.
 final class ValueEncoder: Encoder {
-  /// What is known of an item that is being encoded.
+  /// State of an item being encoded.
   struct Frame {
     enum Kind { case none, one, array, map }
-    /// No other item of this encoder has it.
+    /// Unique in this encoder.
     var number: Int
-    /// Where it begins.
+    /// Offset of its first byte.
     var start: Int
     var kind = Kind.none
-    /// Elements, or keys with values.
+    /// Number of elements, or of key-value pairs.
     var count = 0
-    /// Where the last key begins.
+    /// Offset of the last key.
     var key = 0
-    /// Encoders whose items are to be put into those around this one.
+    /// Number of pending encoders that belong to enclosing items.
     var pendingBefore: Int
-    /// Is it a dictionary, whose order is another one in each process?
+    /// Whether it is a dictionary, whose order differs between processes.
     var isDictionary = false
   }
 
@@ -28,13 +29,14 @@ final class ValueEncoder: Encoder {
   private var outer: [Frame] = []
   private var pending: [(place: Int, encoder: ValueEncoder)] = []
   private var lastNumber = 0
-  /// Items around the one that this encoder is for.
+  /// Nesting depth of the item that this encoder is for.
   private let depth: Int
   private let path: [any CodingKey]
-  /// What a container could not throw when it was asked for.
+  /// An error of a container request, which cannot throw.
   private var failure: (any Error)?
-  /// Did it come so near to the deepest level that only a look at the bytes tells whether a reader takes them? Arrays of
-  /// scalars, dates and UUIDs are levels as well, and are written without a look at the depth.
+  /// Whether it came so near to the greatest depth that only validating the bytes tells whether a reader
+  /// accepts them. Arrays of scalars, dates and UUIDs are levels as well, and are written without a depth
+  /// check.
   private(set) var isDeep = false
 
   init(buffer: ByteBuffer = ByteBuffer(), depth: Int = 0, path: [any CodingKey] = []) {
@@ -45,7 +47,7 @@ final class ValueEncoder: Encoder {
 
   var userInfo: [CodingUserInfoKey: Any] { [:] }
 
-  /// Makes it as good as new.
+  /// Resets the encoder for reuse.
   func reset() {
     buffer.truncate(to: 0)
     frame = Frame(number: 0, start: 0, pendingBefore: 0)
@@ -58,7 +60,7 @@ final class ValueEncoder: Encoder {
 
   // MARK: Items
 
-  /// Codes any value: the one that this encoder is for, or one within it.
+  /// Encodes any value: the one that this encoder is for, or one nested in it.
   @inline(__always)
   func write<Value: Encodable>(_ value: Value) throws {
     if SelfCodingTypes.contains(Value.self) {
@@ -79,7 +81,7 @@ final class ValueEncoder: Encoder {
     try nest(value)
   }
 
-  /// Arrays of what needs no container. False if it is none.
+  /// Arrays whose elements need no container. False for other types.
   private func write<Value>(array value: Value) -> Bool {
     func write<Element>(_ array: [Element], _ append: (Element) -> Void) -> Bool {
       buffer.append(major: CBOR.Major.array, UInt64(array.count))
@@ -99,7 +101,7 @@ final class ValueEncoder: Encoder {
   }
 
   private func nest<Value: Encodable>(_ value: Value) throws {
-    // The outermost one needs no frame of its own.
+    // The outermost item needs no frame of its own.
     if lastNumber == 0, depth == 0, frame.kind == .none {
       try value.encode(to: self)
       return try complete()
@@ -116,7 +118,7 @@ final class ValueEncoder: Encoder {
       try value.encode(to: self)
       try complete()
     } catch {
-      // The item around it lacks a value now, even if its type goes on.
+      // The enclosing item now lacks a value, even if its type catches the error.
       recordFailure(error)
       throw error
     }
@@ -126,7 +128,7 @@ final class ValueEncoder: Encoder {
     if depth + outer.count >= Limits.codedValueDepth - 4 { isDeep = true }
   }
 
-  /// Completes the item that this encoder is for, if it was written by its containers and not by `write`.
+  /// Completes the item that this encoder is for, if its containers wrote it rather than `write`.
   func finish() throws -> ByteBuffer {
     try complete()
     return buffer
@@ -149,7 +151,7 @@ final class ValueEncoder: Encoder {
     }
   }
 
-  /// Puts the count where the first byte of the container was.
+  /// Writes the count into the container's first byte.
   @inline(__always)
   private func complete(_ major: UInt8) {
     if frame.count < 24 {
@@ -173,7 +175,7 @@ final class ValueEncoder: Encoder {
     pending.removeSubrange(frame.pendingBefore...)
   }
 
-  /// Equal dictionaries are coded equally.
+  /// Sorts the keys, so that equal dictionaries are encoded equally.
   private func sortKeys() {
     let body = ValueSource(buffer.bytes(frame.start + 1..<buffer.count))
     var at = 0
@@ -184,7 +186,7 @@ final class ValueEncoder: Encoder {
       entries.append((body.bytes.bytes(at..<value), body.bytes.bytes(at..<end)))
       at = end
     }
-    // The shorter key first, then by bytes: what the order of whole items is (RFC 8949 §4.2.1).
+    // Shorter keys first, then bytewise: that is the order of whole items (RFC 8949 §4.2.1).
     entries.sort { $0.key.lexicographicallyPrecedes($1.key) }
     buffer.truncate(to: frame.start + 1)
     for entry in entries { buffer.append(entry.entry.span) }
@@ -218,7 +220,7 @@ final class ValueEncoder: Encoder {
     }
   }
 
-  /// The key type that dictionaries of texts and of integers use.
+  /// The key type that the standard library uses for dictionaries of strings and integers.
   private static let dictionaryKey: ObjectIdentifier? = {
     let probe = DictionaryKeyProbe()
     try? ["": 0].encode(to: probe)
@@ -227,7 +229,7 @@ final class ValueEncoder: Encoder {
 
   // MARK: What containers write
 
-  /// Is about to write an element to the item's array.
+  /// Counts an element before it is written to the item's array.
   @inline(__always)
   func element(of number: Int) throws {
     guard frame.number == number else { throw outOfTurn() }
@@ -243,7 +245,7 @@ final class ValueEncoder: Encoder {
     buffer.append(item: key.stringValue)
   }
 
-  /// Is about to write what the item is.
+  /// Checks that a single value may be written.
   @inline(__always)
   func single(of number: Int) throws {
     guard frame.number == number else { throw outOfTurn() }
@@ -251,7 +253,7 @@ final class ValueEncoder: Encoder {
     frame.kind = .one
   }
 
-  /// An encoder for what is to stand here.
+  /// An encoder whose output is inserted here later.
   func deferredEncoder() throws -> ValueEncoder {
     guard depth + outer.count + 1 < Limits.codedValueDepth else {
       throw misuse("is nested deeper than \(Limits.codedValueDepth) levels", .outOfBounds)
@@ -281,7 +283,7 @@ final class ValueEncoder: Encoder {
     )
   }
 
-  /// Made of the keys that were written, as it is seldom asked for.
+  /// Derived from the written keys, as it is seldom needed.
   var codingPath: [any CodingKey] {
     path
       + (outer + [frame]).compactMap { frame in
@@ -297,7 +299,7 @@ final class ValueEncoder: Encoder {
   }
 }
 
-/// A key that is known by its name or its place.
+/// A key with a name or an index.
 struct ValueKey: CodingKey {
   let stringValue: String
   let intValue: Int?
@@ -307,7 +309,7 @@ struct ValueKey: CodingKey {
   init(index: Int) { (stringValue, intValue) = ("[\(index)]", index) }
 }
 
-/// Finds out which type of key the standard library uses for dictionaries, which it does not tell.
+/// Finds the standard library's private key type for dictionaries.
 private final class DictionaryKeyProbe: Encoder {
   var key: ObjectIdentifier?
   var codingPath: [any CodingKey] { [] }

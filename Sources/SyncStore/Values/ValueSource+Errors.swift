@@ -1,10 +1,11 @@
-/// What is wrong with a value, and where. The path is found by going to the place anew: nobody pays for it before.
+/// Errors of a value and their paths. The path is found by a second walk to the item, so that it costs
+/// nothing without an error.
 extension ValueSource {
   func mismatch<Wanted>(_ wanted: Wanted.Type, at: Int) -> DecodingError {
     mismatch(wanted, words: "a value of type \(wanted)", at: at)
   }
 
-  /// The same with words for what is wanted, where its type is none that a program has named.
+  /// `mismatch` with a description of what was expected, where its type is not one that a program has named.
   func mismatch<Wanted>(_ wanted: Wanted.Type, words: String, at: Int) -> DecodingError {
     if isNull(at: at) {
       return .valueNotFound(wanted, context(at: at, code: .wrongType, what: "is null, not \(words)"))
@@ -35,7 +36,7 @@ extension ValueSource {
       codingPath: path, debugDescription: what, underlyingError: StoreError(code, "\(subject) \(what)"))
   }
 
-  /// `address.lines[2]`.
+  /// The path as text: `address.lines[2]`.
   static func description(of path: [any CodingKey]) -> String {
     path.reduce("") { text, key in
       let name = key.stringValue
@@ -43,7 +44,7 @@ extension ValueSource {
     }
   }
 
-  /// A key for people, whatever it is: to fail here would lead here again.
+  /// A key as text, whatever its type: an error here would recurse.
   private func name(at place: Int) -> String {
     let head = head(place)
     guard head.major == CBOR.Major.text else { return "?" }

@@ -1,11 +1,11 @@
-/// The bytes of a coded value, as a decoder reads them.
+/// The bytes of a coded value, for a decoder.
 ///
-/// Nobody vouches for them: `validate` goes through all of them once, before anything else is asked for. What is read
-/// afterwards is known to be whole; each access is checked by the buffer all the same.
+/// They are untrusted: `validate` walks all of them once before any other access. Later reads can rely on the
+/// structure; the buffer still checks the bounds of each access.
 final class ValueSource {
   let bytes: ByteBuffer
-  /// Where to look first for the next key: properties are mostly read in the order in which they were written. The object
-  /// that it is good for, the value that was read last, and how many keys there are behind it.
+  /// Lookup hint: properties are mostly read in the order in which they were written. The object it is valid
+  /// for, the offset of the last value read, and the number of keys after it.
   private var hint = (map: -1, value: 0, left: 0)
 
   init() { bytes = ByteBuffer() }
@@ -15,19 +15,19 @@ final class ValueSource {
     fill(bytes.span)
   }
 
-  /// Forgets the bytes, and keeps their memory.
+  /// Drops the bytes, and keeps their memory.
   func reset() {
     bytes.truncate(to: 0)
     hint = (-1, 0, 0)
   }
 
-  /// Takes a copy of the bytes, in place of what it had.
+  /// Replaces the bytes by a copy of `span`.
   func fill(_ span: RawSpan) {
     reset()
     bytes.append(span)
   }
 
-  /// As above.
+  /// Replaces the bytes by a copy of `span`.
   func fill(_ span: Span<UInt8>) {
     reset()
     bytes.append(span)
@@ -35,7 +35,7 @@ final class ValueSource {
 
   // MARK: Form
 
-  /// Sees to it that the bytes are one item and nothing else.
+  /// Checks that the bytes are exactly one well-formed item.
   func validate(limit: Int = Limits.codedValueBytes) throws(StoreError) {
     guard bytes.count <= limit else {
       throw StoreError(.outOfBounds, "the value takes more than \(limit) bytes: put it in parts, or as bytes")
@@ -50,7 +50,7 @@ final class ValueSource {
     StoreError(.malformedValue, "the value is not what a coded value is: \(what): write it again")
   }
 
-  /// Where the item that begins at `start` ends.
+  /// Validates the item at `start`, and returns its end.
   private func validate(_ bytes: Span<UInt8>, _ start: Int, depth: Int) throws(StoreError) -> Int {
     guard start < bytes.count else { throw malformed("it is cut short") }
     let first = bytes[start]
@@ -75,7 +75,7 @@ final class ValueSource {
         throw StoreError(
           .outOfBounds, "the value is nested deeper than \(Limits.codedValueDepth) levels: put it in parts")
       }
-      // Each item takes a byte at least: no count is believed that the bytes cannot hold.
+      // Each item takes at least one byte: a count that the bytes cannot hold is refused.
       let isMap = major == CBOR.Major.map
       guard major == CBOR.Major.tag || argument <= (isMap ? left / 2 : left) else {
         throw malformed("it is cut short")
@@ -83,7 +83,7 @@ final class ValueSource {
       let items = major == CBOR.Major.tag ? 1 : Int(argument) * (isMap ? 2 : 1)
       var at = next
       for _ in 0..<items {
-        // Most items are short and plain, and take no call.
+        // Most items are short scalars: handled inline.
         let first = at < bytes.count ? bytes[at] : CBOR.Major.simple
         if first < 0x18 {
           at += 1
@@ -98,7 +98,7 @@ final class ValueSource {
     }
   }
 
-  /// Bytes of the argument behind an item's first byte; −1 for those that are not part of the format.
+  /// Bytes of the argument after an item's first byte; −1 for first bytes outside of the format.
   @inline(__always)
   private static func argumentSize(_ first: UInt8) -> Int {
     let information = first & 0x1F
@@ -124,7 +124,7 @@ final class ValueSource {
     }
   }
 
-  /// Where the item at `start` ends.
+  /// The end of the item at `start`.
   func skip(_ start: Int) -> Int {
     var at = start
     var left = 1
@@ -199,7 +199,7 @@ final class ValueSource {
     }
   }
 
-  /// A number of 16 bits (IEEE 754 binary16), which others may write; there is no such type on all processors.
+  /// A 16-bit number (IEEE 754 binary16) as other programs may write; not all processors have such a type.
   private static func float(half bits: UInt16) -> Float {
     let (exponent, fraction) = (Int(bits >> 10) & 31, Float(bits & 0x3FF))
     let magnitude: Float =
@@ -221,7 +221,7 @@ final class ValueSource {
     return text
   }
 
-  /// Bytes, also as an array of integers.
+  /// A byte string, also one stored as an array of integers.
   func byteString(at: Int) throws -> [UInt8] {
     let head = head(at)
     switch head.major {
@@ -231,7 +231,8 @@ final class ValueSource {
     }
   }
 
-  /// All elements of an array. Nothing is reserved: an element may take more memory than the byte it is made of.
+  /// All elements of an array. No capacity is reserved: an element may take more memory than the byte it is
+  /// made of.
   @inline(__always)
   func elements<Element>(at: Int, _ read: (Int) throws -> Element) throws -> [Element] {
     let head = head(at)
@@ -245,7 +246,7 @@ final class ValueSource {
     return elements
   }
 
-  /// Nil if it is none of those.
+  /// The item; nil for other kinds.
   func item(at: Int) throws -> ValueItem? {
     let head = head(at)
     guard head.major == CBOR.Major.tag else {
@@ -285,7 +286,7 @@ final class ValueSource {
 
   // MARK: Objects
 
-  /// The place of the value of a key; nil if the object has no such key.
+  /// The offset of a key's value; nil if the object has no such key.
   @inline(__always)
   func lookUp(_ key: String, in map: Int, body: Int, count: Int) -> Int? {
     if hint.map == map {
@@ -316,7 +317,7 @@ final class ValueSource {
     return nil
   }
 
-  /// The place of the value behind the key at `at`, if it is that one.
+  /// The offset of the value of the key at `at`, if that is `key`.
   @inline(__always)
   private func value(_ at: Int, of key: String) -> Int? {
     let head = head(at)
@@ -326,7 +327,7 @@ final class ValueSource {
     return head.next + Int(head.argument)
   }
 
-  /// A value within the object was read, which may have used the hint itself.
+  /// Saves the hint while a nested value is read, which may change it.
   @inline(__always)
   func restore<Result>(_ body: () throws -> Result) rethrows -> Result {
     let saved = hint
@@ -334,7 +335,7 @@ final class ValueSource {
     return try body()
   }
 
-  /// Keys that are texts, with the places of their values.
+  /// The text keys of an object.
   func keys(body: Int, count: Int) -> [String] {
     var keys: [String] = []
     var at = body

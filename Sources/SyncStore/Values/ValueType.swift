@@ -1,9 +1,9 @@
-/// The type of a value, stored beside it, so that a tool can show it. The encodings are in `schemas/values.md`.
+/// The type of a value, stored with it so that a tool can show it. The encodings are in `schemas/values.md`.
 public struct ValueType: RawRepresentable, Hashable, Sendable {
   /// The number in the formats.
   public let rawValue: UInt8
 
-  /// The type with this number, known here or not: an unknown one is kept and passed on (F103).
+  /// The type with this number. Unknown numbers are kept and passed on (F103).
   public init(rawValue: UInt8) { self.rawValue = rawValue }
 
   /// Any bytes.
@@ -16,11 +16,12 @@ public struct ValueType: RawRepresentable, Hashable, Sendable {
   public static let int = ValueType(rawValue: 3)
   /// 8 bytes, IEEE 754, little-endian.
   public static let double = ValueType(rawValue: 4)
-  /// A point in time: 8 bytes, a double of seconds since 1970, little-endian; or 12 bytes, see `schemas/values.md`.
+  /// A point in time: 8 bytes, a double of seconds since 1970, little-endian; or 12 bytes, see
+  /// `schemas/values.md`.
   public static let date = ValueType(rawValue: 5)
   /// UTF-8 text that is JSON.
   public static let json = ValueType(rawValue: 6)
-  /// A whole number above those of `int`: 8 bytes, little-endian.
+  /// An integer above those of `int`: 8 bytes, little-endian.
   public static let uint = ValueType(rawValue: 7)
   /// 4 bytes, IEEE 754, little-endian.
   public static let float = ValueType(rawValue: 8)
@@ -36,7 +37,7 @@ extension ValueType: CustomStringConvertible {
     (.date, "date"), (.json, "json"), (.uint, "uint"), (.float, "float"), (.cbor, "cbor"), (.uuid, "uuid"),
   ]
 
-  /// The name that `sync-cli` shows; `type-N` for one that is not known here.
+  /// The name that `sync-cli` shows; `type-N` for an unknown type.
   public var description: String {
     Self.names.first { $0.0 == self }?.1 ?? "type-\(rawValue)"
   }
