@@ -1,13 +1,13 @@
-/// Elements that leave in the order in which they came. What has left is kept by nobody, also where the queue is never empty.
+/// A first-in, first-out queue. Removed elements are released at once, even if the queue never becomes empty.
 struct Queue<Element>: Sequence {
-  /// Those before `head` have left.
+  /// The slots before `head` have been removed.
   private var places: [Element?] = []
   private var head = 0
 
   var count: Int { places.count - head }
   var isEmpty: Bool { head == places.count }
 
-  /// The one that leaves next; to set it changes that one.
+  /// The next element to be removed; setting it replaces that element.
   var first: Element? {
     get { isEmpty ? nil : places[head] }
     set {
@@ -22,7 +22,7 @@ struct Queue<Element>: Sequence {
     guard !isEmpty else { return nil }
     let element = places[head].take()
     head += 1
-    // Each is moved once at most for each that has left.
+    // Amortized: at most one move per removed element.
     if head * 2 >= places.count {
       places.removeFirst(head)
       head = 0
@@ -35,7 +35,7 @@ struct Queue<Element>: Sequence {
     head = 0
   }
 
-  /// Changes the first element that is `wanted`, if there is one.
+  /// Changes the first element for which `isWanted` is true, if there is one.
   mutating func change(first isWanted: (Element) -> Bool, _ body: (inout Element) -> Void) {
     for index in head..<places.count {
       guard var element = places[index], isWanted(element) else { continue }

@@ -1,16 +1,16 @@
 public import SyncStore
 
-/// What went wrong between two copies, in a form that programs can act on and people can read.
+/// An error between two copies, in a form for programs and for people.
 public struct ReplicationError: Error, Sendable {
   /// The kind of failure. More may be added: a switch over it needs a default.
   public struct Code: Hashable, Sendable, CustomStringConvertible {
-    /// A stable name, fit for logs and for `--json`.
+    /// A stable name, for logs and for `--json`.
     public let description: String
     private init(_ description: String) { self.description = description }
 
-    /// The other side is not a member, or has shown another key than the one that is pinned (F75).
+    /// The other side is not a member, or has presented a key other than the pinned one (F75).
     public static let notAMember = Code("not-a-member")
-    /// A member has the right to be known, but not to do this: the other side, or this copy itself (F81).
+    /// A member lacks the right to do this: the other side, or this copy itself (F81).
     public static let notAllowed = Code("not-allowed")
     /// The invitation is unknown, used, expired or wrong (F87).
     public static let invalidInvitation = Code("invalid-invitation")
@@ -18,7 +18,7 @@ public struct ReplicationError: Error, Sendable {
     public static let clockSkew = Code("clock-skew")
     /// The other side is a copy of another store.
     public static let otherStore = Code("other-store")
-    /// The other side speaks no version that we speak.
+    /// The other side supports no protocol version that this side supports.
     public static let incompatible = Code("incompatible")
     /// The other side sent what the protocol does not allow (F78–F80).
     public static let protocolViolation = Code("protocol-violation")
@@ -32,15 +32,15 @@ public struct ReplicationError: Error, Sendable {
     public static let unavailable = Code("unavailable")
     /// TLS, or a function of the cryptographic library, failed.
     public static let cryptography = Code("cryptography")
-    /// The own store could not do its part; `store` has what it said.
+    /// The own store failed; `store` has its error.
     public static let store = Code("store")
   }
 
   /// The kind of failure.
   public let code: Code
-  /// What failed, why, and what to do about it.
+  /// The failed operation, the cause, and the remedy.
   public let message: String
-  /// The own store's error, if that is what ended it.
+  /// The own store's error, if it is the cause.
   public let store: StoreError?
 
   /// An error of kind `code`.
@@ -50,10 +50,10 @@ public struct ReplicationError: Error, Sendable {
     store = nil
   }
 
-  /// The own store failed.
+  /// An error of the own store.
   public init(_ error: StoreError) {
     code = .store
-    // The other side's disk may be full as well: say whose it is.
+    // The other side's disk may be full as well: states whose it is.
     message = error.code == .diskFull ? "this copy's disk is full: \(error.description)" : error.description
     store = error
   }

@@ -1,10 +1,10 @@
 private import Replication
 private import SyncStore
 
-/// What the process answers with. Scripts depend on these numbers.
+/// The exit status of the process. Scripts depend on these numbers.
 enum ExitCode: Int32 {
   case done = 0
-  /// A key or a thing was not there, or two things that should be equal are not.
+  /// A key or another item was not there, or two things that should be equal are not.
   case notFound = 1
   case usage = 2
   /// Authentication, rights, not a member, clock.
@@ -17,8 +17,9 @@ enum ExitCode: Int32 {
   case newerFormat = 8
   case bug = 70
 
-  /// Which of several failures decides how a command over many items ends: the one with the greatest severity. What
-  /// cannot be undone comes first, what another attempt may mend last.
+  /// Determines the exit code of a command over many items: that of the failure with the greatest severity.
+  ///
+  /// Irreversible failures rank highest, those that a retry may cure lowest.
   var severity: Int {
     switch self {
     case .done: 0
@@ -35,19 +36,19 @@ enum ExitCode: Int32 {
   }
 }
 
-/// Why a command ends without having done its work: one line for people, one number for scripts.
+/// The error that ends a command: one line for people, an exit code for scripts.
 struct Failure: Error {
   let code: ExitCode
   /// "what failed: why: what to do".
   let message: String
-  /// The reader of standard output has gone: the process ends as others do then, without a word.
+  /// Standard output lost its reader: the process ends like others on a broken pipe, without a message.
   let isBrokenPipe: Bool
 
   init(_ code: ExitCode, _ message: String, isBrokenPipe: Bool = false) {
     (self.code, self.message, self.isBrokenPipe) = (code, message, isBrokenPipe)
   }
 
-  /// Any error in the form that a command ends with.
+  /// Converts any error into the form in which commands end.
   init(_ error: any Error) {
     switch error {
     case let failure as Failure: self = failure
@@ -62,8 +63,8 @@ struct Failure: Error {
     }
   }
 
-  /// The same failure with all three parts: a library that names no file says why and what to do; what failed is the
-  /// command.
+  /// The failure with all three parts. Errors of a library that name no file have only why and what to do;
+  /// the command is used as what failed.
   func named(_ command: String) -> Failure {
     let parts = message.split(separator: ": ", omittingEmptySubsequences: true).count
     guard parts < 3, !message.hasPrefix(command) else { return self }
@@ -76,7 +77,7 @@ struct Failure: Error {
       .duplicateIdentifier:
       .usage
     case .unsafeDirectory, .unsafeFileSystem, .clock, .keyRequired, .wrongKey, .notAllowed: .refused
-    // Another copy can help, now or when it is asked again.
+    // Another copy can help, now or on a retry.
     case .blobUnavailable, .unsettled, .rolledBack: .network
     case .changesLost: .notFound
     case .damaged, .foreignFile, .malformedValue: .damaged
@@ -93,7 +94,7 @@ struct Failure: Error {
     case .incompatible: .newerFormat
     case .digestsDiffer: .notFound
     case .protocolViolation, .network, .timeout, .unavailable: .network
-    // The device's or the group's keys are missing, or no keys: what others send never is that.
+    // The keys of the device or group are missing or invalid: data from others never causes this.
     case .cryptography: .damaged
     default: .bug
     }

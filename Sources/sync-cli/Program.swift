@@ -1,8 +1,8 @@
 import SyncStore
 
-/// The program from its words to its exit code.
+/// The program, from its command line to its exit code.
 enum Program {
-  /// As `--version` tells it.
+  /// The version printed by `--version`.
   static let version = "0.1.0"
 
   /// All commands, in the order of the help.
@@ -21,18 +21,18 @@ enum Program {
     ConflictCommands.restore,
   ]
 
-  /// Commands of later versions: told apart from those that were mistyped.
+  /// Commands of later versions, distinguished from typing errors.
   static let planned: StringSet = [
     "watch", "completions",
   ]
 
-  /// How long the end of a daemon waits for who reads its log.
+  /// Milliseconds that an ending daemon waits for the reader of its log.
   private static let finalFlushMilliseconds: Int32 = 250
 
-  /// What the name of a family means alone.
+  /// The meaning of a family name on its own.
   static let alone: StringDictionary<String> = ["conflicts": "conflicts list"]
 
-  /// Does what the words ask for.
+  /// Runs a command line.
   static func run(_ words: [Argument]) -> ExitCode {
     let output = Output()
     do {
@@ -60,7 +60,7 @@ enum Program {
 
   private static func end(_ failure: Failure, _ output: Output) -> ExitCode {
     if failure.isBrokenPipe { System.dieOfBrokenPipe() }
-    // What was found before the failure is still data; if that cannot be written either, one failure is enough.
+    // Output before the failure is still valid data; if it cannot be written either, one error is enough.
     try? output.flush()
     Diagnostics.report(failure.message)
     Diagnostics.flush(within: finalFlushMilliseconds)

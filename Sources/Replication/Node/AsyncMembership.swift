@@ -1,16 +1,17 @@
 public import SyncStore
 
-/// The members and peers of a store for asynchronous code: each call does its work on a thread that may block, never on one of the
-/// cooperative pool.
+/// `Membership` for asynchronous code: each call runs on a thread that may block, never on the cooperative
+/// pool.
 ///
 /// ```swift
 /// let membership = AsyncMembership(store)
 /// for member in try await membership.members() { print(member.name) }
 /// ```
 ///
-/// *Cancellation*: a task that is cancelled before its work was begun gets `.store` with `.cancelled`, and nothing was done.
+/// *Cancellation*: a task cancelled before its work has begun throws `.store` with `.cancelled`; nothing was
+/// done.
 public struct AsyncMembership: Sendable {
-  /// What it reads and changes, for synchronous code.
+  /// The synchronous counterpart, which this type forwards to.
   public let membership: Membership
 
   /// The members of `store`.
@@ -94,9 +95,9 @@ public struct AsyncMembership: Sendable {
   }
 }
 
-/// What blocks, for those who are given the store as asynchronous code has it.
+/// Blocking calls of `Node`, for an `AsyncStore`.
 extension Node {
-  /// Makes a new store one that can have members, on a thread that may block. As `prepare` of a `Store`.
+  /// Prepares a new store for members, on a thread that may block. As `prepare` of a `Store`.
   public static func prepare(_ store: AsyncStore, name: String) async throws(ReplicationError) {
     try await Blocking.run { () throws(ReplicationError) in try prepare(store.store, name: name) }
   }
@@ -110,7 +111,7 @@ extension Node {
     }
   }
 
-  /// A node for a store that was prepared or joined; its keys are read on a thread that may block.
+  /// Makes a node for a store that was prepared or joined; reads its keys on a thread that may block.
   ///
   /// - Throws: as `init(store:configuration:)` of a `Store`.
   public static func make(
@@ -122,7 +123,9 @@ extension Node {
   }
 }
 
-/// Work for a caller that must not block. Not on the workers of nodes: who waits there for a writer would keep sessions waiting.
+/// Runs blocking work for a caller that must not block.
+///
+/// Not on the workers of nodes: work that waits there for a writer would stall sessions.
 private enum Blocking {
   static func run<Answer: Sendable>(
     _ work: @escaping @Sendable () throws(ReplicationError) -> Answer

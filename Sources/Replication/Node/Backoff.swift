@@ -1,22 +1,23 @@
-/// How long to wait before the next attempt (F71): exponential, with full jitter ("Exponential Backoff And Jitter", AWS
-/// Architecture Blog, 2015), so that peers that lost the same node do not all come back at once. A value: the random
-/// number is given.
+/// The delay before the next attempt (F71): exponential with full jitter ("Exponential Backoff And Jitter",
+/// AWS Architecture Blog, 2015), so that peers that lost the same node do not all reconnect at once.
+///
+/// A value: the caller supplies the random number.
 public struct Backoff: Hashable, Sendable {
-  /// Milliseconds before the second attempt, at most.
+  /// Upper bound of the first delay, in milliseconds.
   public let base: UInt64
-  /// Milliseconds between two attempts, at most.
+  /// Upper bound of any delay, in milliseconds.
   public let cap: UInt64
-  /// Attempts that have failed in a row.
+  /// Consecutive failures.
   public private(set) var failures = 0
 
-  /// No attempt has failed. `base` is at least 1, and at most `cap`.
+  /// No attempt has failed yet. `base` is at least 1 and at most `cap`.
   public init(base: UInt64 = 1_000, cap: UInt64 = 300_000) {
     precondition(base >= 1 && base <= cap, "base is 1 to cap")
     (self.base, self.cap) = (base, cap)
   }
 
-  /// An attempt failed: milliseconds to wait, between half of the present bound and the bound. `random` is any number,
-  /// evenly distributed.
+  /// Records a failed attempt and returns the delay in milliseconds, between half of the current bound and
+  /// the bound. `random` is any number, evenly distributed.
   public mutating func failed(random: UInt64) -> UInt64 {
     let bound = failures < 40 ? min(cap, base << UInt64(min(failures, 40))) : cap
     failures += 1
@@ -24,6 +25,6 @@ public struct Backoff: Hashable, Sendable {
     return half + random % (bound - half + 1)
   }
 
-  /// An attempt went well: the next failure begins anew.
+  /// Records a success: the next failure starts at `base` again.
   public mutating func succeeded() { failures = 0 }
 }

@@ -1,9 +1,9 @@
 internal import SyncStore
 
-/// Who holds what: members that are connected are asked, before anything is made to leave.
+/// Asking connected members which blobs they hold, before an eviction.
 extension BlobFetchCoordinator {
-  /// Connects to every member that has an address and is not connected. `completion` is told when all were tried; sessions stay until
-  /// `release`.
+  /// Connects to every member that has an address and is not connected. Calls `completion` once all were
+  /// tried; the sessions stay open until `releaseSessions`.
   func connectAllMembers(_ completion: @escaping () -> Void) {
     sessionHolds += 1
     routes { [weak self] result in
@@ -21,13 +21,14 @@ extension BlobFetchCoordinator {
     }
   }
 
-  /// Sessions of errands may end.
+  /// Ends one hold of `connectAllMembers`: control-only sessions may end.
   func releaseSessions() {
     sessionHolds -= 1
     lingerIfIdle()
   }
 
-  /// Asks every member that can be asked what it holds. `completion` gets what was answered, in time.
+  /// Asks every member whose session allows it what it holds. `completion` gets the answers that arrive
+  /// within `answerMilliseconds`.
   func ask(
     _ blobs: [BlobReference], _ completion: @escaping ([DeviceID: HoldingsStated.Statement]) -> Void
   ) {

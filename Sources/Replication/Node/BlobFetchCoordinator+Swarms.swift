@@ -1,19 +1,20 @@
 internal import SyncStore
 
-/// Large values from several members at once.
+/// Fetching large values from several members at once.
 extension BlobFetchCoordinator {
-  /// Values that come so: each may have `BlobSwarm.aheadBytes` waiting in memory, and is asked of every session.
+  /// Upper bound on concurrent swarms: each may keep `BlobSwarm.aheadBytes` in memory and asks every session.
   private static let mostSwarms = WireLimits.partedBlobs
-  /// Milliseconds in which members are connected to for a large value, before it is looked how many there are.
+  /// Milliseconds to connect to more members before counting the sources of a large value.
   private static let gatherMilliseconds = 1_000
 
-  /// A value that is large comes from several members at once, if there are, in its turn. Members that take long to connect to come
-  /// in later.
+  /// Fetches a large value from several members at once, if there are several, in its turn. Members that
+  /// connect late join while the swarm runs.
   func prepareSwarm(_ blob: BlobReference) {
     let hash = blob.hash
     requests[hash]?.hasSwarmed = true
     requests[hash]?.isResolving = true
-    // What is decided for an earlier request, which has its value already, is decided for this one.
+    // An earlier request, whose value has arrived already, is still deciding: its decision holds for this one
+    // too.
     guard !activeSwarms.contains(hash) else { return }
     guard activeSwarms.count < Self.mostSwarms else {
       requests[hash]?.isQueued = true
@@ -58,7 +59,7 @@ extension BlobFetchCoordinator {
     swarm.start()
   }
 
-  /// The next value has its turn.
+  /// Frees the value's swarm slot and starts the next queued value.
   private func releaseSwarmSlot(of hash: BlobHash) {
     activeSwarms.remove(hash)
     while activeSwarms.count < Self.mostSwarms, !swarmQueue.isEmpty {
@@ -68,7 +69,7 @@ extension BlobFetchCoordinator {
     }
   }
 
-  /// Members that can be asked now are.
+  /// Adds the members that can be asked now to all swarms.
   func joinSwarms() {
     for swarm in Array(swarms.values) {
       for (device, driver) in fetching() { swarm.join(device, driver: driver) }

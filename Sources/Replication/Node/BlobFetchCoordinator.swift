@@ -1,13 +1,13 @@
 internal import SyncStore
 
-/// Fetches large values that somebody waits for, from whichever member has them, and asks members what they hold. Belongs to its
-/// loop's thread.
+/// Fetches the large values that readers wait for, from any member that has them, and asks members what they
+/// hold. Confined to its loop's thread.
 ///
-/// It uses the sessions that are live; where they do not help it dials, on an errand: a session that moves no records. Such
-/// a one stays open for a while, for what is read next.
+/// It uses live sessions first; where they do not help, it dials a control-only session, which moves no
+/// records. That session lingers for the next read.
 ///
-/// Invariants: each value is asked of one member at a time, and of each member once for a request, but for those few that come from
-/// several at once (`BlobSwarm`); every request ends, with the value or with what each member said.
+/// Invariants: a value is asked of one member at a time, and of each member once per request, except for
+/// values fetched by `BlobSwarm`; every request ends, with the value or with each member's reason.
 final class BlobFetchCoordinator {
   typealias Completion = (Result<Void, ReplicationError>) -> Void
 
@@ -15,28 +15,28 @@ final class BlobFetchCoordinator {
     let blob: BlobReference
     var completions: [Completion] = []
     var progress: [(UInt64, UInt64) -> Void] = []
-    /// Members that were asked, and the one that is being asked.
+    /// Members asked so far, including `current`, the one being asked.
     var tried: Set<DeviceID> = []
     var current: DeviceID?
-    /// The session in which that one is: its device may have another one.
+    /// The session in which `current` is asked: its device may have another one.
     var driver: SessionDriver?
-    /// Does what it was asked for come?
+    /// Detects that the asked member has stalled.
     var watch = StallWatch()
-    /// Those seen to hold it, to be asked first.
+    /// Known holders, asked first.
     var holders: [[UInt8]] = []
-    /// What stood in the way, for people.
+    /// Reasons of failed attempts, for the error message.
     var failures: [String] = []
-    /// Members that are not connected, and were not dialled yet for this.
+    /// Members that are not connected and were not dialled yet for this request.
     var routes: [Route.Known]?
-    /// Was it tried to have it from several members at once? Does it wait for its turn to try?
+    /// Whether a swarm was tried; whether the request is queued for one.
     var hasSwarmed = false, isQueued = false
-    /// Is it being looked what of it is here, or who can give it?
+    /// Whether local state or routes are being looked up.
     var isResolving = false
   }
 
-  /// Milliseconds for which a session on an errand waits for another one.
+  /// Milliseconds for which an idle control-only session stays open.
   private static let lingerMilliseconds = 5_000
-  /// Milliseconds that members have to say what they hold: they read it all.
+  /// Milliseconds that members have to state their holdings: they read all of it.
   static let answerMilliseconds = 60_000
 
   unowned let core: NodeCore
@@ -44,19 +44,19 @@ final class BlobFetchCoordinator {
   var loop: EventLoop { core.loop }
   var requests: [BlobHash: Request] = [:]
   var swarms: [BlobHash: BlobSwarm] = [:]
-  /// Values that come from several members at once, or of which it is looked whether they can; and those that wait for their turn.
+  /// Values that a swarm fetches, or may be about to; and those queued for a slot.
   var activeSwarms: Set<BlobHash> = []
   var swarmQueue: [BlobHash] = []
   private var controlSessions: [DeviceID: SessionDriver] = [:]
-  /// Who is being dialled, and who waits for it.
+  /// Peers being dialled, with the callbacks that wait.
   private var dialling: StringDictionary<[(ReplicationError?) -> Void]> = [:]
   var questions: [UInt64: Question] = [:]
   var lastQuestion: UInt64 = 0
   private var lingerTimer: UInt64?
   private var stallTimer: UInt64?
-  /// Trims that want sessions to stay.
+  /// Trims that keep sessions open.
   var sessionHolds = 0
-  /// Values of so many bytes come from several members at once; tests want it with fewer.
+  /// Values of at least this many bytes are fetched by a swarm; tests lower it.
   var leastSwarmBytes = BlobSwarm.leastBytes
   var isStopped = false
 
@@ -69,7 +69,7 @@ final class BlobFetchCoordinator {
 
   init(_ core: NodeCore) { self.core = core }
 
-  /// Takes part in what a session brings.
+  /// Subscribes to a session's notifications and its end.
   func attach(_ driver: SessionDriver, device: DeviceID) {
     driver.onNotifications = { [weak self, weak driver] news in
       guard let driver else { return }
@@ -94,7 +94,7 @@ final class BlobFetchCoordinator {
 
   // MARK: Fetching
 
-  /// Fetches a value, unless it is here. `completion` is told once, on the loop.
+  /// Fetches a value unless it is here. Calls `completion` once, on the loop.
   func fetch(
     _ blob: BlobReference, progress: ((UInt64, UInt64) -> Void)? = nil, completion: @escaping Completion
   ) {
@@ -116,7 +116,7 @@ final class BlobFetchCoordinator {
     }
   }
 
-  /// Asks the next member.
+  /// Asks the next member for the value.
   func advance(_ hash: BlobHash) {
     guard let request = requests[hash], request.current == nil, !request.isResolving, swarms[hash] == nil
     else {
@@ -183,7 +183,7 @@ final class BlobFetchCoordinator {
     }
   }
 
-  /// Time passes while something is asked for.
+  /// Runs `tick` periodically while requests are open.
   private func keepTicking() {
     guard stallTimer == nil, !requests.isEmpty, !isStopped else { return }
     stallTimer = loop.schedule(after: StallWatch.tickMilliseconds) { [weak self] in
@@ -193,7 +193,7 @@ final class BlobFetchCoordinator {
     }
   }
 
-  /// `StallWatch.tickMilliseconds` have passed: who gives nothing of what it was asked for is asked no longer.
+  /// `StallWatch.tickMilliseconds` have passed: gives up members that have stalled.
   func tick() {
     for swarm in Array(swarms.values) { swarm.tick() }
     for hash in Array(requests.keys) {
@@ -212,7 +212,7 @@ final class BlobFetchCoordinator {
   }
 
   func arrived(_ hash: BlobHash, from device: DeviceID?) {
-    // Also where nobody waited for it any longer.
+    // Recorded even if no request waits for it any more.
     let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
     context.workers.later {
       let result = Result { () throws(StoreError) in
@@ -278,8 +278,8 @@ final class BlobFetchCoordinator {
     }
   }
 
-  /// Dials a member on an errand, at each of its addresses until one answers. `completion` is told when it can be asked, or
-  /// cannot be.
+  /// Opens a control-only session to a member, trying each of its addresses until one answers. Calls
+  /// `completion` once the session can be asked, or with the error.
   func connect(_ route: Route.Known, _ completion: @escaping (ReplicationError?) -> Void) {
     if dialling[route.name] != nil {
       dialling[route.name]?.append(completion)
@@ -304,7 +304,7 @@ final class BlobFetchCoordinator {
       }
     } progress: { _ in
     } completion: { [weak self] result in
-      // Once it was open, its end is told to those who wait by the driver.
+      // Once the session was open, `onOver` of the driver reports its end.
       guard self?.dialling[route.name] != nil else { return }
       let error =
         switch result {
@@ -332,7 +332,7 @@ final class BlobFetchCoordinator {
     if controlSessions[device] === driver { controlSessions[device] = nil }
     for swarm in Array(swarms.values) where swarm.uses(driver) { swarm.lost(device) }
     for (hash, request) in requests where request.driver === driver {
-      // It was not the device that had no answer.
+      // The session ended, not the device: it may be asked again through its other session.
       if isOpen(device, but: driver) { requests[hash]?.tried.remove(device) }
       failed(hash, reason: "\(driver.peerName) broke the connection")
     }
@@ -346,7 +346,7 @@ final class BlobFetchCoordinator {
     fetching().contains { $0.device == device && $0.driver !== ended }
   }
 
-  /// Sessions of errands end once nobody has anything to ask for.
+  /// Schedules the end of control-only sessions once no request or trim needs them.
   func lingerIfIdle() {
     guard requests.isEmpty, sessionHolds == 0, !controlSessions.isEmpty, lingerTimer == nil, !isStopped else {
       return
@@ -364,14 +364,14 @@ final class BlobFetchCoordinator {
   }
 }
 
-/// Something that is no class, as one: for `LoopBound`.
+/// Wraps a value in a class, for `LoopBound`.
 final class Box<Content> {
   let content: Content
   init(_ content: Content) { self.content = content }
 }
 
 extension NodeCore {
-  /// The sessions of this node, and with whom they are.
+  /// The sessions of this node, with their devices.
   var devices: [(device: DeviceID, driver: SessionDriver)] {
     let all = incoming.values.map { ($0.device, $0.driver) } + outgoing.values.map { ($0.device, $0.driver) }
     return all.compactMap { device, driver in

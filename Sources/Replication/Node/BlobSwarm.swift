@@ -1,11 +1,11 @@
 internal import SyncStore
 
-/// A session in which parts of a large value can be asked for.
+/// A session that can be asked for parts of a large value.
 protocol PartGiver: AnyObject {
-  /// Asks for parts of a blob. What becomes of them is told later, or before this returns.
+  /// Asks for parts of a blob. The outcome is reported later, or before this returns.
   func want(_ parts: BlobPartsWanted)
-  /// How far it is with what is asked of it, as a number that only means something beside an earlier one: while nothing comes, it
-  /// stays the same. Nil while it is this side that reads nothing.
+  /// Progress counter of the session, meaningful only compared with an earlier value: unchanged while nothing
+  /// arrives. Nil while this side has paused reading.
   var transferProgress: Int? { get }
 }
 
@@ -13,20 +13,21 @@ extension SessionDriver: PartGiver {
   var transferProgress: Int? { link.isPaused ? nil : figures.transferProgress }
 }
 
-/// Does what was asked of a member still come? One whose disk hangs answers pings all the same. A value: it is told of the time that
-/// passes, and how far the session is.
+/// Detects a member that answers pings but sends nothing that was asked for, for instance because its disk
+/// hangs. A value: the caller supplies ticks and progress.
 ///
-/// It counts what comes for anybody: a member gives one value after the other.
+/// Progress for any request of the session counts, because a member sends one value after another.
 struct StallWatch {
   /// Milliseconds between two ticks.
   static let tickMilliseconds = 15_000
-  /// Ticks without progress, behind the one that found none since the question or since the last progress.
+  /// Consecutive ticks without progress that make a stall; the first tick after the request or after progress
+  /// does not count.
   static let mostTicks = 4
 
   private var last: Int?
   private var ticks = 0
 
-  /// A tick. True once nothing has come for `mostTicks` of them.
+  /// Records a tick. True once nothing has arrived for `mostTicks` ticks.
   mutating func tick(_ progress: Int?) -> Bool {
     guard let progress, progress == last else {
       (last, ticks) = (progress, 0)
@@ -37,30 +38,31 @@ struct StallWatch {
   }
 }
 
-/// Fetches one large value from several members at once: each gives a part after the other, whoever is faster gives more. Belongs to
-/// its loop's thread.
+/// Fetches one large value from several members at once: each is asked for one part at a time, so faster
+/// members send more. Confined to its loop's thread.
 ///
-/// Invariants: the value grows on the disk from its start, so that what broke off goes on there; at most `aheadBytes` that came
-/// before their turn wait in memory; a part that a member did not give, or not in time, or not as it was asked for, goes to another one;
-/// the hash of the whole decides, and if it does not match the members are asked one by one.
+/// Invariants: the value grows on disk from its start, so that an interrupted transfer resumes there; at most
+/// `aheadBytes` that arrived out of order wait in memory; a part that a member did not send, sent late or
+/// sent with other bounds goes to another member; the hash of the whole decides, and on a mismatch the
+/// members are asked one by one.
 final class BlobSwarm {
-  /// Values of fewer bytes come from one member.
+  /// Smaller values come from one member.
   static let leastBytes: UInt64 = 8 << 20
   /// Bytes of a part.
   static let partBytes: UInt64 = 4 << 20
-  /// Bytes beyond what is stored that are asked for.
+  /// How far past the stored bytes parts are requested.
   static let aheadBytes: UInt64 = 32 << 20
 
-  /// Called when more is stored: how many bytes are.
+  /// Called with the number of stored bytes when it grows.
   var onProgress: (UInt64) -> Void = { _ in }
-  /// Called once: is it here now? If not, it can go on from what is.
+  /// Called once: true if the value is here now; if not, a later fetch resumes after the stored bytes.
   var onEnd: (Bool) -> Void = { _ in }
 
   private struct Member {
     let driver: any PartGiver
-    /// What it was asked for, and has not given.
+    /// The requested part that has not arrived yet.
     var part: BlobPart?
-    /// Does that come?
+    /// Detects that the member has stalled.
     var watch = StallWatch()
   }
 
@@ -69,7 +71,7 @@ final class BlobSwarm {
   private let loop: EventLoop
   private var members: [DeviceID: Member] = [:]
   private var stored: UInt64 = 0
-  /// From here on nothing was asked for yet; but for what came back.
+  /// First byte that was not requested yet, apart from the parts in `returned`.
   private var next: UInt64 = 0
   private var returned: [BlobPart] = []
   private var waiting: [UInt64: [UInt8]] = [:]
@@ -82,17 +84,17 @@ final class BlobSwarm {
     (self.blob, self.context, self.loop) = (blob, context, loop)
   }
 
-  /// A member takes part, unless it does or did.
+  /// Adds a member, unless it takes part or was lost.
   func join(_ device: DeviceID, driver: any PartGiver) {
     guard members[device] == nil, !gone.contains(device) else { return }
     members[device] = Member(driver: driver)
     if hasBegun { ask() }
   }
 
-  /// Does it ask this session?
+  /// Whether the swarm uses this session.
   func uses(_ driver: SessionDriver) -> Bool { members.values.contains { $0.driver === driver } }
 
-  /// Begins behind what is here already.
+  /// Starts after the bytes that are stored already.
   func start() {
     work { context, blob throws(StoreError) in
       try SessionStore.need(blob, in: context.store)?.offset
@@ -103,10 +105,11 @@ final class BlobSwarm {
     }
   }
 
-  /// Gives each member that rests the next part.
+  /// Assigns the next part to each idle member.
   private func ask() {
     for device in Array(members.keys) {
-      // Who cannot give it says so at once: then what is behind was asked from within.
+      // A member that cannot send the part may report it before `want` returns; `lost` has then called `ask`
+      // re-entrantly.
       guard !isOver, let member = members[device], member.part == nil else { continue }
       guard let part = nextPart() else { break }
       members[device]?.part = part
@@ -124,7 +127,7 @@ final class BlobSwarm {
     return part
   }
 
-  /// Bytes came of what a member was asked for.
+  /// Bytes of a requested part have arrived.
   func arrived(offset: UInt64, bytes: [UInt8], from device: DeviceID) {
     guard !isOver, let part = members[device]?.part else { return }
     guard part.offset == offset, !bytes.isEmpty, UInt64(bytes.count) <= part.count else {
@@ -137,7 +140,7 @@ final class BlobSwarm {
     ask()
   }
 
-  /// A member gives no more of it.
+  /// Removes a member; its part goes to another one.
   func lost(_ device: DeviceID) {
     gone.insert(device)
     guard let member = members.removeValue(forKey: device), !isOver else { return }
@@ -155,7 +158,7 @@ final class BlobSwarm {
     }
   }
 
-  /// Stores what has its turn.
+  /// Appends the contiguous bytes that have arrived.
   private func store() {
     guard !isStoring, !isOver, var bytes = waiting.removeValue(forKey: stored) else { return }
     while bytes.count < Int(Self.partBytes),
@@ -180,7 +183,7 @@ final class BlobSwarm {
     }
   }
 
-  /// Does the store's work on a worker. What fails, as a whole that does not match its hash does, ends it.
+  /// Runs store work on a worker. An error, for instance a hash mismatch of the whole value, ends the swarm.
   private func work<Answer: Sendable>(
     _ body: @escaping @Sendable (NodeContext, BlobReference) throws(StoreError) -> Answer,
     then: @escaping (BlobSwarm, Answer) -> Void

@@ -1,22 +1,22 @@
 public import SyncStore
 
-/// What a session has told of the copy at the other end.
+/// Facts that a session has learned of the copy at the other end.
 public struct Contact: Hashable, Sendable {
-  /// When its hello came, by this copy's clock, in milliseconds since 1970.
+  /// When its hello arrived, by this copy's clock, in milliseconds since 1970.
   public var time: UInt64
   /// Milliseconds by which its clock was ahead of this copy's.
   public var clockOffset: Int64
   /// Its incarnation.
   public var actor: ActorID
-  /// The position of this copy's journal up to which it holds everything, durably; 0 if it is not known.
+  /// The position of this copy's journal up to which it holds everything durably; 0 if unknown.
   public var received: UInt64
 }
 
-/// What is known of the copies that were met, kept by this copy alone (`schemas/members.md`). All of it blocks.
+/// The contacts of the copies that were met, kept by this copy only (`schemas/members.md`). All calls block.
 package struct Contacts: Sendable {
   private static let prefix = Array("contact/".utf8)
   private static let version: UInt8 = 1
-  /// What has hardly changed is not written again before so many milliseconds have passed: each write is a sync.
+  /// An almost unchanged contact is not rewritten for this many milliseconds: each write costs a sync.
   private static let keptMilliseconds: UInt64 = 3_600_000
   private static let offsetThreshold: Int64 = 250
 
@@ -51,7 +51,7 @@ package struct Contacts: Sendable {
     try mappingStoreErrors { () throws(StoreError) in try store.setLocals(noted) }
   }
 
-  /// What is known of a device's copy; nil if it was never met.
+  /// The contact of a device's copy; nil if it was never met.
   package func contact(_ device: DeviceID) throws(ReplicationError) -> Contact? {
     try mappingStoreErrors { () throws(StoreError) in try store.local(Self.key(device)) }.flatMap(Self.read)
   }

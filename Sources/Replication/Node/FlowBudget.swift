@@ -1,14 +1,14 @@
 internal import SyncStore
 
-/// Bytes that the sessions of a node hold in memory: queued for peers that have not taken them, or come and not stored. Belongs to the
-/// loop's thread.
+/// Bytes that the sessions of a node hold in memory: queued for peers that have not read them, or received
+/// and not stored. Confined to the loop's thread.
 ///
-/// Each session is bounded by itself (`Limits.connectionBytes`, `WireLimits.unstoredBytes`). When all together hold more than
-/// `Limits.nodeBytes`, each goes on with `WireLimits.crowdedBytes`: slow peers slow their own transfers, and the memory of the node
-/// does not grow with their number times their windows.
+/// Each session has its own bounds (`Limits.connectionBytes`, `WireLimits.unstoredBytes`). When all together
+/// hold more than `Limits.nodeBytes`, each is limited to `WireLimits.crowdedBytes`: slow peers slow their own
+/// transfers, and the node's memory does not grow with the number of peers times their windows.
 final class FlowBudget {
-  /// What all of them hold.
+  /// Bytes held by all sessions.
   var held = 0
-  /// Is that more than a node is to hold?
+  /// Whether the sessions exceed the node's bound.
   var isCrowded: Bool { held > Limits.nodeBytes }
 }

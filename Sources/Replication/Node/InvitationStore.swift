@@ -1,20 +1,21 @@
 internal import SyncStore
 
-/// What a pairing asks of the inviter's store. All of it blocks and runs on workers.
+/// The inviter's store operations of a pairing. All calls block and run on workers.
 ///
 /// Invariants:
-/// - an invitation is redeemed by one device and no other, however many try at once, in whatever process: the first to write its name into
-///   the invitation's record has it (F87);
-/// - what decides who redeems, and what makes the member, is one atomic change with what revokes one (`Membership.revoke`): a device that
-///   was revoked is not made a member again, and one that is a member already keeps the right that it has.
+/// - an invitation is redeemed by exactly one device, however many try at once in whatever process: the first
+///   to write its name into the invitation's record wins (F87);
+/// - the redemption and the new member's record are one change, atomic with respect to a revocation
+///   (`Membership.revoke`): a revoked device does not become a member again, and an existing member keeps its
+///   right.
 struct InvitationStore: Sendable {
   private static let prefix = Array("invite/".utf8)
 
-  /// What came of an attempt to redeem.
+  /// The outcome of a redemption.
   enum Redemption: Sendable {
-    /// The device is a member: as this one, with the name that this copy has among the members.
+    /// The device is this member; `inviter` is the name of this copy among the members.
     case member(Member, inviter: String)
-    /// Another device has redeemed it, it has ended or was withdrawn, or the device was revoked.
+    /// Another device has redeemed it, it has expired or was withdrawn, or the device was revoked.
     case refused
   }
 
@@ -28,21 +29,21 @@ struct InvitationStore: Sendable {
     records.compactMap { record in PendingInvitation(bytes: record.value).map { (record.key, $0) } }
   }
 
-  /// The invitations that have not ended, redeemed ones too.
+  /// The invitations that have not expired, including redeemed ones.
   func unexpired() throws(ReplicationError) -> [PendingInvitation] {
     let now = store.environment.now()
     let records = try mappingStoreErrors { () throws(StoreError) in try store.locals(prefix: Self.prefix) }
     return Self.all(records).map(\.invitation).filter { $0.expires > now }
   }
 
-  /// Could this device redeem anything at the moment? Strangers are not even listened to if not. One that was redeemed is open to its
-  /// redeemer alone, should the answer have been lost.
+  /// Whether this device could redeem any invitation now; if not, the handshake rejects it. A redeemed
+  /// invitation is open to its redeemer only, in case the answer was lost.
   func isAnyOpen(to device: DeviceID) throws(ReplicationError) -> Bool {
     try unexpired().contains { $0.redeemer == nil || $0.redeemer == device }
   }
 
-  /// Keeps an invitation, durably, and forgets those that have ended or whose redeemer was revoked. `.invalidInvitation` if there are too
-  /// many.
+  /// Stores an invitation durably, and drops those that have expired or whose redeemer was revoked.
+  /// `.invalidInvitation` if there are too many.
   func add(_ invitation: PendingInvitation) throws(ReplicationError) {
     let now = store.environment.now()
     let open = try mappingStoreErrors { () throws(StoreError) in
@@ -76,7 +77,7 @@ struct InvitationStore: Sendable {
       .flatMap { PendingInvitation(bytes: $0) }
   }
 
-  /// Forgets an invitation, durably. False if there is none that has not ended.
+  /// Drops an invitation durably. False if there is none that has not expired.
   func withdraw(_ id: [UInt8]) throws(ReplicationError) -> Bool {
     let now = store.environment.now()
     let before = try mappingStoreErrors { () throws(StoreError) in
@@ -85,15 +86,18 @@ struct InvitationStore: Sendable {
     return before.flatMap { PendingInvitation(bytes: $0) }.map { $0.expires > now } ?? false
   }
 
-  /// Forgets what a device has redeemed, which could ask again otherwise.
+  /// Drops the invitations that a device has redeemed: otherwise it could redeem them again.
   static func drop(redeemedBy device: DeviceID, _ keys: inout ReservedKeyTransaction) throws(StoreError) {
     for (key, standing) in all(keys.locals(prefix: prefix)) where standing.redeemer == device {
       try keys.setLocal(key, nil)
     }
   }
 
-  /// In one durable step: notes that `device` redeems the invitation, and makes it a member that is called `wish`, made unique. A device
-  /// that is a member already stays as it is, in name and right: nothing is written of it, which could win over what other copies say of it.
+  /// In one durable step: records that `device` redeems the invitation, and makes it a member called `wish`,
+  /// made unique.
+  ///
+  /// An existing member keeps its name and right, and nothing is written: a new record could win over what
+  /// other copies say of the member.
   func redeem(
     _ invitation: PendingInvitation, by device: DeviceID, called wish: String, inviter: DeviceID
   ) throws(ReplicationError) -> Redemption {

@@ -1,13 +1,13 @@
 internal import SyncStore
 
-/// Does what the joiner's side of a pairing asks for. Belongs to its loop's thread.
+/// Performs the actions of the joiner's side of a pairing. Confined to its loop's thread.
 final class JoinerDriver {
   typealias Completion = (Result<JoinAccept, Failure>) -> Void
 
-  /// Why the joiner is no member.
+  /// Why joining failed.
   struct Failure: Error {
     let error: ReplicationError
-    /// Did the inviter answer at all, and may it say something else in a moment?
+    /// Whether the inviter answered, and may answer differently if asked again soon.
     let isTransient: Bool
 
     init(_ error: ReplicationError, reached: Bool) {
@@ -23,7 +23,7 @@ final class JoinerDriver {
   private var timer: UInt64?
   private var accept: JoinAccept?
 
-  /// Connects to the inviter, redeems, and tells `completion` once.
+  /// Connects to the inviter, redeems the invitation, and calls `completion` once.
   static func run(
     _ invitation: Invitation, as device: DeviceID, name: String, at endpoint: Endpoint, context: TLSContext,
     loop: EventLoop, workers: WorkerPool, completion: @escaping Completion
@@ -34,7 +34,7 @@ final class JoinerDriver {
         let engine = try HandshakeEngine(
           context, protocols: [WireLimits.joinProtocol], accept: { shown, _ in shown == invitation.inviter })
         let link = PeerLink(connection, engine: engine, worker: workers.queue(), loop: loop)
-        // The closures hold the link until it is over.
+        // The closures keep the link alive until it ends.
         link.onEnd = { error in
           withExtendedLifetime(link) {}
           let closed = ReplicationError(.network, "\(endpoint) closed the connection: is it still inviting?")
@@ -69,7 +69,7 @@ final class JoinerDriver {
   private func start() {
     link.onPlaintext = { [self] in handle(.received($0)) }
     link.onEnd = { [self] error in
-      // Without any open invitation a joiner is not even listened to.
+      // An inviter without an open invitation rejects the joiner in the handshake.
       if error?.code == .notAMember {
         close(
           .failed(.invalidInvitation, "the inviter knows of no invitation that is open: ask for a new one"))

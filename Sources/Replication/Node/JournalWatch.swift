@@ -1,7 +1,7 @@
 internal import SyncStore
 
-/// Tells the live sessions of a node when the journal has grown: the store is asked once for all of them. Belongs to its
-/// loop's thread.
+/// Notifies the live sessions of a node when the journal has grown, with one subscription to the store for
+/// all of them. Confined to its loop's thread.
 final class JournalWatch {
   private struct Waiting {
     var position: UInt64
@@ -11,28 +11,29 @@ final class JournalWatch {
   private let context: NodeContext
   private var waiting: [UInt64: Waiting] = [:]
   private var isArmed = false
-  /// How often it was armed.
+  /// How often the store's notification was armed.
   private var armings: UInt64 = 0
   private var isCheckScheduled = false
   private var growthTimer: UInt64?
-  /// Called soon after the journal has grown, once a second at most.
+  /// Called soon after the journal has grown, at most once a second.
   var onGrowth: () -> Void = {}
   private static let reviewMilliseconds = 1000
   private static let retryMilliseconds = 500
 
   init(_ context: NodeContext) { self.context = context }
 
-  /// Calls `body` once, on the loop, when the journal has something behind `position`. Replaces an earlier call with the
-  /// same number.
+  /// Calls `body` once, on the loop, when the journal has records after `position`. Replaces an earlier call
+  /// with the same number.
   func notify(_ number: UInt64, after position: UInt64, _ body: @escaping () -> Void) {
     waiting[number] = Waiting(position: position, body: body)
-    // Not from within: whoever asks is in the middle of something. And once for all who ask meanwhile: they are many.
+    // Deferred, because the caller is in the middle of handling an event; one check serves all calls until
+    // then.
     guard !isCheckScheduled else { return }
     isCheckScheduled = true
     context.loop.execute { [this = LoopBound(self, to: context.loop)] in this.value.checkGrowth() }
   }
 
-  /// It is not wanted any more.
+  /// Removes the subscription with this number.
   func cancel(_ number: UInt64) { waiting[number] = nil }
 
   private func checkGrowth() {
@@ -41,7 +42,7 @@ final class JournalWatch {
     let due = waiting.filter { $0.value.position < position }
     for number in due.keys.sorted() { waiting[number] = nil }
     for number in due.keys.sorted() { due[number]?.body() }
-    // It had grown before anybody waited.
+    // It had grown before the subscription was made.
     if !due.isEmpty { scheduleGrowthCallback() }
     guard !waiting.isEmpty, !isArmed else { return }
     isArmed = true
@@ -50,7 +51,7 @@ final class JournalWatch {
     let (store, loop) = (context.store, context.loop)
     let this = LoopBound(self, to: loop)
     let wake = { @Sendable in loop.execute { this.value.journalGrew() } }
-    // A worker waits for whoever is at work in the store: the loop does not.
+    // If a writer is at work in the store, a worker waits for it: the loop must not block.
     if store.notifyWhenGrownIfFree(behind: position, wake) { return }
     context.workers.later(.prompt) {
       if store.notifyWhenGrown(behind: position, wake) { return }
@@ -58,8 +59,8 @@ final class JournalWatch {
     }
   }
 
-  /// The store could not be looked at. Nobody would wake those who wait, so it is tried again: what was wanting, descriptors or
-  /// memory, may be there by then. Not where it was woken all the same, and armed anew.
+  /// The store could not arm the notification, so no session would be woken: retries, since descriptors or
+  /// memory may be available by then. Does nothing if the watch was woken and armed again meanwhile.
   private func scheduleRetry(_ number: UInt64) {
     _ = context.loop.schedule(after: Self.retryMilliseconds) { [weak self] in
       guard let self, number == armings else { return }

@@ -1,16 +1,16 @@
-/// How much a line in the log matters: the priorities of syslog that are used here.
+/// Severity of a log line: the syslog priorities used here.
 public enum LogLevel: Int, Sendable, Comparable, CaseIterable {
-  /// Somebody must act.
+  /// An operator must act.
   case error = 3
-  /// Something is not as it should be, and was dealt with.
+  /// Something went wrong and was handled.
   case warning = 4
-  /// A thing worth knowing when all is well.
+  /// Worth knowing in normal operation.
   case notice = 5
-  /// What goes on.
+  /// Progress of normal operation.
   case info = 6
-  /// For whoever looks for a fault.
+  /// For fault finding.
   case debug = 7
 
-  /// More serious first.
+  /// More serious levels sort first.
   public static func < (left: LogLevel, right: LogLevel) -> Bool { left.rawValue < right.rawValue }
 }

@@ -1,15 +1,15 @@
 public import SyncStore
 
-/// An installation that holds a copy: what all copies know of it. Kept as a replicated record of the store's own under
-/// `ReservedKey.member`; `schemas/members.md` has the bytes.
+/// An installation that holds a copy, as all copies know it. Stored as a replicated record of the store's own
+/// under `ReservedKey.member`; `schemas/members.md` describes the bytes.
 public struct Member: Hashable, Sendable {
-  /// What a member may do.
+  /// The rights of a member.
   public enum Right: UInt8, Hashable, Sendable, CaseIterable, CustomStringConvertible {
     /// Receive and send.
     case readWrite = 0
     /// Receive only.
     case readOnly = 1
-    /// Nothing any more: it is not let in.
+    /// Neither: it is not admitted.
     case revoked = 2
 
     /// The name that `sync-cli` shows.
@@ -21,7 +21,7 @@ public struct Member: Hashable, Sendable {
       }
     }
 
-    /// What it may do in a session; nil if nothing.
+    /// The right within a session; nil if revoked.
     package var inSession: MemberRight? {
       switch self {
       case .readWrite: .readWrite
@@ -30,7 +30,7 @@ public struct Member: Hashable, Sendable {
       }
     }
 
-    /// Why a copy with this right must not write keys of the user's; nil if it may.
+    /// Why a copy with this right must not write user keys; nil if it may.
     package var denial: WriteDenial? {
       switch self {
       case .readWrite: nil
@@ -39,33 +39,35 @@ public struct Member: Hashable, Sendable {
       }
     }
 
-    /// The right that an invitation gives.
+    /// The right that an invitation grants.
     package init(_ right: MemberRight) { self = right == .readOnly ? .readOnly : .readWrite }
   }
 
-  /// Addresses that are kept of a member.
+  /// Upper bound on the addresses kept of a member.
   package static let maximumAddresses = MemberRecord.maximumAddresses
 
-  /// Who it is: the pin of its key.
+  /// Its identity: the pin of its key.
   public let device: DeviceID
-  /// What people call it: 1 to `Limits.nameBytes` bytes without blanks or slashes.
+  /// Its name: 1 to `Limits.nameBytes` bytes without blanks or slashes.
   public var name: String
-  /// What it may do.
+  /// Its right.
   public var right: Right
-  /// Where it says that it can be reached, as `host:port`, at most 8. The nodes of this version say nothing, so it is empty, unless
-  /// another program has set it: a peer is reached where the invitation said, or where `Membership.add(_:)` says.
+  /// Where it says that it can be reached, as `host:port`, at most 8. Nodes of this version state none, so it
+  /// is empty unless another program has set it; peers are reached at the address of the invitation or of
+  /// `Membership.add(_:)`.
   public var addresses: [String]
   /// When it became a member, in milliseconds since 1970.
   public var joined: UInt64
 
-  /// All fields.
+  /// A member with the given fields.
   package init(device: DeviceID, name: String, right: Right, addresses: [String], joined: UInt64) {
     (self.device, self.name, self.right) = (device, name, right)
     (self.addresses, self.joined) = (addresses, joined)
   }
 
-  /// Placeholder for a member whose record cannot be decoded. Its right is `.revoked`, so that no copy admits the device, even if it
-  /// is pinned as a peer; its name is derived from the key, so that an operator can revoke it or set its right again.
+  /// Stand-in for a member whose record cannot be decoded. Its right is `.revoked`, so that no copy admits
+  /// the device, even if it is pinned as a peer; its name is derived from the key, so that an operator can
+  /// revoke it or set its right again.
   package init(unreadable device: DeviceID) {
     self.init(
       device: device, name: "unreadable-\(Hex.string(of: Array(device.bytes.prefix(4))))", right: .revoked,
@@ -87,11 +89,11 @@ public struct Member: Hashable, Sendable {
     MemberRecord(right: right.rawValue, joined: joined, name: name, addresses: addresses).bytes
   }
 
-  /// The member that a record's value describes. Bytes after the known fields are those of a newer version and are
-  /// passed over.
+  /// Decodes the value of a member's record. Bytes after the known fields belong to a newer version and are
+  /// skipped.
   package init(device: DeviceID, bytes: [UInt8]) throws(DecodingFailure) {
     let record = try MemberRecord(bytes: bytes)
-    // A right that is not known here must not let anybody in.
+    // An unknown right must not admit the device.
     let right = Right(rawValue: record.right) ?? .revoked
     self.init(
       device: device, name: record.name, right: right, addresses: record.addresses, joined: record.joined)

@@ -1,19 +1,21 @@
 public import SyncStore
 
-/// An invitation that this copy has given out and that has not ended.
+/// An invitation of this copy that has not expired.
 public struct OpenInvitation: Hashable, Sendable {
-  /// What names it: 16 lower-case hexadecimal digits, which tell nothing of its secret.
+  /// Its id: 16 lower-case hexadecimal digits, which reveal nothing of its secret.
   public let id: String
-  /// When it ends, in milliseconds since 1970.
+  /// When it expires, in milliseconds since 1970.
   public let expires: UInt64
-  /// What the new member may do.
+  /// The right of the new member.
   public let right: Member.Right
-  /// The device that has redeemed it; nil while any can. It may ask again, if the answer did not reach it, and gets no other right by it.
+  /// The device that has redeemed it; nil while it can be redeemed. That device may redeem it again, in case
+  /// the answer was lost, and gains no other right by it.
   public let redeemer: DeviceID?
 }
 
 extension Membership {
-  /// The invitations of this copy that have not ended, those that end first first. Those of other copies are not known here.
+  /// The invitations of this copy that have not expired, in order of expiry. Those of other copies are not
+  /// known here.
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func invitations() throws(ReplicationError) -> [OpenInvitation] {
@@ -24,22 +26,25 @@ extension Membership {
     }.sorted { ($0.expires, $0.id) < ($1.expires, $1.id) }
   }
 
-  /// Withdraws an invitation of this copy, durably: nobody can redeem it from then on. Who has redeemed it stays a member.
+  /// Withdraws an invitation of this copy, durably: it cannot be redeemed afterwards. A device that has
+  /// redeemed it stays a member.
   ///
-  /// - Parameter id: as `OpenInvitation.id` gives it.
-  /// - Returns: false if there is none with this id, or it has ended.
+  /// - Parameter id: as in `OpenInvitation.id`.
+  /// - Returns: false if no invitation has this id, or it has expired.
   /// - Throws: `.store` if it cannot be written.
   public func withdrawInvitation(_ id: String) throws(ReplicationError) -> Bool {
     guard let bytes = Hex.bytes(of: id[...]), bytes.count == Invitation.idBytes else { return false }
     return try InvitationStore(store: store).withdraw(bytes)
   }
 
-  /// Takes the member's right away, on every copy that hears of it, and drops the invitations of this copy that it has
-  /// redeemed, in one step. Of one that is revoked already it does what may not have been
-  /// done: it may have failed in the middle. `.notAMember` if there is none of that name; `.notAllowed` if it is this copy itself, which
-  /// nobody could undo, or if this copy is revoked or read-only, so that nobody would hear of it.
+  /// Revokes a member's right on every copy that receives the change, and drops the invitations of this copy
+  /// that the member has redeemed, in one step.
   ///
-  /// - Throws: `.notAMember` and `.notAllowed` as said; `.store` if it cannot be written.
+  /// For a member that is revoked already, it completes an earlier attempt that may have failed midway.
+  ///
+  /// - Throws: `.notAMember` if no member has that name; `.notAllowed` if the member is this copy itself,
+  ///   which could not be undone, or if this copy is revoked or read-only, so that no other copy would
+  ///   receive the change; `.store` if it cannot be written.
   public func revoke(_ name: String) throws(ReplicationError) {
     let own = try own()
     let verdict = try mappingStoreErrors { () throws(StoreError) in
@@ -63,7 +68,7 @@ extension Membership {
 
   private enum RevocationVerdict { case done, unknown, mayNot(Member.Right), isOwn }
 
-  /// One step: a redemption by the same device comes wholly before it, or finds the device revoked.
+  /// One atomic change: a redemption by the same device is ordered before it, or finds the device revoked.
   private static func revoke(
     _ name: String, by own: Member?, isRevoked: Bool, _ keys: inout ReservedKeyTransaction
   ) throws(StoreError) -> RevocationVerdict {
@@ -76,7 +81,7 @@ extension Membership {
       member.right = .revoked
       try keys.putReserved(ReservedKey.member(member.device), member.bytes)
     }
-    // No caller waits for what it has seen any more.
+    // Purging no longer waits for what the member has seen.
     let frontier = ReservedKey.frontier(member.device)
     if try keys.reserved(frontier) != nil { try keys.putReserved(frontier, nil) }
     try InvitationStore.drop(redeemedBy: member.device, &keys)

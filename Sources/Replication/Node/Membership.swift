@@ -1,17 +1,17 @@
 public import SyncStore
 
-/// A peer as this copy alone knows it: a name and where it is. Never replicated.
+/// A peer as only this copy knows it: a name and its addresses. Never replicated.
 public struct Peer: Hashable, Sendable {
-  /// What it is called here.
+  /// Its name on this copy.
   public var name: String
   /// Where it listens, as `host:port`.
   public var addresses: [String]
-  /// The key that it must show; nil if any member's will do.
+  /// The key that it must present; nil if any member's key will do.
   public var device: DeviceID?
 }
 
-/// Who the members of a store are, and where its peers: read from the store each time, because other processes and other
-/// copies change it. All of it blocks.
+/// The members of a store and the peers of this copy. Read from the store at each call, because other
+/// processes and copies change them. All calls block.
 public struct Membership: Sendable {
   private static let peerPrefix = Array("peer/".utf8)
 
@@ -20,8 +20,8 @@ public struct Membership: Sendable {
   /// The members of `store`.
   public init(_ store: Store) { self.store = store }
 
-  /// All members, in the order of their names, the revoked too. A device whose record cannot be read is among them as revoked, under a name
-  /// that is made of its key: it is not let in.
+  /// All members by name, including revoked ones. A device whose record cannot be read is listed as revoked,
+  /// under a name derived from its key: it is not admitted.
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func members() throws(ReplicationError) -> [Member] {
@@ -40,7 +40,8 @@ public struct Membership: Sendable {
     return members.sorted { ($0.name, $0.device) < ($1.name, $1.device) }
   }
 
-  /// The member with this key; nil if there is none. One whose record cannot be read is as in `members`.
+  /// The member with this key; nil if there is none. One whose record cannot be read is returned as in
+  /// `members`.
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func member(_ device: DeviceID) throws(ReplicationError) -> Member? {
@@ -50,8 +51,9 @@ public struct Membership: Sendable {
     return value.map { Member(device: device, record: $0) }
   }
 
-  /// Whom a device is let in as: the member that it is or, if no record of it has come yet, the peer as which it is pinned here, which
-  /// may read and write (the inviter, before the first pull). Nil for a stranger.
+  /// The identity under which a device is admitted: its member record or, before that has arrived, the peer
+  /// that pins its key here, with read and write rights (the inviter, before the first pull). Nil for a
+  /// stranger.
   func authorizedMember(_ device: DeviceID) throws(ReplicationError) -> Member? {
     if let member = try member(device) { return member }
     guard let peer = try peers().first(where: { $0.device == device }) else { return nil }
@@ -65,20 +67,21 @@ public struct Membership: Sendable {
     try members().first { $0.name == name && $0.right != .revoked }
   }
 
-  /// The member that this copy is; nil if it has no identity, or has not heard of itself yet.
+  /// The member that this copy is; nil if it has no identity, or has not received its own record yet.
   package func own() throws(ReplicationError) -> Member? {
     guard let identity = try StoreKeys(store).identityIfAny() else { return nil }
     return try member(identity.id)
   }
 
-  /// Fails with `.notAllowed` if this copy may not say who is a member, since the others would not hear of it.
+  /// Throws `.notAllowed` if this copy may not change members, since the other copies would not receive the
+  /// change.
   package func checkMayDecide(_ what: String) throws(ReplicationError) {
     let denial = try mappingStoreErrors { () throws(StoreError) in try store.writeDenial }
     let right = denial == .revoked ? .revoked : try own()?.right ?? .readWrite
     if right != .readWrite { throw Self.refusal(what, right: right) }
   }
 
-  /// Why a copy with this right, which is not read-write, does not do `what`.
+  /// The error of a copy with this right, which is not read-write, that was told to do `what`.
   static func refusal(_ what: String, right: Member.Right) -> ReplicationError {
     let reason =
       right == .revoked
@@ -88,14 +91,16 @@ public struct Membership: Sendable {
       "cannot \(what): \(reason), and the others would not hear of it: do it on one that is read-write")
   }
 
-  /// Changes what a member may do, on every copy that hears of it. Its sessions begin anew; while it is read-only its writes
-  /// are refused, there and by everybody else. False if it had the right already: then nothing is written.
+  /// Changes a member's right on every copy that receives the change. Its sessions are restarted; while it is
+  /// read-only, its own copy and all others refuse its writes.
   ///
   /// - Parameters:
-  ///   - right: `readOnly` or `readWrite`; who is to be revoked is given to `revoke`.
+  ///   - right: `readOnly` or `readWrite`; to revoke a member, use `revoke`.
   ///   - name: the member's name.
-  /// - Throws: `.notAMember` if there is none of that name; `.notAllowed` if it was revoked, which cannot be taken back, if it is this copy
-  ///   itself, or if this copy may not decide, since nobody would hear of it; `.store` if it cannot be written.
+  /// - Returns: false if the member had the right already; nothing is written then.
+  /// - Throws: `.notAMember` if no member has that name; `.notAllowed` if the member was revoked, which
+  ///   cannot be undone, if it is this copy itself, or if this copy may not change members, since no other
+  ///   copy would receive the change; `.store` if it cannot be written.
   @discardableResult
   public func setRight(_ right: Member.Right, of name: String) throws(ReplicationError) -> Bool {
     let what = "make \(name) \(right)"
@@ -120,12 +125,14 @@ public struct Membership: Sendable {
     try put(member)
     return true
   }
-  /// Revokes a member, and begins a new epoch of the group key: what is sealed from now on it could not open, even if it came
-  /// by it. The other members get the key when they next meet this copy, or one that has it. Where it fails it can be called
-  /// again, also of a member that is revoked by then: at worst one epoch more begins.
+  /// Revokes a member and begins a new epoch of the group key: it cannot decrypt what is encrypted from now
+  /// on, even if it obtains the bytes.
   ///
-  /// - Returns: the epoch that has begun.
-  /// - Throws: `.notAMember` if there is none of that name; `.notAllowed` as `revoke`.
+  /// The other members receive the key when they next meet this copy, or one that has it. If it fails it can
+  /// be called again, also for a member that is revoked by then: at worst one epoch more begins.
+  ///
+  /// - Returns: the new epoch.
+  /// - Throws: `.notAMember` if no member has that name; `.notAllowed` as `revoke`.
   @discardableResult
   public func revokeAndRenewKeys(_ name: String) throws(ReplicationError) -> UInt32 {
     try revoke(name)
@@ -137,15 +144,16 @@ public struct Membership: Sendable {
     return epoch
   }
 
-  /// What this copy has learned of a member's when they last met; nil if they never did. It is this copy's own knowledge, kept
-  /// through restarts. While a session stays open it is brought up to date at its end.
+  /// The facts about a member's copy from the last session with it; nil if there was none. Known to this copy
+  /// only, and kept across restarts. A live session updates it every few seconds while the peer acknowledges
+  /// more records, and at its end.
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func contact(of device: DeviceID) throws(ReplicationError) -> Contact? {
     try Contacts(store).contact(device)
   }
 
-  /// Makes or changes a member's record, durably.
+  /// Writes a member's record, durably.
   package func put(_ member: Member) throws(ReplicationError) {
     try mappingStoreErrors { () throws(StoreError) in
       try store.putReserved(ReservedKey.member(member.device), member.bytes)
@@ -153,8 +161,9 @@ public struct Membership: Sendable {
     if try StoreKeys(store).identityIfAny()?.id == member.device { try recordOwnRight(member.right) }
   }
 
-  /// Keeps what the record of this copy's own member says of its right, so that every process that has the store open refuses
-  /// writes that would reach nobody. A copy that was told that it was revoked stays so: it need not have got the record.
+  /// Stores the right of this copy's own member record, so that every process that has the store open refuses
+  /// writes that no other copy would accept. A copy that was told of its revocation stays revoked: it may
+  /// never receive the record.
   func recordOwnRight(_ right: Member.Right) throws(ReplicationError) {
     try mappingStoreErrors { () throws(StoreError) in
       guard store.isWritable, try store.writeDenial != .revoked else { return }
@@ -182,7 +191,7 @@ public struct Membership: Sendable {
 
   // MARK: Peers of this copy
 
-  /// The peers that were named here, in the order of their names.
+  /// The peers that were named on this copy, by name.
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func peers() throws(ReplicationError) -> [Peer] {
@@ -194,7 +203,7 @@ public struct Membership: Sendable {
     }
   }
 
-  /// The peer that was named so here; nil if none was.
+  /// The peer with this name on this copy; nil if there is none.
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func peer(named name: String) throws(ReplicationError) -> Peer? {
@@ -204,9 +213,9 @@ public struct Membership: Sendable {
     return value.flatMap { try? Peer(name: name, bytes: $0) }
   }
 
-  /// Names a peer, in place of one that had the name, durably. `.network` if the name or an address is none.
+  /// Names a peer, durably, replacing one of the same name.
   ///
-  /// - Throws: `.network` as said; `.store` if it cannot be written.
+  /// - Throws: `.network` if the name or an address is not valid; `.store` if it cannot be written.
   public func add(_ peer: Peer) throws(ReplicationError) {
     guard StoreIdentity.isName(peer.name) else {
       throw ReplicationError(
@@ -222,8 +231,9 @@ public struct Membership: Sendable {
     }
   }
 
-  /// Forgets a peer's name. False if there was none.
+  /// Removes a peer's name.
   ///
+  /// - Returns: false if there was none.
   /// - Throws: `.store` if it cannot be written.
   public func remove(peer name: String) throws(ReplicationError) -> Bool {
     try mappingStoreErrors { () throws(StoreError) in

@@ -1,24 +1,24 @@
 private import Dispatch
 public import SyncStore
 
-/// How far the transfer of one large value has come.
+/// Progress of the transfer of one large value.
 public struct BlobProgress: Hashable, Sendable {
-  /// Bytes that are here.
+  /// Bytes stored here.
   public let bytes: UInt64
-  /// Bytes that it has.
+  /// Size of the value in bytes.
   public let total: UInt64
 }
 
-// Large values that are read and are not here.
+// Fetching large values on demand.
 extension Node {
-  /// Fetches the large value of a key, if it is not here, from whichever member has it: one that is connected, or one that is
-  /// dialled for it. It goes on at the byte where an earlier attempt broke off. Returns when it can be read; false if the key has
-  /// no value.
+  /// Fetches the large value of a key, unless it is here, from any member that has it, connected or dialled
+  /// for it. Resumes at the byte where an earlier attempt broke off. Returns once the value can be read.
   ///
-  /// `Store.get` and whatever else reads it does the same by itself, and waits (`Configuration.fetchesOnRead`).
+  /// `Store.get` and other reads do this implicitly, and wait (`Configuration.fetchesOnRead`).
   ///
-  /// - Parameter progress: told on the event loop as bytes come: it must not block.
-  /// - Throws: `.unavailable` if no member that can be reached has it: the message says what each one said; `.store`.
+  /// - Parameter progress: called on the event loop as bytes arrive: it must not block.
+  /// - Returns: false if the key has no value.
+  /// - Throws: `.unavailable` if no reachable member has it: the message states each one's reason; `.store`.
   @discardableResult
   public func fetch(
     _ key: Key, progress: @escaping @Sendable (BlobProgress) -> Void = { _ in }
@@ -47,9 +47,9 @@ extension Node {
     return true
   }
 
-  /// Has what is read and is not here fetched while the reader waits.
+  /// Makes reads of a missing large value fetch it, while the reader waits.
   func fetchOnRead() {
-    // The store outlives the node, and must not keep it.
+    // The store outlives the node, and must not retain it.
     store.setBlobFetching { [weak self] blob throws(StoreError) in
       guard let self else {
         throw StoreError(.blobUnavailable, "the node that would fetch it has ended: start one again")

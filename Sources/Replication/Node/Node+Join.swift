@@ -1,31 +1,34 @@
 public import SyncStore
 
-/// What came of an invitation.
+/// The result of redeeming an invitation.
 public struct Joined: Sendable {
   /// The new copy, open.
   public let store: Store
-  /// What this installation is called among the members: the name it asked for, made unique.
+  /// The name of this installation among the members: the requested name, made unique.
   public let memberName: String
-  /// The inviter's name. It is a peer under that name now.
+  /// The inviter's name. It is a peer of this copy under that name.
   public let inviterName: String
-  /// What this member may do.
+  /// The right of this member.
   public let right: Member.Right
 }
 
 extension Node {
-  /// Redeems an invitation: this installation becomes a member, with a new, empty copy in `path`. Nothing is pulled yet.
-  /// If it fails after the inviter has said yes, it can be run again with the same token and directory.
+  /// Redeems an invitation: this installation becomes a member, with a new, empty copy in `path`. Pulls
+  /// nothing yet.
+  ///
+  /// If it fails after the inviter has accepted, it can be called again with the same token and directory.
   ///
   /// - Parameters:
-  ///   - token: what `invite` gave.
+  ///   - token: as returned by `invite`.
   ///   - path: a directory that is empty or does not exist.
-  ///   - name: what to be called; 1 to `Limits.nameBytes` bytes without blanks or slashes.
-  ///   - scope: which keys the copy is to hold; nil for all. It can hold more later (`widen`).
+  ///   - name: the wanted name; 1 to `Limits.nameBytes` bytes without blanks or slashes.
+  ///   - scope: the keys that the copy holds; nil for all. It can be widened later (`widen`).
   ///   - configuration: how the new store is opened.
-  ///   - timeout: seconds for which an inviter that answers, but has too much to do, or breaks the connection, is asked again and again; an
-  ///     address at which nobody answers is not.
-  /// - Throws: `.invalidInvitation` if the inviter does not know the token, or no longer; `.notAMember` if another device
-  ///   answers at the inviter's address; `.network`, `.timeout`; `.store` if the copy cannot be made.
+  ///   - timeout: seconds for which an inviter that answers but is overloaded, or breaks the connection, is
+  ///     retried; an address that does not answer is not retried.
+  /// - Throws: `.invalidInvitation` if the inviter does not know the token, or no longer does; `.notAMember`
+  ///   if another device answers at the inviter's address; `.network`, `.timeout`; `.store` if the copy
+  ///   cannot be made.
   public static func join(
     _ token: String, at path: String, name: String, scope: KeyScope? = nil,
     configuration: SyncStore.Configuration = SyncStore.Configuration(), timeout: UInt64 = 180
@@ -35,7 +38,7 @@ extension Node {
       environment: .real(), loop: try EventLoop.shared(), workers: .shared)
   }
 
-  /// `join` with the surroundings given, for tests.
+  /// `join` with a given environment, for tests.
   package static func join(
     _ token: String, at path: String, name: String, scope: KeyScope? = nil,
     configuration: SyncStore.Configuration, timeout: UInt64 = 180, environment: Environment,
@@ -50,7 +53,7 @@ extension Node {
     let path = try mappingStoreErrors { () throws(StoreError) in
       try environment.storage.canonicalPath(of: path)
     }
-    // Held from here on: the directory may be renamed while the inviter is waited for.
+    // Anchored from here on: the directory may be renamed while the inviter's answer is pending.
     let environment = try await workers.run { () throws(ReplicationError) in
       try mappingStoreErrors { () throws(StoreError) in
         var environment = environment
@@ -62,7 +65,7 @@ extension Node {
     }
     let storage = environment.storage
     let keys = StoreKeys(path: path, storage: storage)
-    // Kept before it is shown: an answer that gets lost can be asked for again.
+    // Made durable before it is presented: an answer that is lost can then be requested again.
     let identity = try await workers.run { () throws(ReplicationError) in
       try mappingStoreErrors { () throws(StoreError) in
         guard try storage.status(path + "/" + StoreIdentity.fileName) == nil else {
@@ -81,7 +84,7 @@ extension Node {
           at: path, name: accept.storeName, id: accept.store, configuration: configuration,
           environment: environment)
       }
-      // They were made before the store was, and so in the clear.
+      // The key files were written before the store existed, hence not encrypted.
       try mappingStoreErrors { () throws(StoreError) in
         try store.rewriteKeyFiles()
         if let scope { try store.narrow(to: scope) }
@@ -119,7 +122,8 @@ extension Node {
     }
   }
 
-  /// Asks at one address after the other; why the last of them did not take it.
+  /// Tries one address after the other; the failure is that of the last, but a transient one takes
+  /// precedence.
   private static func attempt(
     _ invitation: Invitation, as identity: DeviceIdentity, name: String, _ context: TLSContext,
     loop: EventLoop, workers: WorkerPool
@@ -137,7 +141,8 @@ extension Node {
         }
       }
       guard case .failure(let why) = result else { return result }
-      // Another address of the same inviter answers the same. One that may take it in a moment counts for more than one that is dead.
+      // Other addresses of the same inviter would refuse as well. A transient failure takes precedence over
+      // that of a dead address.
       if why.error.code == .invalidInvitation { return result }
       if why.isTransient || !failure.isTransient { failure = why }
     }

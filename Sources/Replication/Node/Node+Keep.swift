@@ -1,25 +1,26 @@
 public import SyncStore
 
-/// Whom a node keeps in step, and how.
+/// Which peers a node keeps in step, and how.
 public struct KeepPolicy: Hashable, Sendable {
-  /// When copies meet.
+  /// When copies synchronize.
   public enum Schedule: Hashable, Sendable {
-    /// The connection stays: what is written here can be read there a moment later, and the other way round.
+    /// The connection stays open: writes reach the other copy within moments, in both directions.
     case live
-    /// Once in so many seconds, at least 1.
+    /// Once in this many seconds, at least 1.
     case every(seconds: Int)
   }
 
-  /// The names of those to be kept in step; nil for every one of which an address is known: who invited this copy, and the
-  /// peers that were named (`Membership.add(_:)`).
+  /// The names of the peers; nil for all whose address is known: the inviter of this copy, and the peers that
+  /// were named (`Membership.add(_:)`).
   public var peers: StringSet?
-  /// When copies meet.
+  /// When copies synchronize.
   public var schedule: Schedule
-  /// Milliseconds between two attempts that fail: at first, and at most. The bound doubles with each failure, and the pause
-  /// is drawn at random from its upper half (F71).
+  /// Bounds of the delay between failed attempts, in milliseconds: first and highest. The bound doubles with
+  /// each failure, and the delay is drawn at random from its upper half (F71).
   public var retry: ClosedRange<UInt64>
 
-  /// By default all, live, with pauses of 1 s to 20 s: a peer that is back is reached within half a minute.
+  /// By default all peers, live, with delays of 1 s to 20 s: a peer that is back is reached within half a
+  /// minute.
   public init(
     peers: StringSet? = nil, schedule: Schedule = .live, retry: ClosedRange<UInt64> = 1_000...20_000
   ) {
@@ -28,9 +29,10 @@ public struct KeepPolicy: Hashable, Sendable {
 }
 
 extension Node {
-  /// Keeps peers in step from now on, until `letGo` or `stop`, beside whatever else is done with the store: dials those that
-  /// are not connected, again and again, and stays connected. Peers that are named, added or revoked later are noticed. Called
-  /// again it changes the policy.
+  /// Keeps peers in step until `stopKeepingInStep` or `stop`, concurrently with all other use of the store:
+  /// dials those that are not connected, again and again, and stays connected.
+  ///
+  /// Peers that are named, added or revoked later are noticed. Another call changes the policy.
   public func keepInStep(_ policy: KeepPolicy = KeepPolicy()) {
     precondition(policy.retry.lowerBound >= 1, "a pause has at least a millisecond")
     let keeper = supervisor
@@ -38,26 +40,27 @@ extension Node {
     startEnforcingBlobLimits()
   }
 
-  /// Tries all peers that are kept in step, and that are waited for, at once.
+  /// Tries all supervised peers that are waiting, at once.
   package func retryNow() {
     let keeper = supervisor
     context.loop.execute { keeper.value.retryNow() }
   }
 
-  /// Keeps nobody in step any more. Sessions that this node has dialled end, those that others dialled go on.
+  /// Stops keeping peers in step. Sessions that this node has dialled end; those that others dialled
+  /// continue.
   public func stopKeepingInStep() {
     let keeper = supervisor
     context.loop.execute { keeper.value.stop() }
   }
 
-  /// The state at present.
+  /// The current state.
   public var state: NodeState { statePublisher.state }
 
-  /// The state as it changes, beginning with the present one.
+  /// The state as it changes, beginning with the current one.
   public var states: NodeStates { NodeStates(publisher: statePublisher) }
 
   /// The state of one peer as it changes.
   ///
-  /// - Parameter name: what it is called here.
+  /// - Parameter name: its name on this copy.
   public func states(of name: String) -> PeerStates { PeerStates(name: name, publisher: statePublisher) }
 }

@@ -1,16 +1,16 @@
 public import SyncStore
 
 extension Node {
-  /// Lets a copy of some of the keys hold more of them: gets what it lacks from a peer that holds all. What it has is not
-  /// sent again; broken off, it goes on from there the next time that this, or `synchronize`, is called.
+  /// Widens the scope of a partial copy: fetches the keys it lacks from a peer that holds all. Keys that it
+  /// has are not sent again; if interrupted, the next call of this or of `synchronize` resumes.
   ///
   /// - Parameters:
-  ///   - scope: all that it is to hold, what it holds among it; nil for all keys.
+  ///   - scope: the whole new scope, including what the copy holds already; nil for all keys.
   ///   - peer: as for `synchronize`.
   ///   - progress: as for `synchronize`.
-  /// - Throws: `.unavailable` if the peer holds only some of the keys, or lacks writes that this copy covers: another one, or the
-  ///   same one later, can give them; `.store` with `.outOfBounds` if `scope` lacks keys that the copy holds; what
-  ///   `synchronize` throws.
+  /// - Throws: `.unavailable` if the peer holds only some of the keys, or lacks writes that this copy covers:
+  ///   another peer can give them, or this one later; `.store` with `.outOfBounds` if `scope` lacks keys that
+  ///   the copy holds; errors of `synchronize`.
   public func widen(
     to scope: KeyScope?, from peer: String,
     progress: @escaping @Sendable (SessionProgress) -> Void = { _ in }

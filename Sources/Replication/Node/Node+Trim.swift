@@ -1,39 +1,41 @@
 public import SyncStore
 
-/// How far an attempt to keep the limits of large values has come.
+/// Progress of an attempt to enforce the limits of large values.
 public struct BlobTrimProgress: Hashable, Sendable {
-  /// Objects that were looked at, and how many there are.
+  /// Objects examined so far, and their total.
   public let done: Int, total: Int
-  /// What has left so far.
+  /// Objects and bytes evicted so far.
   public let evicted: Int, evictedBytes: UInt64
 }
 
-// Making large values leave that others hold.
+// Evicting large values that other members hold.
 extension Node {
-  /// Makes the least recently used large values leave until limits hold, but only those that enough other members confirm to hold, now
-  /// and in good order. What has left is fetched again when it is read. Members that are not connected are dialled.
+  /// Evicts the least recently used large values until the limits hold, but only those that enough other
+  /// members confirm to hold intact now. Evicted values are fetched again when read. Dials members that are
+  /// not connected.
   ///
-  /// Nobody who reads or writes waits for it. A copy that is making values leave confirms nothing to others meanwhile: so no two
-  /// copies make the last ones leave.
+  /// Readers and writers do not wait for it. A copy that is evicting confirms nothing to others meanwhile, so
+  /// that no two copies can evict the last replicas.
   ///
   /// - Parameters:
-  ///   - limits: what is to hold; nil for those of the store (`Store.blobLimits`).
-  ///   - progress: told after each group of values, on any thread.
-  /// - Throws: `.unavailable` if another attempt is under way; `.store`.
+  ///   - limits: the limits to enforce; nil for those of the store (`Store.blobLimits`).
+  ///   - progress: called after each batch of values, on any thread.
+  /// - Throws: `.unavailable` if another eviction is in progress; `.store`.
   public func trimBlobs(
     to limits: BlobLimits? = nil, progress: @escaping @Sendable (BlobTrimProgress) -> Void = { _ in }
   ) async throws(ReplicationError) -> BlobTrimReport {
     try await trim(limits, dialling: true, progress)
   }
 
-  /// Attempts to get the turn, and milliseconds between two: others have it, or are just being told something.
+  /// Attempts to acquire the eviction pass, and milliseconds between two: another process evicts, or this
+  /// copy is just confirming holdings to a member.
   private static let acquireAttempts = 50, pauseForTurn = 100
 
   func trim(
     _ limits: BlobLimits?, dialling: Bool, _ progress: @escaping @Sendable (BlobTrimProgress) -> Void
   ) async throws(ReplicationError) -> BlobTrimReport {
     let core = core
-    // Before the turn: while it lasts this copy confirms nothing.
+    // Before the eviction pass: while it lasts, this copy confirms nothing.
     if dialling {
       await withCheckedContinuation { continuation in
         context.loop.execute { core.value.blobFetches.connectAllMembers { continuation.resume() } }
@@ -50,7 +52,7 @@ extension Node {
       while true {
         let batch = try await runOnWorker { () throws(StoreError) in try turn.next() }
         if batch.isEmpty {
-          // What is leaving just now may have to stay: then others are next.
+          // A value of the batch being evicted may have to stay: then others are next.
           guard try await leaving.end() else { break }
           continue
         }
@@ -61,12 +63,12 @@ extension Node {
               core.value.blobFetches.ask(batch.map(\.blob)) { continuation.resume(returning: $0) }
             }
           }
-          // The rest is counted, and stays.
+          // The remaining objects are counted, and stay.
           someoneAnswers = !answers.isEmpty
         }
         let statements = answers
         try await leaving.end()
-        // Meanwhile the next ones are asked about.
+        // Concurrently, the members are asked about the next batch.
         leaving.begin(count: batch.count) { [self] () throws(ReplicationError) in
           try await evict(batch, statements: statements, turn: turn)
         } progress: { done in
@@ -78,7 +80,7 @@ extension Node {
         }
       }
     } catch {
-      // The turn ends behind it.
+      // The pass ends after the batch in progress.
       _ = try? await leaving.end()
       throw error
     }
@@ -90,7 +92,7 @@ extension Node {
     }
   }
 
-  /// A group that leaves while the next one is asked about.
+  /// A batch being evicted while members are asked about the next one.
   private struct PendingEviction {
     private var done = 0
     private var task: Task<Result<Void, ReplicationError>, Never>?
@@ -108,7 +110,7 @@ extension Node {
       }
     }
 
-    /// Waits for it. False if there is none.
+    /// Waits for the eviction of the batch. False if there is none.
     @discardableResult
     mutating func end() async throws(ReplicationError) -> Bool {
       guard let task else { return false }
@@ -152,7 +154,7 @@ extension Node {
     try await context.workers.run { () throws(ReplicationError) in try mappingStoreErrors(body) }
   }
 
-  /// Keeps the limits of the store in the background from now on, with the members that are connected.
+  /// Enforces the limits of the store periodically in the background, with the members that are connected.
   func startEnforcingBlobLimits() {
     upkeep.withLock { task in
       guard task == nil else { return }
@@ -173,7 +175,7 @@ extension Node {
     return limits.map { $0.trimSeconds == 0 ? 60 : $0.trimSeconds } ?? 60
   }
 
-  /// Looks once whether limits are exceeded, and does what can be done about it.
+  /// Evicts once if the limits are exceeded.
   func enforceBlobLimitsOnce() async {
     let store = store
     do throws(ReplicationError) {

@@ -1,22 +1,23 @@
 public import SyncStore
 
-/// A copy of a store on the network: it serves the members, and synchronizes with them.
+/// A copy of a store on the network: serves the members, and synchronizes with them.
 ///
-/// Thread-safe. All connections of a process share one thread (`EventLoop`); the work of the store is done by a few more.
-/// The life of a sync: `synchronize` → `NodeCore.dial` → `PeerLink` (TLS) → `SessionDriver` → `Session` (what to do) →
-/// `SessionStore` (done). docs/replication-path.md goes through it.
+/// Thread-safe. All connections of a process share one thread (`EventLoop`); the work of the store runs on a
+/// few more. The path of a sync: `synchronize` → `NodeCore.dial` → `PeerLink` (TLS) → `SessionDriver` →
+/// `Session` (decides) → `SessionStore` (executes). docs/replication-path.md walks through it.
 public final class Node: Sendable {
-  /// What a node needs to know beside its store.
+  /// Settings of a node.
   public struct Configuration: Sendable {
-    /// Where lines for the log go. Called on any thread; it must not block.
+    /// Receives log lines. Called on any thread; it must not block.
     public var log: @Sendable (LogLevel, String) -> Void
 
-    /// Is a large value that is read and is not here fetched, while the reader waits? Otherwise reading it is
-    /// `.blobUnavailable`, and the next session brings it.
+    /// Whether reading a large value that is not here fetches it while the reader waits. Otherwise the read
+    /// throws `.blobUnavailable`, and the next session fetches the value.
     public var fetchesOnRead: Bool
 
-    /// Seconds without a byte after which a session sends a ping, at least 1: about so long, and `Limits.unacknowledgedSeconds` more,
-    /// a connection that is dead stays unnoticed if nothing is written and the kernel does not know either.
+    /// Seconds without a received byte after which a session sends a ping, at least 1. If nothing is written
+    /// and the kernel does not notice, a dead connection is detected after about this time plus
+    /// `Limits.unacknowledgedSeconds`.
     public var pingSeconds: Int
 
     /// By default nothing is logged.
@@ -28,15 +29,15 @@ public final class Node: Sendable {
     }
   }
 
-  /// Milliseconds that `stop` gives to sessions before it ends them.
+  /// Milliseconds that `stop` grants sessions before it ends them.
   package static let drainMilliseconds = 4_000
-  /// Times that a session is begun anew because the other side said so (rule R9, F62, F70).
+  /// Upper bound on session restarts that the other side requests (rule R9, F62, F70).
   private static let attempts = 8
   static let listenKey = Array("listen".utf8)
 
-  /// The store that is served.
+  /// The store that the node serves.
   public let store: Store
-  /// Who this installation is, to others.
+  /// The identity of this installation.
   public var device: DeviceID { context.identity.id }
 
   let context: NodeContext
@@ -44,9 +45,9 @@ public final class Node: Sendable {
   let supervisor: LoopBound<PeerSupervisor>
   let statePublisher = StatePublisher()
   private let isStopped = LockedField(false)
-  /// Open while invitations are to name the address of this node.
+  /// Open while this node holds the listen lock: invitations name its address.
   let listening = Locked<(any StorageFile)?>(nil)
-  /// Looks at the limits of large values from time to time.
+  /// Enforces the limits of large values periodically.
   let upkeep = LockedField<Task<Void, Never>?>(nil)
 
   /// A node for a store that was prepared (`prepare`) or joined.
@@ -58,7 +59,7 @@ public final class Node: Sendable {
     try self.init(store: store, configuration: configuration, loop: try EventLoop.shared(), workers: .shared)
   }
 
-  /// A node on a loop and workers of the caller's own, for tests.
+  /// A node on a given loop and workers, for tests.
   package init(
     store: Store, configuration: Configuration, loop: EventLoop, workers: WorkerPool
   ) throws(ReplicationError) {
@@ -72,17 +73,17 @@ public final class Node: Sendable {
     if configuration.fetchesOnRead { fetchOnRead() }
   }
 
-  /// Makes a new store one that can have members: its device key, its group key, and the record of its first member,
-  /// called `name`. What is there already stays. Blocks.
+  /// Prepares a new store for members: makes its device key, its group key, and the record of its first
+  /// member, called `name`. Keeps what exists already. Blocks.
   ///
-  /// - Throws: `.cryptography` if keys cannot be made, or those that are there are unusable; `.store` if the
-  ///   store cannot be read or written.
+  /// - Throws: `.cryptography` if keys cannot be made, or existing ones are unusable; `.store` if the store
+  ///   cannot be read or written.
   public static func prepare(_ store: Store, name: String) throws(ReplicationError) {
     let keys = StoreKeys(store)
     let identity = try keys.makeIdentity()
     _ = try keys.makeGroupKeys()
     let membership = Membership(store)
-    // A record that cannot be read is one, too: it is not for this copy to give itself a right.
+    // An unreadable record exists, too: this copy must not grant itself a right.
     guard try membership.member(identity.id) == nil else { return }
     try membership.put(
       Member(
@@ -93,10 +94,10 @@ public final class Node: Sendable {
 
   // MARK: Serving
 
-  /// Listens and serves members until `stop`; gives the address, with the real port.
+  /// Listens and serves members until `stop`; returns the address with the actual port.
   ///
-  /// - Parameter endpoint: where to listen; an empty host is every address, port 0 any that is free.
-  /// - Throws: `.network` if nobody can listen there.
+  /// - Parameter endpoint: where to listen; an empty host is every address, port 0 any free port.
+  /// - Throws: `.network` if listening there is not possible.
   public func start(listen endpoint: Endpoint) async throws(ReplicationError) -> Endpoint {
     let addresses = try await context.workers.run { () throws(ReplicationError) in
       try SocketAddress.resolve(endpoint, listening: true)
@@ -110,8 +111,8 @@ public final class Node: Sendable {
     return bound
   }
 
-  /// Takes no more connections, lets the sessions under way end, for 4 s at most, ends the others, and makes everything
-  /// durable. What an ended session moved is kept. The store stays open.
+  /// Accepts no more connections, lets running sessions finish for at most 4 s, ends the rest, and makes
+  /// everything durable. What an ended session has moved is kept. The store stays open.
   public func stop() async {
     guard isStopped.withLock({ stopped in !exchange(&stopped, with: true) }) else { return }
     upkeep.withLock { $0?.cancel() }
@@ -150,14 +151,15 @@ public final class Node: Sendable {
 
   // MARK: One-shot sessions
 
-  /// Brings this copy and a peer together, and returns when all that was wanted is durable where it belongs.
+  /// Synchronizes this copy with a peer, and returns when everything requested is durable at its destination.
   ///
   /// - Parameters:
   ///   - peer: a member's name, the name of a peer of this copy, or `host:port` of any member.
   ///   - direction: which way records move.
-  ///   - progress: told about ten times a second, on the event loop: it must not block.
-  /// - Throws: `.notAMember` if there is no such peer, or another key was shown; `.network` or `.timeout` if it cannot be
-  ///   reached; `.unavailable` if it is busy, or lacks blobs; `.clockSkew`, `.notAllowed`, `.digestsDiffer`, `.store` …
+  ///   - progress: called about ten times a second, on the event loop: it must not block.
+  /// - Throws: `.notAMember` if there is no such peer, or it presented another key; `.network` or `.timeout`
+  ///   if it cannot be reached; `.unavailable` if it is busy, or lacks blobs; `.clockSkew`, `.notAllowed`,
+  ///   `.digestsDiffer`, `.store` …
   public func synchronize(
     with peer: String, direction: SyncDirection = .both,
     progress: @escaping @Sendable (SessionProgress) -> Void = { _ in }

@@ -1,6 +1,6 @@
 internal import SyncStore
 
-/// What all connections of a node share.
+/// State and services that all connections of a node share.
 struct NodeContext: Sendable {
   let store: Store
   let identity: DeviceIdentity
@@ -10,13 +10,13 @@ struct NodeContext: Sendable {
   let workers: WorkerPool
   let invitations: InvitationService
   let log: NodeLog
-  /// For whom large values are being read through.
+  /// Devices for which large values are being read through.
   let scans = HoldingsScans()
-  /// How often peers have made this copy a new actor.
+  /// Bounds how often peers make this copy a new actor.
   let renewals = Locked(RenewalThrottle())
-  /// Seconds without a byte before a session sends a ping.
+  /// Seconds without a received byte before a session sends a ping.
   let pingSeconds: Int
-  /// What devices are called among the members, for the log.
+  /// Names of the devices among the members, for the log.
   let names = Locked<[DeviceID: String]>([:])
 
   /// Reads the keys of the store. `.cryptography` if there are none.
@@ -33,14 +33,14 @@ struct NodeContext: Sendable {
     self.pingSeconds = pingSeconds
   }
 
-  /// As `Membership.recordOwnRight`, of what the record says now. Blocks.
+  /// Calls `Membership.recordOwnRight` with the right of the current member record. Blocks.
   func recordOwnRight() throws(ReplicationError) {
     let membership = Membership(store)
     guard let right = try membership.member(identity.id)?.right else { return }
     try membership.recordOwnRight(right)
   }
 
-  /// A member has said that this copy was revoked. Blocks.
+  /// Records that a member has told this copy of its revocation. Blocks.
   func recordRevocation() {
     do throws(StoreError) { try store.setWriteDenial(.revoked) } catch {
       guard error.code != .closed else { return }
@@ -48,26 +48,27 @@ struct NodeContext: Sendable {
     }
   }
 
-  /// Who a session is with, let in with this right.
+  /// The peer of a session, admitted with this right.
   func remotePeer(_ device: DeviceID, right: MemberRight) -> RemotePeer {
     RemotePeer(device: device, right: right, scans: scans, renewals: renewals)
   }
 
-  /// Says what this member has seen, if that lets others purge. What fails is tried again at the next session. Blocks.
+  /// Publishes what this member has seen, if that lets others purge. A failure is retried at the next
+  /// session. Blocks.
   func acknowledge() {
     do throws(ReplicationError) {
       try recordOwnRight()
-      // Nobody would take it from one who may not write.
+      // Other copies reject a record of a copy that may not write.
       guard try Membership(store).member(identity.id)?.right == .readWrite else { return }
       try mappingStoreErrors { () throws(StoreError) in _ = try store.acknowledgeIfDue(as: identity.id) }
     } catch {
-      // Closed behind a last session.
+      // Closed after a last session.
       guard error.store?.code != .closed else { return }
       log.emit(.warning, "what this copy has seen is not said to the others: \(error.message)")
     }
   }
 
-  /// Writes to the log how a session that the peer dialled ended.
+  /// Logs how a session that the peer dialled ended.
   func report(_ end: SessionDriver.End, of peer: String) {
     let figures = end.figures
     switch end.outcome {
@@ -76,7 +77,7 @@ struct NodeContext: Sendable {
         .info,
         "\(peer): received \(CountText.of(figures.receivedRecords, noun: "record")) and \(CountText.of(figures.receivedBlobs, noun: "blob")), "
           + "sent \(figures.sentRecords) and \(figures.sentBlobs)")
-    // The node has said so itself, once.
+    // The node itself has logged this, once.
     case .reconnect(let why) where why.contains(DuplicateIdentityDetector.conflictText):
       log.emit(.debug, "\(peer): \(why)")
     case .reconnect(let why): log.emit(.warning, "\(peer): \(why)")

@@ -1,31 +1,31 @@
 internal import SyncStore
 
-/// Sessions that stay open: which of two goes on, what they follow, and when they must end.
+/// Live sessions: which of two survives, what they follow, and when they must end.
 extension NodeCore {
-  /// Sessions of this node, of both kinds.
+  /// The sessions that this node dialled or accepted.
   var drivers: [SessionDriver] { incoming.values.compactMap(\.driver) + outgoing.values.compactMap(\.driver) }
 
-  /// Is there a live session with the device?
+  /// Whether a live session with the device exists.
   func isLive(with device: DeviceID) -> Bool {
     incoming.values.contains { $0.device == device && $0.driver?.isLive == true }
       || outgoing.values.contains { $0.device == device && $0.driver?.isLive == true }
   }
 
-  /// The session that goes on live with the device; nil if none does.
+  /// The surviving live session with the device; nil if there is none.
   func liveDriver(of device: DeviceID) -> SessionDriver? {
     outgoing.values.first { $0.device == device && $0.driver?.isLive == true }?.driver
       ?? incoming.values.first { $0.device == device && $0.driver?.isLive == true }?.driver
   }
 
-  /// The devices with which a session is live, in their order.
+  /// The devices with a live session, sorted.
   var connectedDevices: [DeviceID] {
     let sessions =
       outgoing.values.map { ($0.device, $0.driver) } + incoming.values.map { ($0.device, $0.driver) }
     return Set(sessions.compactMap { $1?.isLive == true ? $0 : nil }).sorted()
   }
 
-  /// May a session that the device has dialled stay open? There is one for each pair (F70): that of the smaller device if
-  /// both have dialled. A silent one is taken for dead.
+  /// Whether a session that the device has dialled may stay open. Each pair keeps one (F70): if both have
+  /// dialled, that of the smaller device. A silent one is taken for dead.
   func grantsLive(to device: DeviceID) -> Bool {
     guard !isStopping else { return false }
     let now = MonotonicClock.milliseconds()
@@ -38,7 +38,7 @@ extension NodeCore {
     return !isDialled || device < context.identity.id
   }
 
-  /// Sets up what a session needs beside its link.
+  /// Connects a session to what it needs besides its link.
   func attach(_ driver: SessionDriver, number: UInt64, device: DeviceID) {
     driver.onFollowJournal = { [weak self, weak driver] position in
       self?.watch.notify(number, after: position) { driver?.journalGrew() }
@@ -57,7 +57,7 @@ extension NodeCore {
   }
 
   private func wentLive(_ number: UInt64, device: DeviceID) {
-    // Of two that are live only the newer one is known to be alive.
+    // Of two live sessions only the newer one is known to be alive.
     let older =
       (incoming.filter { $0.key != number && $0.value.device == device }.compactMap(\.value.driver)
       + outgoing.filter { $0.key != number && $0.value.device == device }.compactMap(\.value.driver))
@@ -73,7 +73,7 @@ extension NodeCore {
     onChange(device)
   }
 
-  /// What the log says of keys that had two contents (F61).
+  /// The log message about keys that had two contents (F61).
   private static func repaired(_ count: Int, keys: ArraySlice<[UInt8]>, peer: String) -> String {
     let names = keys.prefix(20).map { "\"\(String(decoding: $0, as: UTF8.self).printable)\"" }
     let more = count > names.count ? " and \(count - names.count) more" : ""
@@ -86,12 +86,13 @@ extension NodeCore {
     core.context.names.withLock { $0[device] } ?? "\(device)"
   }
 
-  /// Ends the sessions of those whose right has changed (F81): members are changed by other processes and other copies.
+  /// Ends the sessions of members whose right has changed (F81): other processes and other copies change
+  /// members.
   func reviewRights() {
     guard !drivers.isEmpty, !isStopping else { return }
     reviewedPosition = context.store.journalPosition
     let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
-    // Not queued after the work of sessions: one of them may be that of the revoked member.
+    // Not on the session workers: the work queued there may be that of the revoked member.
     WorkerPool.handshakes.later {
       guard let members = try? Membership(context.store).members() else { return }
       let rights = Dictionary(uniqueKeysWithValues: members.map { ($0.device, $0.right) })
@@ -104,8 +105,8 @@ extension NodeCore {
 
   private static let rightsMilliseconds = 1000
 
-  /// Rights are reviewed when the journal has grown. Sessions that are live follow it; one that catches up, or pretends
-  /// to, for as long as its peer likes, does not.
+  /// Reviews rights when the journal has grown, while a session is catching up. Live sessions follow the
+  /// journal anyway; one that catches up, or pretends to, for as long as its peer likes, does not.
   private func superviseRights() {
     guard rightsTimer == nil, isAnyCatchingUp else { return }
     rightsTimer = loop.schedule(after: Self.rightsMilliseconds) { [weak self] in
@@ -122,14 +123,14 @@ extension NodeCore {
 
   private static let newEpoch = "a new epoch of the group key has begun: connect again"
 
-  /// Is it live, and seals under the key of an epoch before this one?
+  /// Whether a live session encrypts under the key of an earlier epoch.
   private func isOlder(_ driver: SessionDriver, than epoch: UInt32?) -> Bool {
     guard let epoch, driver.isLive, let own = driver.epoch else { return false }
     return own < epoch
   }
 
-  /// Ends a session that has gone live with the right, or the keys of an epoch, of before a change that came while it
-  /// was catching up.
+  /// Ends a session that has gone live with the right, or the key epoch, from before a change that arrived
+  /// while it was catching up.
   private func review(_ driver: SessionDriver, of device: DeviceID) {
     let (context, loop, this) = (context, loop, LoopBound((self, driver), to: loop))
     WorkerPool.handshakes.later {
@@ -157,7 +158,7 @@ extension NodeCore {
   private func apply(_ rights: [DeviceID: Member.Right], epoch: UInt32?) {
     let older = drivers.filter { isOlder($0, than: epoch) }
     if !older.isEmpty {
-      // What follows is sealed under the new key; who lacks it gets it with the next hello.
+      // New sessions encrypt under the new key; a peer that lacks it receives it with the next hello.
       context.log.emit(.notice, "a new epoch of the group key has begun: live sessions begin anew")
       for driver in older { driver.refuse(.tryAgain, reason: Self.newEpoch) }
     }

@@ -1,12 +1,12 @@
 internal import SyncStore
 
-/// What becomes of sessions when the network changes, and when one device comes twice.
+/// Sessions when the network changes, and when one device connects twice.
 extension NodeCore {
-  /// Milliseconds in which sessions are to answer once an address or a link has come back.
+  /// Milliseconds in which sessions must answer once an address or a link has come back.
   private static let afterReturnMilliseconds = 2_000
 
-  /// Addresses have gone or come: connections whose own address is gone are dropped, the others have to show that they are
-  /// alive, and who waits is dialled.
+  /// Handles addresses that went or came: drops connections whose local address is gone, probes the others,
+  /// and dials waiting peers.
   func networkChanged(_ change: NetworkWatch.Change) {
     guard !isStopping else { return }
     if change.hasGone {
@@ -21,7 +21,7 @@ extension NodeCore {
     }
     guard change.hasCome else { return }
     context.log.emit(.debug, "the network has changed: connections are looked at")
-    // What was sent meanwhile the kernel repeats at ever longer intervals: a new connection is faster.
+    // The kernel retransmits what was sent meanwhile at ever longer intervals: a new connection is faster.
     for driver in drivers { driver.probe(within: Self.afterReturnMilliseconds) }
     onNetwork()
   }
@@ -32,7 +32,7 @@ extension NodeCore {
     DuplicateIdentityDetector.Origin(host: driver.link.remote.host, actor: driver.peer?.summary.actor)
   }
 
-  /// A connection of the device has displaced another one, or was turned away for it.
+  /// Records that a connection of the device displaced another one, or was rejected because of it.
   func recordDisplacement(
     _ device: DeviceID, by new: DuplicateIdentityDetector.Origin, from other: SessionDriver?
   ) {
@@ -46,8 +46,8 @@ extension NodeCore {
     notifyDuplicate(other, device: device)
   }
 
-  /// Ends a session with the finding that two running copies have the identity of its device, once for each of the two; the next
-  /// session of that copy is not ended for it.
+  /// Ends a session with the finding that two running copies have the identity of its device, once for each
+  /// of the two; the next session of that copy is not ended for it.
   func notifyDuplicate(_ driver: SessionDriver, device: DeviceID) {
     guard let actor = driver.peer?.summary.actor, duplicateIdentities.shouldNotify(actor, of: device) else {
       return
@@ -57,7 +57,8 @@ extension NodeCore {
       .tryAgain, reason: DuplicateIdentityDetector.conflictMessage(driver.peerName, hosts: hosts.sorted()))
   }
 
-  /// A session that another device's key has dialled is over. Was there a live one at the same time, of another incarnation?
+  /// Called when a session that another device has dialled is over: counts a displacement if it ran
+  /// concurrently with a live one of another incarnation.
   func recordRivalSessions(of number: UInt64, _ device: DeviceID) {
     guard let driver = incoming[number]?.driver, !driver.isLive else { return }
     for (other, rival) in incoming
@@ -66,7 +67,7 @@ extension NodeCore {
     }
   }
 
-  /// Ends a session in whose place another one of its device goes on.
+  /// Ends a session that another session of its device replaces.
   func displace(_ older: SessionDriver, device: DeviceID, by newer: SessionDriver?) {
     guard older.isAtRest else { return older.abandon() }
     guard let newer, incoming.values.contains(where: { $0.driver === older }) else { return older.stop() }
@@ -81,7 +82,7 @@ extension NodeCore {
     )
   }
 
-  /// A member has told that another connection took the place of this copy's.
+  /// A member has reported that another connection took the place of this copy's.
   func ownConnectionDisplaced(_ peer: DeviceID, reason why: String) {
     let own = context.identity.id
     guard duplicateIdentities.reportedDisplaced(own, reason: why, at: MonotonicClock.milliseconds()) else {
@@ -94,19 +95,20 @@ extension NodeCore {
 
   // MARK: What sessions have told
 
-  /// Milliseconds between two looks at what live sessions have had acknowledged: each that finds something costs a sync.
+  /// Milliseconds between two checks for new acknowledgements of live sessions: each that finds some costs a
+  /// sync.
   private static let contactMilliseconds = 3_000
-  /// Contacts that are kept with one append, at most.
+  /// Upper bound on the contacts stored with one append.
   private static let contactsAtOnce = 256
 
-  /// A session with the device has told what is worth keeping of it.
+  /// Stores what a session has learned of the device's copy.
   func recordContact(_ device: DeviceID, driver: SessionDriver?) {
     guard let driver, let contact = driver.contact else { return }
     driver.savedAcknowledged = contact.received
     saveContacts([(device, contact)])
   }
 
-  /// While sessions are live, keeps what they have had acknowledged as it happens: nobody knows whether they end in good order.
+  /// While sessions are live, stores acknowledgements as they arrive: a session may not end in good order.
   func superviseContacts() {
     guard contactTimer == nil, !isStopping, drivers.contains(where: \.isLive) else { return }
     contactTimer = loop.schedule(after: Self.contactMilliseconds) { [weak self] in
@@ -118,7 +120,7 @@ extension NodeCore {
     }
   }
 
-  /// What sessions have had acknowledged, and was not kept yet.
+  /// Acknowledgements of sessions that were not stored yet.
   func drainNewContacts(limit: Int = .max) -> [(device: DeviceID, contact: Contact)] {
     var news: [(device: DeviceID, contact: Contact)] = []
     let sessions =

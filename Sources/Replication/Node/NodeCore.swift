@@ -1,18 +1,19 @@
 internal import SyncStore
 
-/// The connections of a node. Belongs to its loop's thread.
+/// The connections of a node. Confined to its loop's thread.
 ///
 /// Invariants:
-/// - an incoming connection is in `incoming` from its arrival to its end, and in `admission` until it has proven who it
-///   is, or its descriptor is closed;
-/// - a device has at most one incoming session at a time. Another one is told to come back, so that one identity on two
-///   machines is never quiet (F62), unless the earlier one has been silent for so long that it is taken for dead, or is
-///   live: then the other one is served beside it, and does not stay open;
-/// - when two nodes dial each other at once, the connection that the smaller device dialled goes on, on both sides (F70).
+/// - an incoming connection is in `incoming` from its arrival to its end, and in `admission` until its device
+///   is authenticated, or its descriptor is closed;
+/// - a device has at most one incoming session at a time. Another one is told to come back, so that one
+///   identity on two machines never goes unnoticed (F62), unless the earlier one has been silent so long that
+///   it is taken for dead, or is live: then the other one is served concurrently, and does not stay open;
+/// - when two nodes dial each other at once, the connection that the smaller device dialled survives, on both
+///   sides (F70).
 final class NodeCore {
-  /// A device's silence after which its next connection takes the place of the last, in milliseconds.
+  /// Milliseconds of silence after which the next connection of a device replaces its last.
   static let supersedeMilliseconds: UInt64 = 5_000
-  /// Milliseconds in which a session answers a ping, or is given up for another connection of its device.
+  /// Milliseconds to answer a ping before a session is given up for another connection of its device.
   static let answerMilliseconds: UInt64 = 5_000
 
   struct Outgoing {
@@ -42,23 +43,24 @@ final class NodeCore {
   private(set) var isStopping = false
   let watch: JournalWatch
   let budget = FlowBudget()
-  /// While sessions catch up: looks whether the journal has grown since rights were reviewed, at this position.
+  /// Checks, while sessions catch up, whether the journal has grown past `reviewedPosition`.
   var rightsTimer: UInt64?
-  /// Nil since a session has begun: its right was read before, and may have changed by then.
+  /// The journal position at the last review of rights. Nil once a session has begun: its right was read
+  /// earlier, and may have changed since.
   var reviewedPosition: UInt64?
-  /// Fetches blobs that somebody waits for, and asks who holds them.
+  /// Fetches blobs that readers wait for, and asks members which they hold.
   private(set) lazy var blobFetches = BlobFetchCoordinator(self)
   /// Called when a session with a device has gone live, or has ended.
   var onChange: (DeviceID) -> Void = { _ in }
 
   /// Called when addresses or links have come back.
   var onNetwork: () -> Void = {}
-  /// Called when a device was found to be used twice, with what there is to say of it.
+  /// Called when a device was found to be used twice, with the message about it.
   var onIdentityConflict: (DeviceID, String) -> Void = { _, _ in }
   var duplicateIdentities = DuplicateIdentityDetector()
   private var network: NetworkWatch?
   var contactTimer: UInt64?
-  /// Called when a device was turned away of which nothing is known here: a member may have invited it since.
+  /// Called when an unknown device was rejected: a member may have invited it since.
   var onUnknownDevice: () -> Void = {}
 
   /// No connections yet.
@@ -71,7 +73,7 @@ final class NodeCore {
 
   // MARK: Listening
 
-  /// Accepts connections at the first of the addresses that can be had, and gives it back.
+  /// Listens on the first usable one of the addresses, and returns it.
   func listen(_ addresses: [SocketAddress]) throws(ReplicationError) -> SocketAddress {
     watchNetwork()
     guard listener == nil else {
@@ -94,7 +96,7 @@ final class NodeCore {
     throw failure
   }
 
-  /// Begins to watch addresses and links, unless that is done already.
+  /// Starts watching addresses and links, unless it does already.
   func watchNetwork() {
     guard network == nil, !isStopping else { return }
     network = NetworkWatch(loop) { [weak self] in self?.networkChanged($0) }
@@ -177,10 +179,10 @@ final class NodeCore {
   private func established(_ number: UInt64, with other: PeerLink.Established, gate: PeerAuthorizer) {
     guard let link = incoming[number]?.link else { return }
     if other.applicationProtocol == WireLimits.joinProtocol {
-      // Whoever comes to join has proven nothing yet: its place is kept until it has.
+      // A joiner has proven nothing yet: it keeps its admission slot until it has.
       pair(number, link: link, joiner: other.device)
     } else {
-      // Whoever it is whose key could not be looked up: it has proven nothing either.
+      // A device whose key could not be looked up has proven nothing either.
       if gate.failure == nil { leaveAdmission(number) }
       serve(number, link: link, device: other.device, gate: gate)
     }
@@ -203,7 +205,7 @@ final class NodeCore {
       return ended(number)
     }
     if isStopping { return refuse(number, link: link, reason: "this node shuts down") }
-    // A live one stays where it is: other programs of the same device push and pull beside it.
+    // A live session stays: other programs of the same device push and pull concurrently with it.
     let rivals = incoming.values.filter { $0.device == device && $0.driver != nil }
     if let rival = rivals.first(where: { $0.driver?.isLive == false }) {
       let silence = MonotonicClock.milliseconds() - (rival.driver?.lastMoved ?? 0)
@@ -223,7 +225,7 @@ final class NodeCore {
     }
     // One that answers is as good as the new one; one that does not gives way to the next.
     for rival in rivals { rival.driver?.probe(within: Int(Self.answerMilliseconds)) }
-    // An errand moves no records: it does not stand for what the device has dialled for.
+    // A control-only session moves no records: it cannot replace the one that the device has dialled.
     if context.identity.id < device,
       outgoing.values.contains(where: {
         $0.device == device && !$0.controlOnly && $0.driver?.isLive == false
@@ -249,7 +251,7 @@ final class NodeCore {
     attach(driver, number: number, device: device)
     driver.onHello = { [weak self, weak driver] in
       guard let self, let driver, duplicateIdentities.isConflict(device) else { return }
-      // Later: a session takes no event while it handles one.
+      // Deferred: a session takes no event while it handles one.
       _ = loop.schedule(after: 0) { self.notifyDuplicate(driver, device: device) }
     }
     context.names.withLock { $0[device] = member.name }
@@ -287,7 +289,7 @@ final class NodeCore {
 
   // MARK: Sessions that this node dials
 
-  /// Connects to a peer, checks who it is, and runs one session. `completion` is told once.
+  /// Connects to a peer, authenticates it, and runs one session. Calls `completion` once.
   func dial(
     _ target: DialTarget, endpoint: Endpoint, direction: SessionDirection, staysOpen: Bool = false,
     controlOnly: Bool = false, begun: @escaping (SessionDriver) -> Void = { _ in },
@@ -369,8 +371,8 @@ final class NodeCore {
 
   // MARK: The end
 
-  /// Takes no more connections, and gives sessions `drain` milliseconds to end; then ends them. `completion` is told when
-  /// none is left.
+  /// Accepts no more connections, gives sessions `drain` milliseconds to end, then ends them. Calls
+  /// `completion` when none is left.
   func stop(drain: Int, completion: @escaping () -> Void) {
     isStopping = true
     network?.stop()

@@ -1,8 +1,9 @@
 private import SyncStore
 
-/// A log that a storm of lines cannot fill (F94): what strangers cause is counted beyond a bound, and said once.
+/// A log that a flood of lines cannot fill (F94): lines caused by strangers are counted beyond a bound, and
+/// the count is logged once.
 final class NodeLog: Sendable {
-  /// Lines that come at once, and for each second after.
+  /// Token bucket of the rate limit: lines at once, and lines per second after that.
   private static let burst = 20.0
   private static let perSecond = 1.0
 
@@ -15,13 +16,13 @@ final class NodeLog: Sendable {
   private let write: @Sendable (LogLevel, String) -> Void
   private let bucket = LockedField(Bucket())
 
-  /// A log that ends in `write`.
+  /// A log that passes its lines to `write`.
   init(_ write: @escaping @Sendable (LogLevel, String) -> Void) { self.write = write }
 
-  /// A line that the own side caused: never left out.
+  /// Logs a line that this side caused: never suppressed.
   func emit(_ level: LogLevel, _ line: String) { write(level, line) }
 
-  /// A line that somebody else caused, and could cause again and again.
+  /// Logs a line that a remote party caused and could repeat at will.
   func emitRateLimited(_ level: LogLevel, _ line: String) {
     let now = MonotonicClock.milliseconds()
     let suppressed = bucket.withLock { bucket -> Int? in

@@ -1,48 +1,48 @@
 public import SyncStore
 
-/// How a node stands to one peer that it keeps in step.
+/// The state of one peer that a node keeps in step.
 public struct PeerState: Hashable, Sendable {
-  /// What is going on.
+  /// The activity with the peer.
   public enum Phase: Hashable, Sendable {
-    /// Nothing is under way; it is tried again by itself.
+    /// No attempt or session; the next attempt follows automatically.
     case waiting
     /// A connection is being made.
     case connecting
-    /// A session runs: both copies are being brought together.
+    /// A session runs and brings the two copies in step.
     case catchingUp
-    /// Both copies are in step, and stay so: new records flow as they become durable.
+    /// Both copies are in step and stay so: new records flow as they become durable.
     case live
   }
 
-  /// Why something did not succeed.
+  /// Why an attempt failed.
   public struct Failure: Hashable, Sendable {
     /// The kind.
     public let code: ReplicationError.Code
-    /// What failed, why, and what to do.
+    /// The failed operation, the cause, and the remedy.
     public let message: String
   }
 
-  /// What the peer is called here.
+  /// The peer's name on this copy.
   public internal(set) var name: String
   /// Its key, once it is known.
   public internal(set) var device: DeviceID?
-  /// What is going on.
+  /// The activity with the peer.
   public internal(set) var phase = Phase.waiting
-  /// Was the present session dialled by the peer?
+  /// Whether the peer dialled the present session.
   public internal(set) var isAccepted = false
-  /// Milliseconds from the state's making until the next attempt, while waiting.
+  /// Milliseconds from the creation of this state until the next attempt, while waiting.
   public internal(set) var retryAfter: UInt64?
-  /// When the next attempt is made by itself, in milliseconds since 1970, while waiting.
+  /// When the next automatic attempt is due, in milliseconds since 1970, while waiting.
   public internal(set) var nextTry: UInt64?
-  /// When this copy and the peer were last brought together, or their live session began, in milliseconds since 1970.
+  /// When this copy and the peer were last in step, or their live session began, in milliseconds since 1970.
   public internal(set) var lastSuccess: UInt64?
-  /// Attempts that have failed in a row.
+  /// Consecutive failed attempts.
   public internal(set) var failures = 0
   /// Why the last attempt failed; nil if it did not.
   public internal(set) var lastError: Failure?
-  /// What the present session has moved, or the last one.
+  /// Progress of the present session, or of the last one.
   public internal(set) var progress = SessionProgress()
-  /// The position of this copy's journal up to which the peer holds everything, durably, as far as is known.
+  /// The position of this copy's journal up to which the peer is known to hold everything durably.
   public internal(set) var received: UInt64?
   /// Milliseconds by which the peer's clock is ahead of this one's, once it was met.
   public internal(set) var clockOffset: Int64?
@@ -50,26 +50,26 @@ public struct PeerState: Hashable, Sendable {
   init(name: String, device: DeviceID?) { (self.name, self.device) = (name, device) }
 }
 
-/// What a node does.
+/// The state of a node.
 public struct NodeState: Hashable, Sendable {
   /// Where it listens; nil if it does not.
   public internal(set) var listening: Endpoint?
   /// The peers that it keeps in step, in the order of their names.
   public internal(set) var peers: [PeerState] = []
-  /// The devices with which a session is live at present, whoever has dialled, in their order: peers that are kept in step, and
-  /// members that stay connected to this node. `Membership.member(_:)` tells their names.
+  /// The devices with a live session, whichever side dialled, sorted: peers kept in step, and members that
+  /// stay connected to this node. `Membership.member(_:)` gives their names.
   public internal(set) var connected: [DeviceID] = []
-  /// Devices that seem to be used by two copies at once, which displace each other, with what there is to say of each.
+  /// Devices that two copies seem to use at once, displacing each other, each with the message about it.
   public internal(set) var identityConflicts: [DeviceID: String] = [:]
-  /// Has it been stopped?
+  /// Whether the node was stopped.
   public internal(set) var isStopped = false
 
   /// The peer with this name; nil if it is not kept in step.
   public subscript(peer: String) -> PeerState? { peers.first { $0.name == peer } }
 }
 
-/// The state of a node as it changes. Who reads slowly gets the newest state, not every one. It ends when the node is
-/// stopped.
+/// The state of a node as it changes. A slow reader gets the newest state, not every one. Ends when the node
+/// is stopped.
 public struct NodeStates: AsyncSequence, Sendable {
   /// The state.
   public typealias Element = NodeState
@@ -85,7 +85,7 @@ public struct NodeStates: AsyncSequence, Sendable {
     /// The next state; nil once the node was stopped.
     public mutating func next() async -> NodeState? { await inner.next() }
 
-    /// The same, for who is isolated to an actor.
+    /// As `next()`, for a caller isolated to an actor.
     public mutating func next(isolation actor: isolated (any Actor)?) async -> NodeState? {
       await inner.next(isolation: actor)
     }
@@ -97,7 +97,7 @@ public struct NodeStates: AsyncSequence, Sendable {
   }
 }
 
-/// The state of one peer as it changes; nothing while it is not kept in step.
+/// The state of one peer as it changes; no elements while it is not kept in step.
 public struct PeerStates: AsyncSequence, Sendable {
   /// The peer's state.
   public typealias Element = PeerState
@@ -116,7 +116,7 @@ public struct PeerStates: AsyncSequence, Sendable {
     /// The next state that differs from the last; nil once the node was stopped.
     public mutating func next() async -> PeerState? { await next(isolation: nil) }
 
-    /// The same, for who is isolated to an actor.
+    /// As `next()`, for a caller isolated to an actor.
     public mutating func next(isolation actor: isolated (any Actor)?) async -> PeerState? {
       while let state = await inner.next(isolation: actor) {
         guard let peer = state[name], peer != last else { continue }
@@ -133,7 +133,7 @@ public struct PeerStates: AsyncSequence, Sendable {
   }
 }
 
-/// Where the state of a node is kept, for all who want to know.
+/// Holds the state of a node and notifies its readers.
 final class StatePublisher: Sendable {
   private struct Content {
     var state = NodeState()
@@ -146,7 +146,7 @@ final class StatePublisher: Sendable {
   /// The present state.
   var state: NodeState { content.withLock { $0.state } }
 
-  /// Changes the state, and tells the readers if it is another one then.
+  /// Changes the state, and notifies the readers if it differs.
   func change(_ body: (inout NodeState) -> Void) {
     let (state, readers) = content.withLock { content -> (NodeState, [AsyncStream<NodeState>.Continuation]) in
       let before = content.state

@@ -1,6 +1,6 @@
 internal import SyncStore
 
-/// Does what the inviter's side of a pairing asks for. Belongs to its loop's thread.
+/// Performs the actions of the inviter's side of a pairing. Confined to its loop's thread.
 final class InviterDriver {
   private var inviter: Inviter
   private let link: PeerLink
@@ -21,7 +21,7 @@ final class InviterDriver {
     )
   }
 
-  /// Begins. The link keeps the driver alive until it has ended.
+  /// Starts. The link keeps the driver alive until it has ended.
   func start() {
     link.onPlaintext = { [self] in handle(.received($0)) }
     link.onEnd = { [self] _ in handle(.disconnected) }
@@ -57,16 +57,16 @@ final class InviterDriver {
   }
 }
 
-/// Where invitations are redeemed: looks them up, and makes members. One for each node; all of it blocks.
+/// Redeems invitations: looks them up, and makes members. One per node; all calls block.
 final class InvitationService: Sendable {
   private let store: Store
   private let identity: DeviceIdentity
   private let throttle = LockedField(JoinThrottle())
 
-  /// The desk of a node.
+  /// The invitation service of a node.
   init(store: Store, identity: DeviceIdentity) { (self.store, self.identity) = (store, identity) }
 
-  /// Does what the action asks for, for somebody in this network, and gives the answer.
+  /// Performs the action for a peer in this network, and returns the answer.
   func answer(_ action: PairingAction, from network: String) -> PairingEvent {
     do throws(ReplicationError) {
       switch action {
@@ -85,7 +85,7 @@ final class InvitationService: Sendable {
     }
   }
 
-  /// Somebody in this network has given a wrong proof.
+  /// Counts a wrong proof from this network.
   func count(wrongProofFor id: [UInt8], from network: String) {
     let now = MonotonicClock.milliseconds()
     throttle.withLock { $0.failed(id, from: network, at: now) }
@@ -94,8 +94,8 @@ final class InvitationService: Sendable {
   private func redeem(
     _ invitation: PendingInvitation, by joiner: DeviceID, called wish: String
   ) throws(ReplicationError) -> PairingEvent {
-    // Read before it is decided whether the joiner is let in: a revocation begins an epoch, and a joiner that was not yet
-    // revoked when it was let in is given no key of that epoch.
+    // Read before the decision to admit the joiner: a revocation begins an epoch, and a joiner admitted
+    // before its revocation must not receive the key of that epoch.
     let ring = try StoreKeys(store).groupKeys()
     let redemption = try InvitationStore(store: store).redeem(
       invitation, by: joiner, called: StoreIdentity.isName(wish) ? wish : "device", inviter: identity.id)

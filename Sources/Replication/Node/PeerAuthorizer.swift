@@ -1,15 +1,16 @@
 internal import SyncStore
 
-/// Who a node wants to reach.
+/// The peer that a node dials.
 struct DialTarget: Sendable {
-  /// The key that must be shown; nil if any member's will do.
+  /// The key that the peer must present; nil if any member's will do.
   var device: DeviceID?
-  /// What the peer is called here if it is no member that is known yet, but pinned by the invitation.
+  /// The peer's name on this copy, if it is not known as a member yet, but pinned by the invitation.
   var name: String
 }
 
-/// Decides within one TLS handshake whether the other side is let in, and remembers as whom. It asks the store anew each
-/// time: members and invitations may be added by other processes and other copies. It blocks and runs on workers.
+/// Decides within one TLS handshake whether the other side is admitted, and remembers as which member. Reads
+/// the store each time: other processes and other copies may add members and invitations. Blocks and runs on
+/// workers.
 final class PeerAuthorizer: Sendable {
   private let store: Store
   private let target: DialTarget?
@@ -18,22 +19,22 @@ final class PeerAuthorizer: Sendable {
   private let isUnknownDevice = LockedField(false)
   private let lookupFailure = LockedField<ReplicationError?>(nil)
 
-  /// The gate of a connection that was accepted (no target) or dialled.
+  /// The authorizer of an accepted connection (no target) or a dialled one.
   init(store: Store, target: DialTarget? = nil) { (self.store, self.target) = (store, target) }
 
-  /// The member that was let in; nil if none was.
+  /// The member that was admitted; nil if none was.
   var member: Member? { authorizedMember.withLock { $0 } }
 
-  /// The name of the member that came and was revoked: it is let in only to be told so (`NodeCore`).
+  /// The name of a revoked member that connected: it is admitted only to be told so (`NodeCore`).
   var revokedMember: String? { revokedName.withLock { $0 } }
 
-  /// Was it turned away because nothing is known of it here?
+  /// Whether the device was rejected because nothing is known of it here.
   var rejectedUnknownDevice: Bool { isUnknownDevice.withLock { $0 } }
 
-  /// Why the store could not say who the other side is; nil if it could.
+  /// The error of looking up the other side in the store; nil if it succeeded.
   var failure: ReplicationError? { lookupFailure.withLock { $0 } }
 
-  /// May this device speak this application protocol?
+  /// Whether this device may use this application protocol.
   func authorizes(_ device: DeviceID, applicationProtocol: String) -> Bool {
     let joins = applicationProtocol == WireLimits.joinProtocol
     if joins, target != nil { return false }
@@ -53,14 +54,14 @@ final class PeerAuthorizer: Sendable {
       return true
     } catch {
       lookupFailure.withLock { $0 = error }
-      // It is not known that it is none: who came hears so, and nothing else (`NodeCore`). A handshake that fails would tell it that it
-      // is no member.
+      // The device may be a member: it is admitted only to be told of the failure (`NodeCore`). A failed
+      // handshake would tell it that it is no member.
       return target == nil && !joins
     }
   }
 
-  /// Fails if damage may have taken the record by which a device that comes here was revoked. A peer that
-  /// this copy dials was named by its user, and may send what was lost.
+  /// Fails if damage may have taken the record that revoked a connecting device. A dialled peer was named by
+  /// the user of this copy, and may send what was lost.
   private func checkNoRevocationLost() throws(ReplicationError) {
     guard let doubt = try mappingStoreErrors({ () throws(StoreError) in try store.reservedKeyDamage }) else {
       return

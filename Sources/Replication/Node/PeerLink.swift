@@ -1,31 +1,31 @@
 internal import SyncStore
 
-/// TLS over a TCP connection: plaintext in, plaintext out. Belongs to its loop's thread.
+/// TLS over a TCP connection: plaintext in, plaintext out. Confined to its loop's thread.
 ///
-/// The handshake runs on a worker, because it looks the other side up in the store and costs more than all else; once it
-/// is done TLS runs on the loop. Invariant: no two threads are in the engine at once, and ciphertext is worked off in the
-/// order in which it came.
+/// The handshake runs on a worker, because it looks the other side up in the store and is by far the most
+/// expensive part; once it is done, TLS runs on the loop. Invariant: no two threads are in the engine at
+/// once, and ciphertext is processed in order of arrival.
 final class PeerLink {
-  /// Who is at the other end.
+  /// The identity of the other side.
   struct Established: Sendable {
-    /// The device, as its key has proven.
+    /// The device, as proven by its key.
     var device: DeviceID
     /// The application protocol agreed on.
     var applicationProtocol: String
   }
 
-  /// Called once, when the other side is known.
+  /// Called once, when the other side is authenticated.
   var onEstablished: (Established) -> Void = { _ in }
-  /// Called with what the other side said.
+  /// Called with received plaintext.
   var onPlaintext: ([UInt8]) -> Void = { _ in }
-  /// Called with how many more bytes of plaintext have been handed on.
+  /// Called with the number of further plaintext bytes that the operating system has taken.
   var onSent: (Int) -> Void = { _ in }
   /// Called once, when the link ended on its own: broken, or closed by the other side (nil).
   var onEnd: (ReplicationError?) -> Void = { _ in }
 
-  /// Where the other side is.
+  /// Address of the other side.
   var remote: SocketAddress { connection.remote }
-  /// The own address of the connection.
+  /// Local address of the connection.
   var local: SocketAddress { connection.local }
   /// Bytes on the wire, TLS included.
   private(set) var sentBytes: UInt64 = 0
@@ -37,10 +37,10 @@ final class PeerLink {
   private let worker: WorkerQueue
   private var isEstablished = false
   private var isOver = false
-  /// Pieces of ciphertext that a worker has and has not answered.
+  /// Pieces of ciphertext that a worker is processing.
   private var handshaking = 0
   private var deadline: UInt64?
-  /// Plaintext under way: the place in the ciphertext where it ends, its length.
+  /// Plaintext not sent yet: the ciphertext offset where each piece ends, and its length.
   private var underway: [(end: UInt64, count: Int)] = []
   private var ciphertextBytes: UInt64 = 0
 
@@ -49,7 +49,7 @@ final class PeerLink {
     (self.connection, self.engine, self.worker, self.loop) = (connection, engine, worker, loop)
   }
 
-  /// Begins the handshake.
+  /// Starts the handshake.
   func start() {
     connection.onBytes = { [weak self] in self?.received($0) }
     connection.onSent = { [weak self] in self?.sent(upTo: $0) }
@@ -67,8 +67,8 @@ final class PeerLink {
     transmit(engine.takeOutgoing())
   }
 
-  /// Encrypts and sends: in pieces that are still in the processor's cache when the operating system takes them, and whose memory
-  /// serves the next one.
+  /// Encrypts and sends, in pieces small enough to be still in the processor's cache when the operating
+  /// system takes them, and whose memory the next piece reuses.
   func send(_ plaintext: [UInt8]) {
     var rest = plaintext[...]
     while !rest.isEmpty, !isOver {
@@ -87,25 +87,25 @@ final class PeerLink {
   /// Four records of TLS.
   private static let pieceBytes = 64 << 10
 
-  /// The secret of this very connection, to which proofs are bound (F77).
+  /// The exporter secret of this connection, which binds proofs to it (F77).
   func exporter() throws(ReplicationError) -> [UInt8] { try engine.exporter() }
 
-  /// Does it take nothing in, because it was told so?
+  /// Whether reading is paused.
   private(set) var isPaused = false
 
-  /// Takes nothing more in until `resume`.
+  /// Stops reading until `resume`.
   func pause() {
     isPaused = true
     connection.pause()
   }
 
-  /// Goes on.
+  /// Continues reading.
   func resume() {
     isPaused = false
     connection.resume()
   }
 
-  /// Sends what was given, says that nothing follows, and closes. Nothing is reported any more.
+  /// Sends what is queued and the TLS close, then closes. Nothing is reported any more.
   func finish() {
     guard !isOver else { return }
     over()
@@ -113,7 +113,7 @@ final class PeerLink {
     connection.finish()
   }
 
-  /// Closes at once, and reports that the connection is broken.
+  /// Closes at once, and reports `error`.
   func fail(_ error: ReplicationError) { end(error) }
 
   /// Closes at once. Nothing is reported any more.
@@ -133,7 +133,7 @@ final class PeerLink {
     receivedBytes += UInt64(bytes.count)
     guard !isEstablished || handshaking > 0 else { return apply(engine.receive(bytes)) }
     handshaking += 1
-    // One flight of a handshake is small: who sends more does not wait for the answer, and can wait himself.
+    // One flight of a handshake is small: a peer that sends more has not waited for the answer, and can wait.
     connection.pause()
     let this = LoopBound(self, to: loop)
     let (engine, loop) = (engine, loop)
@@ -195,9 +195,9 @@ final class PeerLink {
   }
 }
 
-/// A TLS engine that may change threads: one at a time is in it.
+/// A TLS engine that several threads may use, one at a time.
 final class HandshakeEngine: Sendable {
-  /// What taking ciphertext in led to.
+  /// The result of processing ciphertext.
   struct Progress: Sendable {
     var outgoing: [UInt8]
     var plaintext: [UInt8]
@@ -207,7 +207,7 @@ final class HandshakeEngine: Sendable {
 
   private let engine: LockedField<TLSEngine>
 
-  /// One end of a connection. `accept` is asked once, on a worker.
+  /// One end of a connection. `accept` is called once, on a worker.
   init(
     _ context: TLSContext, protocols: [String], accept: @escaping @Sendable (DeviceID, String) -> Bool
   ) throws(ReplicationError) {
@@ -243,7 +243,7 @@ final class HandshakeEngine: Sendable {
     }
   }
 
-  /// The secret of this very connection, to which proofs are bound (F77).
+  /// The exporter secret of this connection, which binds proofs to it (F77).
   func exporter() throws(ReplicationError) -> [UInt8] {
     try engine.withLock { engine throws(ReplicationError) in
       try engine.exporter(label: PairingProof.exporterLabel, context: [], count: PairingProof.exporterBytes)

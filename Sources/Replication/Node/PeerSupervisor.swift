@@ -1,33 +1,34 @@
 internal import SyncStore
 
-/// Keeps peers in step: dials, waits, dials again. Belongs to its loop's thread.
+/// Keeps peers in step: dials, waits, dials again. Confined to its loop's thread.
 ///
-/// Invariants: of each peer at most one attempt or session is under way; no two attempts of one peer are closer than the
-/// back-off says (F71), unless the last session had been live for a while, or was a meeting that did all it was for; nobody is
-/// dialled who is connected already (F70).
+/// Invariants: each peer has at most one attempt or session at a time; two attempts of one peer are never
+/// closer than the back-off allows (F71), unless the last session was live for a while, or was a one-shot
+/// session that completed; a connected peer is not dialled (F70).
 final class PeerSupervisor {
   private struct SupervisedPeer {
     var known: Route.Known
     var state: PeerState
     var backoff: Backoff
-    /// An attempt or a session of this node's own is under way.
+    /// An attempt or a session of this node is in progress.
     var isBusy = false
     var driver: SessionDriver?
     var timer: UInt64?
     var liveSince: UInt64?
-    /// Which of the addresses is tried.
+    /// Index of the address to try.
     var address = 0
-    /// The peer has said that this copy may not send: it learns its right by what it pulls.
+    /// The peer has said that this copy may not send: this copy learns its right from what it pulls.
     var mayOnlyPull = false
-    /// A live session has ended by itself: the peer may hold on to it for a moment, and not let the next one stay.
+    /// A live session ended by itself: the peer may keep its side for a moment, and not let the next one
+    /// stay.
     var wasLiveSessionLost = false
   }
 
-  /// Milliseconds between two looks at who the peers are: other processes name them.
+  /// Milliseconds between two reads of the peers: other processes name them.
   private static let refreshMilliseconds = 3_000
-  /// A session that has been live for so many milliseconds was a success.
+  /// A session that was live for this many milliseconds was a success.
   private static let steadyMilliseconds: UInt64 = 5_000
-  /// Seconds after which a peer that does not stay connected is met again.
+  /// Seconds until the next session with a peer that does not stay connected.
   private static let syncIntervalSeconds = 30
   /// Milliseconds between two reports of progress.
   private static let progressMilliseconds: UInt64 = 100
@@ -41,7 +42,7 @@ final class PeerSupervisor {
   private var right = Member.Right.readWrite
   private var refreshTimer: UInt64?
   private var isRefreshing = false
-  /// The devices that were members when this was last looked at.
+  /// The devices that were members at the last refresh.
   private var members: Set<DeviceID> = []
   private var lastUnknownDeviceRetry: UInt64 = 0
 
@@ -53,7 +54,7 @@ final class PeerSupervisor {
     core.onIdentityConflict = { [board] device, text in board.change { $0.identityConflicts[device] = text } }
   }
 
-  /// Begins, or goes on by another policy.
+  /// Starts, or continues with another policy.
   func start(_ policy: KeepPolicy) {
     self.policy = policy
     core.watchNetwork()
@@ -63,7 +64,7 @@ final class PeerSupervisor {
     refresh()
   }
 
-  /// Tries all that wait, at once, as if nothing had failed: the network may have come back.
+  /// Tries all waiting peers at once, with their back-off reset: the network may have come back.
   func retryNow() {
     for name in supervised.keys.sorted() where supervised[name]?.isBusy == false {
       supervised[name]?.backoff.succeeded()
@@ -71,8 +72,9 @@ final class PeerSupervisor {
     }
   }
 
-  /// A device was turned away that is not known here. The member that invited it tells who it is: those that are met only now and
-  /// then are met now. Not more often than every so many seconds: strangers may come at will.
+  /// An unknown device was rejected. The member that invited it can tell who it is, so peers that are
+  /// synchronized on a schedule are synchronized now, at most once per `syncIntervalSeconds`: strangers may
+  /// connect at will.
   private func unknownDeviceRejected() {
     let now = MonotonicClock.milliseconds()
     guard case .every? = policy?.schedule,
@@ -84,7 +86,7 @@ final class PeerSupervisor {
     for name in supervised.keys.sorted() where supervised[name]?.state.failures == 0 { attempt(name) }
   }
 
-  /// Ends.
+  /// Ends all supervision.
   func stop() {
     policy = nil
     if let refreshTimer { loop.cancel(refreshTimer) }
@@ -142,7 +144,7 @@ final class PeerSupervisor {
     }
   }
 
-  /// What this copy may do has changed: sessions of before ask for more, or for less, than it may now.
+  /// The right of this copy has changed: running sessions ask for more, or less, than it now allows.
   private func rightChanged(to right: Member.Right) {
     self.right = right
     for name in Array(supervised.keys) {
@@ -151,7 +153,7 @@ final class PeerSupervisor {
     }
   }
 
-  /// Who was turned away because one side did not know the other is tried again when more members are known.
+  /// Retries peers that failed because one side did not know the other, once more members are known.
   private func membersChanged(to members: Set<DeviceID>) {
     defer { self.members = members }
     guard !members.isSubset(of: self.members) else { return }
@@ -163,7 +165,7 @@ final class PeerSupervisor {
 
   // MARK: One peer
 
-  /// Dials it, unless it is connected or being dialled.
+  /// Dials a peer, unless it is connected or being dialled.
   private func attempt(_ name: String) {
     guard let policy, let peer = supervised[name], !peer.isBusy, !core.isStopping else { return }
     if let timer = peer.timer { loop.cancel(timer) }
@@ -184,7 +186,7 @@ final class PeerSupervisor {
       direction: right == .readOnly || peer.mayOnlyPull ? .pull : .sync,
       staysOpen: policy.schedule == .live
     ) { [weak self] driver in
-      // Let go while the connection was being made.
+      // Dropped while the connection was being made.
       guard self?.supervised[name]?.isBusy == true else { return driver.stop() }
       self?.supervised[name]?.driver = driver
       self?.change(name) { $0.phase = .catchingUp }
@@ -200,7 +202,8 @@ final class PeerSupervisor {
     }
   }
 
-  /// Has the peer a live session with this node already, whoever dialled it? Then that is what is shown.
+  /// Whether the peer has a live session with this node, whichever side dialled it. If so, publishes that
+  /// session's state.
   private func isConnected(_ name: String, device: DeviceID) -> Bool {
     guard let driver = core.liveDriver(of: device) else { return false }
     if supervised[name]?.liveSince == nil { supervised[name]?.liveSince = MonotonicClock.milliseconds() }
@@ -232,7 +235,7 @@ final class PeerSupervisor {
     statePublisher.change { $0.connected = connected }
     for name in Array(supervised.keys) {
       guard let peer = supervised[name] else { continue }
-      // Who was named by an address alone is known by its key now.
+      // A peer named by address only is now known by its key.
       if let driver = peer.driver, peer.state.device == nil, core.liveDriver(of: device) === driver {
         supervised[name]?.state.device = device
       }
@@ -243,7 +246,7 @@ final class PeerSupervisor {
   }
 
   private func ended(_ name: String, result: Result<DialEnd, ReplicationError>) {
-    // Also of one that is not kept any more: it may have taken more than was known of it.
+    // Stored also for a peer that is no longer supervised: it may have received more than was known.
     if case .success(let end) = result, let contact = end.end.contact { saveContact(contact, of: end.device) }
     guard supervised[name] != nil else { return }
     supervised[name]?.isBusy = false
@@ -258,7 +261,8 @@ final class PeerSupervisor {
       change(name) { $0.progress = SessionProgress(end.end.figures) }
       switch end.end.outcome {
       case .done:
-        // One that was to stay open and did not is no success, however politely it ended: `pause` looks how long it lasted.
+        // A session that was to stay open and did not is no success, however politely it ended: `nextBackoff`
+        // checks how long it was live.
         if !end.end.wasLive { supervised[name]?.backoff.succeeded() }
         recovered(name)
         change(name) { $0.lastSuccess = wall }
@@ -282,7 +286,7 @@ final class PeerSupervisor {
   /// Milliseconds since 1970.
   private var wall: UInt64 { context.store.environment.now() }
 
-  /// The log has both edges of a failure: its first attempt, and the first one that succeeds.
+  /// Logs the end of a failure; `failed` logs its beginning.
   private func recovered(_ name: String) {
     guard let state = supervised[name]?.state, state.lastError != nil || state.failures > 0 else { return }
     context.log.emit(
@@ -317,8 +321,9 @@ final class PeerSupervisor {
     return supervised[name]?.backoff.failed(random: random) ?? 1_000
   }
 
-  /// Not all at the same moment. One whose live session was cut off comes back once the peer has found that out
-  /// (`NodeCore.answerMilliseconds`), to stay.
+  /// Randomized, so that peers do not all connect at the same moment. After a lost live session, the delay
+  /// lets the peer detect the loss first (`NodeCore.answerMilliseconds`), so that the new session can stay
+  /// open.
   private func delayUntilNextSync(_ name: String) -> UInt64 {
     if policy?.schedule == .live, supervised[name]?.wasLiveSessionLost == true {
       supervised[name]?.wasLiveSessionLost = false

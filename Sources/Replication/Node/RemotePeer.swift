@@ -1,35 +1,35 @@
 internal import SyncStore
 
-/// Who is at the other end of a session, and what the node lets it cause.
+/// The peer of a session, and the bounds on what the node lets it cause.
 struct RemotePeer: Sendable {
-  /// Its key, as TLS has proven.
+  /// Its key, as proven by TLS.
   let device: DeviceID
-  /// The right with which it was let in. The member's record may say something else by now.
+  /// The right with which it was admitted. The member's record may state another one by now.
   let right: MemberRight
-  /// For whom large values are being read through.
+  /// Devices for which large values are being read through.
   let scans: HoldingsScans
-  /// How often peers have made this copy a new actor.
+  /// Bounds how often peers make this copy a new actor.
   let renewals: Locked<RenewalThrottle>
 }
 
-/// For which devices large values are being read through, so that they may let go of their own: one question of a device at a time,
-/// whichever session it comes in. Thread-safe.
+/// Admits reading large values through for a device that wants to evict its own copies: one question per
+/// device at a time, whichever session it arrives in. Thread-safe.
 ///
-/// A member that may only read has no say in how busy this copy is: what is read for it within some time is bounded
+/// A read-only member must not keep this copy busy: what is read for it over time is bounded
 /// (`WireLimits.readOnlyScanBytesPerSecond`).
 final class HoldingsScans: Sendable {
   private struct Scan {
     var isUnderWay = false
-    /// When the next one may begin, in milliseconds of a clock that does not step.
+    /// When the next one may begin, by a monotonic clock, in milliseconds.
     var next: UInt64 = 0
   }
 
   private let scans = LockedField<[DeviceID: Scan]>([:])
 
-  /// Devices that are remembered at most, besides those whose question is being answered.
+  /// Upper bound on remembered devices, besides those whose question is being answered.
   private static let mostRemembered = 4096
 
-  /// May blobs of so many bytes be read through for the device now? If so, `end` is to be called.
+  /// Whether `bytes` of blobs may be read through for the device now. If true, call `end` afterwards.
   func begin(for device: DeviceID, _ right: MemberRight, bytes: UInt64, at now: UInt64) -> Bool {
     scans.withLock { scans in
       let scan = scans[device] ?? Scan()
@@ -43,7 +43,7 @@ final class HoldingsScans: Sendable {
     }
   }
 
-  /// The question of the device was answered, or given up.
+  /// Ends the scan for the device, completed or given up.
   func end(for device: DeviceID, at now: UInt64) {
     scans.withLock { scans in
       guard let scan = scans[device] else { return }
@@ -52,19 +52,20 @@ final class HoldingsScans: Sendable {
   }
 }
 
-/// How often peers may make this copy a new actor (rule R9): each costs a name in every vector for ever. A value without a clock.
+/// Limits how often peers make this copy a new actor (rule R9): each costs an entry in every vector for ever.
+/// A value without a clock.
 ///
-/// Invariant: no more than `WireLimits.renewals` within any `WireLimits.renewalMilliseconds`. A peer that was put back, or a clone, needs
-/// one or two.
+/// Invariant: no more than `WireLimits.renewals` within any `WireLimits.renewalMilliseconds`. A restored
+/// peer, or a clone, needs one or two.
 struct RenewalThrottle: Sendable {
   private var times: [UInt64] = []
 
-  /// May there be one at `milliseconds`, on a clock that does not step?
+  /// Whether a renewal is allowed at `milliseconds`, by a monotonic clock.
   func admits(at milliseconds: UInt64) -> Bool {
     times.count { milliseconds < $0 + WireLimits.renewalMilliseconds } < WireLimits.renewals
   }
 
-  /// There is one.
+  /// Counts a renewal.
   mutating func count(at milliseconds: UInt64) {
     times.removeAll { $0 + WireLimits.renewalMilliseconds <= milliseconds }
     times.append(milliseconds)

@@ -1,25 +1,25 @@
 internal import SyncStore
 
-/// Finds what a person means by the name of a peer.
+/// Resolves the name of a peer to a target and its addresses.
 enum Route {
-  /// A copy that is to be kept in step.
+  /// A copy to be kept in step.
   struct Known: Sendable {
     var name: String
     var target: DialTarget
     var endpoints: [Endpoint]
   }
 
-  /// What `all` finds.
+  /// The result of `all`.
   struct All: Sendable {
     var known: [Known]
-    /// What this device may do itself.
+    /// The right of this device.
     var right: Member.Right
-    /// Every device that is a member, the revoked too.
+    /// Every member device, including revoked ones.
     var members: Set<DeviceID>
   }
 
-  /// Every peer and every member with an address, but for the own device and those that were revoked; each device once.
-  /// And what this device may do itself.
+  /// All peers and all members with an address, except the own device and revoked ones, each device once; and
+  /// the right of this device.
   static func all(in store: Store, own: DeviceID) throws(ReplicationError) -> All {
     let membership = Membership(store)
     let (members, peers) = (try membership.members(), try membership.peers())
@@ -47,12 +47,12 @@ enum Route {
     return All(known: known, right: byDevice[own]?.right ?? .readWrite, members: Set(byDevice.keys))
   }
 
-  /// Who is to be reached, and where, the most likely address first. A peer that was named here comes before a member,
-  /// and a member before an address.
+  /// The target and its addresses, the most likely first. A peer named here takes precedence over a member,
+  /// and a member over an address.
   static func resolve(_ text: String, in store: Store) throws(ReplicationError) -> (DialTarget, [Endpoint]) {
     let membership = Membership(store)
     let peer = try membership.peer(named: text)
-    // By its key a member is found at once, by its name only among all.
+    // A lookup by key is direct; one by name reads all members.
     let member: Member?
     if let device = peer?.device {
       member = try membership.member(device)

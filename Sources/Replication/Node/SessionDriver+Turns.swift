@@ -5,22 +5,23 @@ extension SessionDriver {
   struct End {
     var outcome: SessionOutcome
     var figures: SessionFigures
-    /// The own store's error, if that ended it.
+    /// The own store's error, if it ended the session.
     var failure: StoreError?
     /// Bytes on the wire, TLS included.
     var sentBytes: UInt64
     var receivedBytes: UInt64
-    /// Who is at the other end, and what it told of itself.
+    /// The copy at the other end, as its hello described it.
     var contact: Contact?
-    /// Does the other side leave large values out of what it takes?
+    /// Whether the other side does not keep all large values that it receives.
     var peerLeavesOut = false
-    /// Had it gone live?
+    /// Whether the session had gone live.
     var wasLive = false
-    /// Has the other side said that this copy was revoked?
+    /// Whether the other side has said that this copy was revoked.
     var wasRevoked = false
   }
 
-  /// The few records of a live session are waited for; a session that catches up, or moves much, takes its turn.
+  /// The priority of the action: the few records of a live session are prompt; a session that catches up, or
+  /// moves much, is ordinary.
   func turn(of action: SessionAction) -> WorkerPool.Turn {
     guard wasLive else { return .ordinary }
     return switch action {
@@ -30,6 +31,6 @@ extension SessionDriver {
     }
   }
 
-  /// Bytes of a sealed batch that is taken in before what others are sent.
+  /// Largest encrypted batch, in bytes, that is applied as prompt work.
   private static let promptBytes = 64 << 10
 }

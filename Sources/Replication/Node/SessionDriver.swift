@@ -1,17 +1,17 @@
 internal import SyncStore
 
-/// Does what a session asks for: sends, keeps its timers, hands the store's work to workers and their answers back.
-/// Belongs to its loop's thread.
+/// Performs the actions of a session: sends, keeps its timers, hands store work to workers and their answers
+/// back. Confined to its loop's thread.
 ///
-/// Invariants: events are taken one after the other, in the order in which they came about, each with all its actions
-/// done before the next; `onEnd` is called once, after a new actor that was asked for is durable.
+/// Invariants: events are handled one at a time in the order in which they occurred, each with all its
+/// actions done before the next; `onEnd` is called once, after a requested new actor is durable.
 final class SessionDriver {
-  /// Has the session's journal watched: called with a position, behind which `grown` is to be called.
+  /// Called with a journal position; `journalGrew` must be called once the journal has records after it.
   var onFollowJournal: (UInt64) -> Void = { _ in }
   /// Called when figures have changed.
   var onProgress: (SessionFigures) -> Void = { _ in }
 
-  /// What the other side is called, and what it may do, for this session.
+  /// The other side's name for this session.
   let peerName: String
   let remotePeer: RemotePeer
   var peerRight: MemberRight { remotePeer.right }
@@ -20,21 +20,24 @@ final class SessionDriver {
   private let store: SessionStore
   private let loop: EventLoop
   private let onEnd: (End) -> Void
-  // Each half of the session waits for its own work alone.
+  // Separate queues: each half of the session waits for its own work only.
   private let sendingWorker: WorkerQueue
   private let receivingWorker: WorkerQueue
-  // What comes in is opened, appended and made durable, three batches at once.
+  // Received batches are decrypted, appended and made durable as a pipeline, up to three at once.
   private let decryptionWorker: WorkerQueue
   private let durabilityWorker: WorkerQueue
-  /// Large values are read for the other side concurrently with everything else, and never by the workers that others wait for.
+  /// Reads large values through for the other side, concurrently with everything else and never on workers
+  /// that others wait for.
   private let scanningWorker = WorkerPool.scans.queue()
   private var batchesInProgress = 0
-  /// The last batch of a live round, a small one, is being taken in: what the journal grows by is looked at behind it.
+  /// A small last batch of a live round is being applied: journal growth is reported to the session only
+  /// after it.
   private var isApplyingLast = false
   private var hasDeferredGrowth = false
-  /// Where the session stood in the journal when it last said so, and the position behind which it is told of its growth since.
+  /// The journal position at which the session last asked to follow, and the position after which growth is
+  /// reported.
   private var followed: (from: UInt64, behind: UInt64)?
-  /// What all sessions of the node hold, and what of that is this one's.
+  /// Bytes held by all sessions of the node; `held` is the part of this session.
   private let budget: FlowBudget
   private var held = 0
   private var events: [SessionEvent] = []
@@ -43,9 +46,10 @@ final class SessionDriver {
   private var outcome: SessionOutcome?
   private var isRenewing = false
   private var hasEnded = false
-  /// When the other side last said anything, by the loop's clock.
+  /// When the other side last sent anything, by the loop's clock.
   private(set) var lastHeard = MonotonicClock.milliseconds()
-  /// When it last said or took anything: who is sent a large value has nothing to say meanwhile.
+  /// When it last sent or accepted anything: a peer that is receiving a large value has nothing to send
+  /// meanwhile.
   private(set) var lastMoved = MonotonicClock.milliseconds()
 
   /// A session over a link whose handshake is done.
@@ -65,39 +69,40 @@ final class SessionDriver {
     (decryptionWorker, durabilityWorker) = (workers.queue(), workers.queue())
   }
 
-  /// The position that the other side had acknowledged when that was last kept.
+  /// The acknowledged position at the last save of the contact.
   var savedAcknowledged: UInt64 = 0
 
-  /// Called when a round was closed that had come in parts, and what the own copy covers has grown: the journal has not.
+  /// Called when a round that came in parts was closed and this copy covers more: the journal has not grown
+  /// by it.
   var onClosed: () -> Void = {}
-  /// Called when keys were put right that had two contents under one write: how many, and the first of them.
+  /// Called when keys with two contents for one write were repaired: their number, and the first of them.
   var onRepaired: (Int, ArraySlice<[UInt8]>) -> Void = { _, _ in }
   /// Called once, when the session has caught up and stays open.
   var onLive: () -> Void = {}
-  /// Called with what became of what was asked for beside the session's plan.
+  /// Called with the outcome of requests made outside the session's plan.
   var onNotifications: ([SessionNotification]) -> Void = { _ in }
-  /// Called once, when the other side has said which copy it is.
+  /// Called once, when the other side's hello has arrived.
   var onHello: () -> Void = {}
-  /// Called once, when blobs can be asked for; and when the session is over.
+  /// `onOpen` is called once, when blobs can be requested; `onOver` when the session is over.
   var onOpen: () -> Void = {}, onOver: () -> Void = {}
   private var wasOpen = false
-  /// Can blobs be had here, and can it be asked who holds them?
+  /// Whether blobs, and who holds them, can be requested in this session.
   var canFetch: Bool { outcome == nil && session.canFetch }
   var canAsk: Bool { outcome == nil && session.canAsk }
 
-  /// The epoch of the group key that the session seals under; nil before it has read the keys.
+  /// The epoch of the group key under which the session encrypts; nil before it has read the keys.
   var epoch: UInt32? { store.epoch }
 
-  /// Fetches blobs: of each, `onNotifications` tells what becomes of it.
+  /// Fetches blobs; `onNotifications` reports the outcome of each.
   func want(_ needs: [BlobNeed]) { if outcome == nil { handle(.wanted(needs)) } }
 
-  /// Asks for parts of a blob: `onNotifications` gets them.
+  /// Requests parts of a blob; `onNotifications` delivers them.
   func want(_ parts: BlobPartsWanted) { if outcome == nil { handle(.wantedParts(parts)) } }
 
-  /// Asks what the other side holds: `onNotifications` gets the answer.
+  /// Asks what the other side holds; `onNotifications` delivers the answer.
   func ask(_ wanted: HoldingsWanted) { if outcome == nil { handle(.asked(wanted)) } }
 
-  /// Begins. The link keeps the driver alive until the session has ended.
+  /// Starts. The link keeps the driver alive until the session has ended.
   func start() {
     link.onPlaintext = { [self] bytes in
       lastHeard = MonotonicClock.milliseconds()
@@ -109,7 +114,7 @@ final class SessionDriver {
       handle(.sent(count))
     }
     link.onEnd = { [self] error in
-      // Who is not let in learns it only after its own handshake is done.
+      // A side that is not admitted learns so only after its own handshake is done.
       if let error, error.code != .network {
         handle(.failed(error.code, error.message, because: error.store?.code))
       } else {
@@ -122,9 +127,9 @@ final class SessionDriver {
     processEvents()
   }
 
-  /// Has it caught up, and stays open?
+  /// Whether the session has caught up and stays open.
   var isLive: Bool { session.isLive }
-  /// Is it live, with nothing under way?
+  /// Whether the session is live, with nothing in progress.
   var isAtRest: Bool { session.isAtRest }
   /// The other side's hello.
   var peer: Hello? { session.peer }
@@ -136,25 +141,26 @@ final class SessionDriver {
   private var acknowledged = 0
   private var repaired = (count: 0, named: 0)
   private(set) var wasLive = false
-  /// The position of the own journal up to which the other side has all.
+  /// The position of the own journal up to which the other side has everything.
   var acknowledgedPosition: UInt64? { session.figures.acknowledged > 0 ? session.figures.acknowledged : nil }
-  /// What was moved so far.
+  /// Figures of what was moved so far.
   var figures: SessionFigures { session.figures }
 
-  /// The journal has grown, or may have. While a batch is taken in, that is most likely it, and the other side waits for the answer.
+  /// Tells the session that the journal has grown, or may have. While a batch is being applied this is
+  /// deferred: the growth is most likely that batch, and the other side waits for its answer.
   func journalGrew() {
     guard outcome == nil else { return }
     if isApplyingLast { hasDeferredGrowth = true } else { handle(.journalGrown) }
   }
 
-  /// A batch was taken in whose growth was not looked at.
+  /// Handles growth that was deferred while a batch was applied.
   private func deliverDeferredGrowth() {
     isApplyingLast = false
     guard hasDeferredGrowth else { return }
     hasDeferredGrowth = false
     guard outcome == nil else { return }
-    // What came from the other side it need not be told of. Now and then the session looks all the same: it goes through the
-    // journal from where it stood last.
+    // The other side need not be told of its own records. After `mostUnseen` records the session checks
+    // nevertheless: it scans the journal from its last position.
     guard let echo = store.takeLastAppliedRange(), let followed, followed.behind == echo.behind,
       echo.upTo - followed.from <= Self.mostUnseen
     else { return handle(.journalGrown) }
@@ -168,18 +174,18 @@ final class SessionDriver {
     onFollowJournal(position)
   }
 
-  /// Does now what is to be done when this timer runs out: for tests, which cannot wait.
+  /// Fires a timer now: for tests, which cannot wait.
   func expire(_ timer: SessionTimer) { if outcome == nil { handle(.timer(timer)) } }
 
-  /// Is it over?
+  /// Whether the session is over.
   var isOver: Bool { outcome != nil }
 
-  /// The node shuts down.
+  /// Asks the session to end, because the node shuts down.
   func stop() { handle(.stop) }
 
-  /// Asks the other side for a sign of life. If it gives none within so many milliseconds, its connection is dead and given up.
+  /// Sends a ping. If nothing arrives within `milliseconds`, the connection is taken for dead and abandoned.
   func probe(within milliseconds: Int) {
-    // What it says is not heard while this side does not read.
+    // Answers are not received while this side has paused reading.
     guard outcome == nil, !link.isPaused else { return }
     let asked = MonotonicClock.milliseconds()
     handle(.probe)
@@ -194,7 +200,7 @@ final class SessionDriver {
     if outcome == nil { handle(.refuse(Refusal(code, why))) }
   }
 
-  /// The link is given up without another word.
+  /// Closes the link without another message.
   func abandon() {
     link.close()
     handle(.disconnected)
@@ -258,7 +264,7 @@ final class SessionDriver {
   private func perform(_ actions: [SessionAction]) {
     var unsent: [UInt8] = []
     for action in actions {
-      // What is said at once goes in one piece.
+      // Consecutive messages are sent in one piece.
       if case .send(let bytes) = action {
         if helloSentAt == nil, helloReceivedAt == nil, session.peer == nil {
           helloSentAt = MonotonicClock.milliseconds()
@@ -289,7 +295,7 @@ final class SessionDriver {
         work(action, on: sendingWorker)
       case .applyBatch, .applyLast: applyBatch(action)
       case .mergeGroupKeys:
-        // Batches behind them are opened with them.
+        // Later batches are decrypted with these keys.
         batchesInProgress += 1
         work(action, on: decryptionWorker)
       case .loadReplica, .loadCursor, .finishRound, .storeBlobRanges, .storeBlobs, .matchRecipe,
@@ -306,8 +312,8 @@ final class SessionDriver {
     if !unsent.isEmpty { link.send(unsent) }
   }
 
-  /// The other side's clock against the own one, as its hello tells: what it said lies in the middle of the question and the
-  /// answer, or, where it asked, a moment before now.
+  /// Estimates the other side's clock offset from its hello. If this side sent its hello first, the other
+  /// clock was read half a round trip ago; otherwise a moment ago.
   private func recordHello() {
     let now = store.store.environment.now()
     helloReceivedAt = now
@@ -324,7 +330,7 @@ final class SessionDriver {
     }
   }
 
-  /// One batch alone takes the shortest way; of several the steps overlap.
+  /// Applies a batch: a single one in one step; several overlap, step by step.
   private func applyBatch(_ action: SessionAction) {
     guard let intake = StagedBatch(action) else { return }
     batchesInProgress += 1

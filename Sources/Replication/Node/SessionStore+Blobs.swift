@@ -1,8 +1,8 @@
 internal import SyncStore
 
-// Large values, read and stored.
+// Reading and storing large values.
 extension SessionStore {
-  /// Where a range of a blob did not shrink, the next is tried behind so many bytes.
+  /// After a range of a blob that did not shrink, compression is tried again only after this many bytes.
   private static let untriedBytes: UInt64 = 2 << 20
 
   func readBlob(_ blob: BlobReference, offset: UInt64, count: Int) throws -> SessionEvent {
@@ -22,7 +22,7 @@ extension SessionStore {
     return .blobRead(hash: blob.hash, offset: offset, encrypted: sealed)
   }
 
-  /// Ranges of one blob, one behind the other.
+  /// Stores consecutive ranges of one blob.
   func storeBlob(_ ranges: [BlobRange], blob: BlobReference, from sender: ActorID) throws
     -> SessionEvent
   {
@@ -34,7 +34,7 @@ extension SessionStore {
       guard !bytes.isEmpty || blob.size == 0, range.offset + UInt64(bytes.count) <= blob.size else {
         throw DecodingFailure("a range of blob \(blob.hash) is empty, or goes beyond its end")
       }
-      // Another session may have been faster, here or in another process.
+      // Another session may have completed the blob first, in this process or another.
       if try blobs.has(blob) { return .blobStored(hash: blob.hash, held: blob.size, isComplete: true) }
       do throws(StoreError) {
         try blobs.append(bytes, to: blob.hash, at: range.offset)
@@ -47,7 +47,7 @@ extension SessionStore {
     return try complete(blob, held: held)
   }
 
-  /// Blobs that came in one range each: what is durable together costs one sync.
+  /// Stores blobs that arrived in one range each, with one sync for all.
   func storeBlobs(_ ranges: [BlobRange], sizes: [UInt64], from sender: ActorID) throws -> SessionEvent {
     let blobs = try store.blobs
     let noted = try store.absenceVersions(of: ranges.map(\.hash))
@@ -61,7 +61,7 @@ extension SessionStore {
       if outcomes.last == true { arrived.append(blob) }
     }
     try blobs.makeDurable(arrived)
-    // Noted now, the next session does not look for them.
+    // Recorded now, so that the next session does not look for them.
     try store.recordArrived(arrived.map(\.hash), unlessChangedSince: noted)
     return .blobsStored(outcomes)
   }

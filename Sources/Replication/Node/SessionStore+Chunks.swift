@@ -1,6 +1,6 @@
 internal import SyncStore
 
-/// Blobs that are put together of chunks, done.
+/// Assembling blobs from chunks.
 extension SessionStore {
   func makeRecipe(_ blob: BlobReference, offset: UInt64) throws -> SessionEvent {
     let blobs = try store.blobs
@@ -32,7 +32,7 @@ extension SessionStore {
 
   func assemble(_ blob: BlobReference, upTo end: UInt64) throws -> SessionEvent {
     let blobs = try store.blobs
-    // Another session may have been faster, here or in another process.
+    // Another session may have completed the blob first, in this process or another.
     if try blobs.has(blob) { return .blobStored(hash: blob.hash, held: blob.size, isComplete: true) }
     guard let match = state.withLock({ $0.match }), match.hash == blob.hash else {
       return .blobStored(hash: blob.hash, held: try blobs.partialSize(blob.hash), isComplete: false)

@@ -1,20 +1,21 @@
 internal import SyncStore
 
-/// What is not sent because of the clock that stamped it.
+/// Refusing to send writes that a wrong clock stamped.
 extension SessionStore {
-  /// Refuses to send what a wrong clock may have stamped: others would let it wait until its time has come, and it could not
-  /// be restamped any more. Called before a round's mark is made, which would say that it may have left.
+  /// Throws if a wrong clock may have stamped what would be sent: other copies would park it until its time
+  /// has come, and it could no longer be restamped. Called before a round's mark is made, which would record
+  /// that it may have left.
   func requireRightClock() throws {
     try requireNothingAhead()
     try requireUnsetClock()
   }
 
-  /// By how many milliseconds the wall clock is ahead of the clock that is never set; nil where there is none.
+  /// Milliseconds by which the wall clock is ahead of the clock that cannot be set; nil if there is none.
   var clockLead: Int64? {
     store.environment.elapsed.map { Int64(store.environment.now()) - Int64($0()) }
   }
 
-  /// Writes that a clock which was put right since has stamped.
+  /// Throws if writes are stamped by a clock that has been corrected since.
   private func requireNothingAhead() throws {
     guard let ahead = try store.unsentWritesAhead() else { return }
     throw ReplicationError(
@@ -24,8 +25,9 @@ extension SessionStore {
         + "give what it stamped the present time (`Store.restampUnsent`), and try again")
   }
 
-  /// The clock was set by more than others tolerate since the two copies compared theirs: a session that stays open for days
-  /// would send what the wrong clock stamps now. The handshake of the next session compares the clocks again.
+  /// Throws if the clock was set by more than the drift limit since the two copies compared theirs: a session
+  /// that stays open for days would send what the wrong clock stamps now. The handshake of the next session
+  /// compares the clocks again.
   private func requireUnsetClock() throws {
     guard let now = clockLead, let then = state.withLock({ $0.clockLead }),
       (now - then).magnitude > Limits.clockDriftMilliseconds

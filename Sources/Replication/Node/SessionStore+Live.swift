@@ -1,10 +1,11 @@
 internal import SyncStore
 
-/// What live sessions ask of the store.
+/// Store operations of live sessions.
 extension SessionStore {
-  /// Opens a round for the journal's growth, and gives its first batch with it. While another thread makes the journal durable,
-  /// the batch is made ready; the answer, with which it leaves, is given when all of the round is durable (rule R7), by
-  /// whoever made it so.
+  /// Opens a round for the journal's growth, and returns its first batch with it.
+  ///
+  /// If another thread is syncing the journal, the batch is prepared meanwhile; `answer` is called, by the
+  /// thread that synced, once the whole round is durable (rule R7): only then may it leave.
   func openLiveUpdate(
     _ receiver: RoundReceiver, after begin: UInt64, to peer: ActorID?,
     then answer: @escaping @Sendable (SessionEvent) -> Void
@@ -18,7 +19,7 @@ extension SessionStore {
     }
   }
 
-  /// What the session is told of a round once the journal is durable up to the tail, if one is given.
+  /// The event of a live round, valid once the journal is durable up to `tail`, if given.
   func prepareLiveUpdate(
     _ receiver: RoundReceiver, after begin: UInt64, to peer: ActorID?
   ) throws -> (event: SessionEvent, tail: UInt64?) {
@@ -26,8 +27,8 @@ extension SessionStore {
     try requireRightClock()
     let burst = try store.openLiveUpdate(for: receiver, behind: begin)
     guard let round = burst.round else { return (.liveUpdateEmpty(position: burst.position), nil) }
-    // Rounds follow each other only on the other side's word: its cursor has the mark of the last one, or this one's. It is past those of
-    // earlier sessions, too: it was given a round of the ordinary kind since.
+    // The other side confirms a round before the next one opens: its cursor bears the mark of the last round,
+    // or of this one. It is past the marks of earlier sessions, too: an ordinary round was sent since.
     let left = peer.map { store.claimLiveMarks(retainedWith: $0) } ?? []
     let passed = state.withLock { state in
       let marks = left + state.marks + [round.close.mark]
@@ -46,7 +47,7 @@ extension SessionStore {
     return (event, burst.tail)
   }
 
-  /// The positions of the own journal that the last batch alone has filled, if they are known and this was not asked before.
+  /// The positions of the own journal that only the last batch filled, if known. Returned once.
   func takeLastAppliedRange() -> (behind: UInt64, upTo: UInt64)? {
     state.withLock { state in
       defer { state.lastAppliedRange = nil }
@@ -54,7 +55,7 @@ extension SessionStore {
     }
   }
 
-  /// Does this copy cover more since the last round was closed, and was this not asked before?
+  /// Whether this copy covers more since the last round was closed. True is returned once.
   func takeCoverageGrew() -> Bool {
     state.withLock { state in
       defer { state.coverageGrew = false }
@@ -62,11 +63,12 @@ extension SessionStore {
     }
   }
 
-  /// The session goes on live: from now on it is noticed what others do for the same two copies.
+  /// The session goes live: from now on it checks whether others act for the same two copies.
   package func goLive() { state.withLock { ($0.isLive, $0.ground) = (true, nil) } }
 
-  /// What this session must find in place of what it brings: else another one has received from the same copy, or the own copy is another
-  /// one now (rule R9), and both copies find out what holds when they greet each other anew.
+  /// The replica state that this session expects when it applies something. If it differs, another session
+  /// has received from the same copy, or this copy has become another actor (rule R9), and both copies must
+  /// start with a new handshake.
   var expectedReplicaState: ExpectedReplicaState? {
     state.withLock { state in
       state.actor.map { ExpectedReplicaState(actor: $0, cursor: state.isLive ? state.cursor : nil) }
@@ -78,10 +80,10 @@ extension SessionStore {
     return "this copy has taken a new actor meanwhile"
   }
 
-  /// A round was closed: the cursor is known, and group keys that came before it are kept.
+  /// A round was closed: records the cursor, and stores group keys that arrived before it.
   func closed(_ close: RoundClose) throws {
     let given = state.withLock { state in
-      // Keys that were lacking have a cursor of their own.
+      // Missing keys have a cursor of their own.
       if close.scopeExpansion == nil {
         state.cursor = Cursor(position: close.position, mark: close.mark, closed: true)
       }
@@ -92,7 +94,7 @@ extension SessionStore {
     try keys.merge(given)
   }
 
-  /// Keys that the other side gave: for what follows in this session.
+  /// Merges group keys from the other side, for the rest of this session.
   func mergeGroupKeys(_ given: GroupKeyRing) throws {
     var ring = try ring()
     try ring.merge(given)

@@ -1,9 +1,9 @@
 internal import SyncStore
 
-/// What the session's store asks of the member at the other end.
+/// Checks of the member at the other end.
 extension SessionStore {
-  /// Looks the member up again: its right was read in the handshake, and the session may begin long after it. What the session is told if
-  /// it is another right by now; nil if it is the same.
+  /// Reads the member's right again: it was read in the handshake, and the session may begin long after.
+  /// Returns the event for a changed right; nil if it is unchanged.
   func changedRight() throws(ReplicationError) -> SessionEvent? {
     guard let remotePeer else { return nil }
     let member = try Membership(store).authorizedMember(remotePeer.device)
@@ -14,8 +14,10 @@ extension SessionStore {
     return .stale("the right of this member was changed while it connected")
   }
 
-  /// Opens the next round. A mark that is not known here says that this copy was put back (rule R9), if who shows it may write. Who may only
-  /// read could make it up, and is given a round from the start instead: what it covers is left out of it.
+  /// Opens the next round.
+  ///
+  /// An unknown mark of the receiver says that this copy was restored (rule R9), if the receiver may write. A
+  /// read-only receiver could make it up, and gets a round from the start instead, without what it covers.
   func openRound(believing receiver: RoundReceiver, on ground: DeltaScanContext?) throws(StoreError)
     -> DeltaStream
   {

@@ -1,14 +1,14 @@
 internal import SyncStore
 
-/// What the store remembers between the steps of a repair.
+/// State of a repair between its steps.
 struct RepairWork {
   /// The own keys that were fingerprinted, by their hash.
   var keys: [UInt64: [[UInt8]]] = [:]
-  /// The other side's records of the keys that are being put right.
+  /// The other side's records of the keys under repair.
   var theirs: [[UInt8]: Record] = [:]
 }
 
-/// What the repair of a session asks of the store (F61).
+/// Store operations of a repair (F61).
 extension SessionStore {
   func fingerprint(_ buckets: [UInt16], scope: RepairScope) throws -> SessionEvent {
     let found = try store.fingerprints(in: buckets, scope, most: WireLimits.repairPrints)
@@ -55,7 +55,7 @@ extension SessionStore {
     return .repaired(outcome)
   }
 
-  /// All keys of which one of the two sides holds something.
+  /// All keys for which either side holds something.
   private func names(of hashes: [UInt64], theirs: [[UInt8]: Record]) -> Set<[UInt8]> {
     let own = state.withLock { state in hashes.flatMap { state.repair.keys[$0] ?? [] } }
     return Set(own).union(theirs.keys)
@@ -63,7 +63,7 @@ extension SessionStore {
 
   private func encrypt(_ records: [Record], index: UInt64) throws -> [UInt8] {
     let actor = try state.withLock { $0.actor } ?? store.actor
-    // They stand in no journal that the other side could go on behind.
+    // The positions are only ordinals: these records are in no journal that the other side could resume from.
     let positioned = records.enumerated().map { PositionedRecord(position: UInt64($0 + 1), record: $1) }
     let payload = RecordCodec.encode(
       RecordCodec.Payload(position: UInt64(records.count), records: positioned))

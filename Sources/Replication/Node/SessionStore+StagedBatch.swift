@@ -1,7 +1,7 @@
 internal import SyncStore
 
-/// A batch on its way into the store: opened, appended, made durable. The steps of several batches may overlap, each step being
-/// taken in the order of the batches.
+/// A received batch in the pipeline: decrypted, appended, made durable. The steps of several batches may
+/// overlap; each step takes the batches in order.
 struct StagedBatch: Sendable {
   fileprivate let sender: ActorID
   fileprivate let mark: RoundMark
@@ -10,7 +10,7 @@ struct StagedBatch: Sendable {
   fileprivate let expansion: ScopeExpansion?
   fileprivate let close: RoundClose?
   fileprivate var stage: Stage
-  /// Bytes of memory that it takes since it was opened.
+  /// Bytes of memory that the decrypted batch takes.
   fileprivate var decryptedBytes = 0
 
   fileprivate enum Stage: Sendable {
@@ -37,7 +37,7 @@ struct StagedBatch: Sendable {
 }
 
 extension SessionStore {
-  /// Opens a batch: it needs the group's keys, and nothing of the store.
+  /// Decrypts a batch: needs the group keys only, not the store.
   func decrypt(_ intake: StagedBatch) -> StagedBatch {
     guard case .encrypted(let sealed) = intake.stage else { return intake }
     var bytes = 0
@@ -54,7 +54,7 @@ extension SessionStore {
     return opened
   }
 
-  /// Appends it, behind all batches of the round that come before it: where one of those could not be, none is any more.
+  /// Appends a batch after all earlier batches of the round: if one of them failed, no later one is appended.
   func append(_ intake: StagedBatch) -> StagedBatch {
     guard case .decrypted(let payload) = intake.stage else {
       state.withLock { $0.nextBatchIndex = nil }
@@ -82,7 +82,7 @@ extension SessionStore {
       state.withLock { state in
         state.nextBatchIndex = intake.index + 1
         state.lastAppliedRange = taken.echo
-        // Keys that were lacking have a cursor of their own.
+        // Missing keys have a cursor of their own.
         let cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)
         if intake.expansion == nil { state.cursor = cursor } else { state.missingKeysCursor = cursor }
       }
@@ -90,7 +90,7 @@ extension SessionStore {
     }
   }
 
-  /// Waits until it is durable. What the session is told of it.
+  /// Waits until the batch is durable, and returns the event for the session.
   func awaitDurability(_ intake: StagedBatch) -> SessionEvent {
     defer { decryptedBytes.withLock { $0 -= intake.decryptedBytes } }
     switch intake.stage {

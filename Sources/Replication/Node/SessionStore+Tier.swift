@@ -1,9 +1,9 @@
 internal import SyncStore
 
-/// What is said of large values.
+/// Statements about large values.
 extension SessionStore {
-  /// Reads what is asked about, one question of a device at a time, and only while its session lasts. Nothing is said where that may not be
-  /// now.
+  /// Reads the requested blobs through and states which this copy holds. One question per device at a time,
+  /// and only while its session lasts; the statement is nil if the question is not admitted now.
   func stateHoldings(_ wanted: HoldingsWanted) throws(StoreError) -> SessionEvent {
     let unsaid = SessionEvent.holdingsStated(HoldingsStated(number: wanted.number, statement: nil))
     if let remotePeer {
@@ -34,7 +34,7 @@ extension SessionStore {
     return .blobRangeDecrypted(range.hash, offset: range.offset, bytes)
   }
 
-  /// What is needed of a blob that somebody waits for; nil if it is here.
+  /// The parts that are needed of a blob; nil if it is here.
   static func need(_ blob: BlobReference, in store: Store) throws(StoreError) -> BlobNeed? {
     guard try !store.blobs.has(blob) else { return nil }
     return try SessionStore(store).needs([blob]).first

@@ -1,66 +1,69 @@
 package import SyncStore
 
-/// What a session asks of the store, done: rounds opened, batches sealed, opened and applied, blobs read and stored. All
-/// of it blocks and runs on workers; the kinds that `SessionAction` allows side by side may run side by side.
+/// Executes the store actions of a session: opens rounds, encrypts, decrypts and applies batches, reads and
+/// stores blobs. All calls block and run on workers; actions that `SessionAction` allows to overlap may run
+/// concurrently.
 package final class SessionStore: Sendable {
-  /// Bytes of records in a batch: large enough for one sync at the receiver to be cheap, small enough that reading,
-  /// sealing, sending and applying overlap.
+  /// Bytes of records in a batch: large enough that one sync per batch is cheap for the receiver, small
+  /// enough that reading, encrypting, sending and applying overlap.
   static let batchBytes = 1 << 20
-  /// The same of the first two of a round that has several; the next two are twice as large. The receiver waits for the first, and until
-  /// that is acknowledged nobody knows whether deflating is worth its time.
+  /// Bytes of records in each of the first two batches of a round with several; the next two are twice as
+  /// large. The receiver waits for the first, and until that is acknowledged it is unknown whether deflating
+  /// is worth its time.
   private static let firstBatchBytes = 96 << 10
 
   let store: Store
   let keys: StoreKeys
   let state = LockedField(State())
-  /// Who the session is with; nil in tests that have no members.
+  /// The peer of the session; nil in tests without members.
   let remotePeer: RemotePeer?
-  /// What was opened and is not yet applied, in bytes of memory.
+  /// Memory in bytes of batches that are decrypted and not applied yet.
   let decryptedBytes = LockedField(0)
   private let isCancelled = LockedField(false)
 
   struct State {
     var ring: GroupKeyRing?
-    /// Keys that the other side gave, to be kept when its round is closed: by then it is known who was revoked.
+    /// Group keys from the other side, stored when its round is closed: by then it is known who was revoked.
     var receivedKeys: GroupKeyRing?
     var choice = CompressionChoice()
-    /// Batches that are sealed and not acknowledged, with the time of their sealing.
+    /// Batches that are encrypted and not acknowledged, with the time of encryption.
     var underway: [(CompressionChoice.Measure, UInt64)] = []
     var lastAcknowledged: UInt64 = 0
-    /// What the first round is found on, from the handshake until it is opened.
+    /// The context of the first round's delta scan, from the handshake until the round is opened.
     var ground: DeltaScanContext?
     var round: DeltaStream?
-    /// What the other side has said of its full state, in which round.
+    /// The part of the other side's full state that has arrived, and its round.
     var full: (mark: RoundMark, state: FullState)?
-    /// The own actor, as it was said at the handshake.
+    /// The own actor, as stated in the handshake.
     var actor: ActorID?
-    /// By how many milliseconds the wall clock was ahead of the clock that is never set when the two copies compared their wall
-    /// clocks; nil where there is none.
+    /// Milliseconds by which the wall clock was ahead of the clock that cannot be set, when the two copies
+    /// compared their wall clocks; nil if there is none.
     var clockLead: Int64?
-    /// The keys that this copy held then; nil for all.
+    /// The scope of this copy at that time; nil for all keys.
     var scope: KeyScope?
     var failure: StoreError?
-    /// The number that the next batch of the round has that may be appended; nil once one could not be.
+    /// Index of the next batch of the round that may be appended; nil once one failed.
     var nextBatchIndex: UInt32? = 0
-    /// Is the session live? Then what others do for the same two copies must be noticed.
+    /// Whether the session is live. Then it must detect what others do for the same two copies.
     var isLive = false
-    /// The cursor for the other side as this session has left it.
+    /// The cursor for the other side, as this session has left it.
     var cursor: Cursor?
-    /// The cursor for the keys that were lacking, as the round under way has left it; nil if it has brought nothing yet.
+    /// The cursor for the missing keys, as the current round has left it; nil if it has brought nothing yet.
     var missingKeysCursor: Cursor?
-    /// The marks of the live round under way and of the one before it, which the other side has wholly.
+    /// The marks of the current live round and of the one before it, which the other side has completely.
     var marks: [RoundMark] = []
-    /// Who is given live rounds.
+    /// The receiver of live rounds.
     var peer: ActorID?
-    /// What the last batch brought, of the positions of the own journal.
+    /// The positions of the own journal that the last batch filled.
     var lastAppliedRange: (behind: UInt64, upTo: UInt64)?
-    /// The blob whose last range did not shrink, and up to where the next ones are sent as they are.
+    /// The blob whose last range did not shrink, and the offset up to which ranges are sent without
+    /// compression.
     var unshrinking: (hash: BlobHash, end: UInt64)?
-    /// Does this copy cover more since the last round was closed?
+    /// Whether this copy covers more since the last round was closed.
     var coverageGrew = false
-    /// What is being put right.
+    /// State of the repair in progress.
     var repair = RepairWork()
-    /// Where the blob that is put together of chunks finds them here.
+    /// Where the chunks of the blob being assembled are found on this copy.
     var match: (hash: BlobHash, match: BlobMatch)?
   }
 
@@ -73,23 +76,24 @@ package final class SessionStore: Sendable {
   }
 
   deinit {
-    // Where it ends is not where the other side has heard everything: the next session with it knows more.
+    // The other side may not have completed the last round: the next session with it knows more, and needs
+    // the marks.
     state.withLock { state in
       if let peer = state.peer { store.retainLiveMarks(state.marks, with: peer) }
     }
   }
 
-  /// The store's own error, if it had one.
+  /// The own store's error, if there was one.
   package var failure: StoreError? { state.withLock { $0.failure } }
 
-  /// The session is over: what takes long is given up.
+  /// Cancels long operations: the session is over.
   func cancel() { isCancelled.withLock { $0 = true } }
 
-  /// Is nobody interested any more?
+  /// Whether the session was cancelled.
   var isOver: Bool { isCancelled.withLock { $0 } }
 
-  /// The same, but where another thread is making the journal durable its answer is given by that thread: `then` is called
-  /// once, before this returns or later.
+  /// Executes an action as `answer(_:peer:)`. If another thread is syncing the journal, that thread gives the
+  /// answer: `then` is called once, before this returns or later.
   func answer(
     _ action: SessionAction, peer: ActorID?, then tell: @escaping @Sendable (SessionEvent?) -> Void
   ) {
@@ -101,8 +105,8 @@ package final class SessionStore: Sendable {
     }
   }
 
-  /// Does what the action asks for, and gives the answer; nil for an action that is not the store's. `peer` is the other
-  /// side's actor, once it is known.
+  /// Executes the action and returns its event; nil for an action that is not the store's. `peer` is the
+  /// other side's actor, once known.
   package func answer(_ action: SessionAction, peer: ActorID?) -> SessionEvent? {
     do {
       switch action {
@@ -136,7 +140,8 @@ package final class SessionStore: Sendable {
         if let tail { try store.sync(upTo: tail) }
         return event
       case .readGroupKeys(let epochs):
-        // In this order: an epoch that begins after a revocation is not in what was read before the member was looked up.
+        // The order matters: keys are read before the member is looked up, so that they cannot include an
+        // epoch that began after its revocation.
         let text = try ring().only(epochs).text
         if let changed = try changedRight() { return changed }
         return .groupKeys(Array(text.utf8))
@@ -179,7 +184,7 @@ package final class SessionStore: Sendable {
     }
   }
 
-  /// What the session is told of an error.
+  /// The session event for an error.
   func event(of error: any Error) -> SessionEvent {
     switch error {
     case let error as StoreError:
@@ -194,7 +199,7 @@ package final class SessionStore: Sendable {
     }
   }
 
-  /// The epoch of the keys that the session has; nil before it has read them.
+  /// The epoch of the session's keys; nil before it has read them.
   var epoch: UInt32? { state.withLock { $0.ring?.current } }
 
   func ring() throws -> GroupKeyRing {
@@ -213,7 +218,7 @@ package final class SessionStore: Sendable {
       (state.actor, state.scope, state.cursor, state.ground) = (summary.actor, summary.scope, cursor, ground)
       state.clockLead = lead
     }
-    // Others could not read it.
+    // Other copies could not decode a larger summary.
     guard max(summary.vector.count, summary.floor.count) <= Limits.actors else { throw store.tooManyActors }
     var replica = Replica(
       summary: summary, digest: digest, wallMilliseconds: wall, cursor: cursor,
@@ -245,8 +250,8 @@ package final class SessionStore: Sendable {
     return needs
   }
 
-  /// All bytes of the blob have come, but an earlier session ended before they were put in their place. False if they
-  /// are not the blob's: they are thrown away, and it is fetched from the start.
+  /// Completes a blob of which an earlier session received all bytes, but ended before moving it into place.
+  /// False if the bytes do not match: they are discarded, and the blob is fetched from the start.
   private func completes(_ blob: BlobReference) throws(StoreError) -> Bool {
     do throws(StoreError) {
       try store.blobs.complete(blob, durable: true)
@@ -270,7 +275,8 @@ package final class SessionStore: Sendable {
     try requireRightClock()
     let ground = state.withLock { $0.ground.take() }
     let opened = Result { try openRound(believing: receiver, on: ground) }
-    // Asked behind it: the marks of who this copy was are gone, which is no sign of having been put back.
+    // Checked after opening: a new actor has dropped the marks of the old one, which must not be taken for a
+    // restored copy.
     if let why = try renewed() { return .stale(why) }
     let round = try opened.get()
     state.withLock { $0.round = round }
@@ -285,7 +291,7 @@ package final class SessionStore: Sendable {
     return .batchEncrypted(next.sealed, position: next.batch.position, records: next.batch.users)
   }
 
-  /// The next batch of a round, sealed; nil at its end.
+  /// The next batch of a round, encrypted; nil at its end.
   func nextBatch(of round: DeltaStream, _ index: UInt32) throws -> (batch: BatchSummary, sealed: [UInt8])? {
     let left = round.bytesLeft
     let growing = min(Self.firstBatchBytes << min(Int(index / 2), 8), Self.batchBytes)
@@ -317,21 +323,21 @@ package final class SessionStore: Sendable {
     return sealed
   }
 
-  /// The other side has acknowledged so many batches since it was last told.
+  /// Records that the other side has acknowledged `count` further batches.
   func acknowledged(_ count: Int) {
     let now = MonotonicClock.nanoseconds()
     state.withLock { state in
       for _ in 0..<min(count, state.underway.count) {
         var (measure, sent) = state.underway.removeFirst()
         measure.transferTime = now - min(now, max(sent, state.lastAcknowledged))
-        // Several at once say nothing of each.
+        // Batches acknowledged together give no transfer time for each.
         if count == 1 { state.choice.acknowledged(measure) }
       }
       state.lastAcknowledged = now
     }
   }
 
-  /// What the other side has said of its full state; fails if that is more than it can have to say.
+  /// The part of the other side's full state that has arrived; throws if it exceeds any legitimate size.
   func full(of mark: RoundMark) throws -> FullState {
     let full = state.withLock { state in
       if let full = state.full, full.mark == mark { return full.state }

@@ -1,15 +1,15 @@
 package import SyncStore
 
-/// The secrets of a copy, in files beside the store, for its owner alone (0600): `keys/device.pem`, which is who this
-/// installation is, and `keys/group`, which all members share. Neither is ever part of the journal. Where the store is
-/// encrypted they are sealed.
+/// The secrets of a copy, in files in the store's directory, readable only by their owner (0600):
+/// `keys/device.pem`, the identity of this installation, and `keys/group`, which all members share. Neither
+/// is ever part of the journal. In an encrypted store they are encrypted.
 package struct StoreKeys: Sendable {
   private let directory: String
   private let storage: any Storage
-  /// Nil while the store is still to be made: what is written then is in the clear.
+  /// Nil while the store does not exist yet: files written then are not encrypted.
   private let store: Store?
 
-  /// The keys of the store in the directory `path`. Nothing is read or made yet.
+  /// The keys of the store in the directory `path`. Reads and makes nothing yet.
   package init(path: String, storage: any Storage) {
     directory = path + "/keys"
     self.storage = storage
@@ -26,7 +26,7 @@ package struct StoreKeys: Sendable {
   private static let device = "device.pem"
   private static let group = "group"
 
-  /// The device's identity; made, durably, if there is none. The directory of the store must exist.
+  /// The device's identity; made durably if there is none. The directory of the store must exist.
   package func makeIdentity() throws(ReplicationError) -> DeviceIdentity {
     try withFilesLocked { () throws(ReplicationError) in
       if let identity = try readIdentity() {
@@ -39,7 +39,7 @@ package struct StoreKeys: Sendable {
     }
   }
 
-  /// The group keys; a first one is made, durably, if there are none.
+  /// The group keys; the first one is made durably if there are none.
   package func makeGroupKeys() throws(ReplicationError) -> GroupKeyRing {
     try withFilesLocked { () throws(ReplicationError) in
       if let ring = try readGroupKeys() {
@@ -52,17 +52,17 @@ package struct StoreKeys: Sendable {
     }
   }
 
-  /// Puts a ring in place of the one there is, durably.
+  /// Replaces the group key ring, durably.
   package func replaceGroupKeys(with ring: GroupKeyRing) throws(ReplicationError) {
     try write(ring.text, to: Self.group)
   }
 
-  /// Adds group keys to those there are, durably.
+  /// Adds group keys to the existing ones, durably.
   package func merge(_ given: GroupKeyRing) throws(ReplicationError) {
     try changeGroupKeys { ring throws(ReplicationError) in try ring.merge(given) }
   }
 
-  /// Changes the group keys of an open store, durably. Nobody else changes them meanwhile.
+  /// Changes the group keys of an open store, durably, excluding concurrent changes.
   package func changeGroupKeys(
     _ change: (inout GroupKeyRing) throws(ReplicationError) -> Void
   ) throws(ReplicationError) {
@@ -74,7 +74,7 @@ package struct StoreKeys: Sendable {
     }
   }
 
-  /// Runs `body` while no other thread or process changes these files.
+  /// Runs `body` while no other thread or process changes the key files.
   private func withFilesLocked<Answer>(_ body: () throws(ReplicationError) -> Answer) throws(ReplicationError)
     -> Answer
   {
@@ -92,16 +92,16 @@ package struct StoreKeys: Sendable {
     return try result.get()
   }
 
-  /// The device's identity. `.cryptography` if there is none, or the file is not one.
+  /// The device's identity. `.cryptography` if there is none, or its file is invalid.
   package func identity() throws(ReplicationError) -> DeviceIdentity {
     guard let identity = try identityIfAny() else { throw missing(Self.device) }
     return identity
   }
 
-  /// The device's identity; nil if there is none. `.cryptography` if the file is not one.
+  /// The device's identity; nil if there is none. `.cryptography` if its file is invalid.
   package func identityIfAny() throws(ReplicationError) -> DeviceIdentity? { try readIdentity() }
 
-  /// The group keys. `.cryptography` if there are none, or the file is not one.
+  /// The group keys. `.cryptography` if there are none, or their file is invalid.
   package func groupKeys() throws(ReplicationError) -> GroupKeyRing {
     guard let ring = try readGroupKeys() else { throw missing(Self.group) }
     return ring
@@ -145,7 +145,8 @@ package struct StoreKeys: Sendable {
     }
   }
 
-  /// Makes durable what another process may have put there and not come to the end of: others are about to be told of it.
+  /// Syncs the directory: another process may have created the files without completing its sync, and others
+  /// are about to be told of the keys.
   private func syncDirectory() throws(ReplicationError) {
     let (storage, directory) = (storage, directory)
     try mappingStoreErrors { () throws(StoreError) in try storage.syncDirectoryAndParent(directory) }
@@ -159,7 +160,7 @@ package struct StoreKeys: Sendable {
   }
 }
 
-/// Runs `body`, and turns an error of the store into one of replication.
+/// Runs `body`, and converts a store error to a replication error.
 func mappingStoreErrors<Answer>(_ body: () throws(StoreError) -> Answer) throws(ReplicationError) -> Answer {
   do throws(StoreError) {
     return try body()

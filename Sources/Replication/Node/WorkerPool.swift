@@ -1,44 +1,44 @@
 internal import Dispatch
 internal import SyncStore
 
-/// Threads for what blocks: the store, and handshakes with strangers.
+/// Threads for blocking work: the store, and handshakes with strangers.
 ///
-/// Work is given to queues, each of which does one piece after the other, in order. A thread takes one piece of a queue, and the queue
-/// goes behind all others that have work: whoever has much to do keeps nobody waiting for more than one piece of each other queue.
-/// What is *prompt*, a few records that somebody waits for, goes before what is not, and threads are kept free for it.
+/// Work goes to serial queues. A thread takes one piece of a queue, then the queue goes to the end of the
+/// line, so that a busy queue delays another by at most one piece per turn. *Prompt* work, a few records with
+/// a waiter, precedes ordinary work, and threads are reserved for it.
 ///
-/// Invariants: no more than `width` pieces are under way; of ordinary ones no more than `width - 2`, of prompt ones no more than
-/// `width - 1`, so that neither kind waits for the other to have nothing more to do.
+/// Invariants: at most `width` pieces run at once, at most `width - 2` ordinary and at most `width - 1`
+/// prompt ones, so that neither kind can starve the other.
 package final class WorkerPool: Sendable {
   /// The pool of this process.
   package static let shared = WorkerPool(width: 8)
-  /// For handshakes, invitations and rights, two at once: what members have `shared` do, however long it takes, keeps nobody from being let
-  /// in, or shown out.
+  /// For handshakes, invitations and rights, two at once: long work of members in `shared` must not delay
+  /// admitting or removing anyone.
   package static let handshakes = WorkerPool(width: 4)
-  /// For reading large values through at the wish of others, two at once; the rest wait.
+  /// For reading large values through on behalf of others, two at once; the rest wait.
   package static let scans = WorkerPool(width: 4)
 
-  /// How soon a piece of work is to be done.
+  /// Priority of a piece of work.
   package enum Turn: Sendable {
-    /// It takes long, or nobody waits for it.
+    /// Long, or without a waiter.
     case ordinary
-    /// It is short, and somebody waits.
+    /// Short, with a waiter.
     case prompt
   }
 
-  /// What has happened, in numbers of pieces.
+  /// Counters of the pool, in pieces.
   package struct Figures: Sendable {
-    /// Pieces that were begun.
+    /// Pieces started.
     package var begun = (prompt: 0, ordinary: 0)
-    /// The most ordinary pieces that were begun while a prompt one waited.
+    /// The most ordinary pieces started while one prompt piece waited.
     package var longestPromptWait = 0
-    /// The most pieces of other queues that were begun while an ordinary one waited.
+    /// The most pieces of other queues started while one ordinary piece waited.
     package var longestOrdinaryWait = 0
   }
 
   private struct Waiting {
     var queue: WorkerQueue
-    /// Ordinary pieces, and all, that had been begun when it came.
+    /// Ordinary and total pieces started when the queue was added.
     var since: (ordinary: Int, all: Int)
   }
 
@@ -50,12 +50,13 @@ package final class WorkerPool: Sendable {
     var figures = Figures()
   }
 
-  /// Serial queues, each of which stands for a thread: the system makes one for each that has work, whatever the number of cores.
+  /// Serial queues, one per thread: the system creates a thread for each that has work, whatever the number
+  /// of cores.
   private let threads: [DispatchQueue]
   private let state: LockedField<State>
   private let most: (prompt: Int, ordinary: Int)
 
-  /// A pool of `width` threads. One exists only while there is work for it.
+  /// A pool of `width` threads. A thread exists only while there is work for it.
   package init(width: Int) {
     threads = (0..<width).map { DispatchQueue(label: "syncstore.worker.\($0)", qos: .userInitiated) }
     state = LockedField(State(idle: Array((0..<width).reversed())))
@@ -65,12 +66,12 @@ package final class WorkerPool: Sendable {
   /// A new queue.
   package func queue() -> WorkerQueue { WorkerQueue(self) }
 
-  /// Runs blocking work, some time soon.
+  /// Schedules blocking work.
   package func later(_ turn: Turn = .ordinary, _ work: @escaping @Sendable () -> Void) {
     queue().async(turn, work)
   }
 
-  /// Runs blocking work off the caller's thread, and waits for it without blocking.
+  /// Runs blocking work off the caller's thread, suspending until it is done.
   package func run<Answer: Sendable>(
     _ work: @escaping @Sendable () throws(ReplicationError) -> Answer
   ) async throws(ReplicationError) -> Answer {
@@ -83,10 +84,10 @@ package final class WorkerPool: Sendable {
     return try result.get()
   }
 
-  /// What has happened so far.
+  /// The counters so far.
   package var figures: Figures { state.withLock { $0.figures } }
 
-  /// The queue has a next piece.
+  /// Adds a queue whose next piece is ready.
   fileprivate func add(_ queue: WorkerQueue, turn: Turn) {
     let thread = state.withLock { state -> Int? in
       let begun = state.figures.begun
@@ -102,7 +103,7 @@ package final class WorkerPool: Sendable {
 
   private func start(_ thread: Int) { threads[thread].async { self.work(on: thread) } }
 
-  /// A thread that may begin something, if there is one and there is anything that may be begun.
+  /// An idle thread, if there is one and a piece may start.
   private func takeThread(_ state: inout State) -> Int? {
     guard mayBegin(state, turn: .prompt) || mayBegin(state, turn: .ordinary) else { return nil }
     return state.idle.popLast()
@@ -128,7 +129,7 @@ package final class WorkerPool: Sendable {
           state.idle.append(thread)
           return (nil, nil)
         }
-        // What this thread has left undone another one may do.
+        // Another thread may take the remaining work.
         return (next, takeThread(&state))
       }
       if let more { start(more) }
@@ -158,7 +159,7 @@ package final class WorkerPool: Sendable {
   }
 }
 
-/// Work that is done in order, one piece at a time, on whatever thread of its pool.
+/// A serial queue of work, run on any thread of its pool.
 package final class WorkerQueue: Sendable {
   private struct Piece {
     var turn: WorkerPool.Turn
@@ -166,12 +167,12 @@ package final class WorkerQueue: Sendable {
   }
 
   private let pool: WorkerPool
-  /// What is to be done, the piece under way, or waiting for a thread, first.
+  /// The pending pieces; the first one is running, or waits for a thread.
   private let pieces = LockedField<[Piece]>([])
 
   fileprivate init(_ pool: WorkerPool) { self.pool = pool }
 
-  /// Does `work` behind what was given before.
+  /// Runs `work` after everything queued before.
   package func async(_ turn: WorkerPool.Turn = .ordinary, _ work: @escaping @Sendable () -> Void) {
     let isFirst = pieces.withLock { pieces in
       pieces.append(Piece(turn: turn, work: work))
@@ -180,7 +181,7 @@ package final class WorkerQueue: Sendable {
     if isFirst { pool.add(self, turn: turn) }
   }
 
-  /// The queue's turn has come.
+  /// Runs the first piece, then queues the next one.
   fileprivate func doNext() {
     pieces.withLock { $0.first }?.work()
     let next = pieces.withLock { pieces in

@@ -1,12 +1,12 @@
 package import SyncStore
 
-/// What an object is made of, from an offset on, as it travels.
+/// The recipe of a blob from an offset on, encrypted for the wire.
 package struct EncryptedRecipe: Hashable, Sendable {
-  /// Of which blob.
+  /// The blob.
   package var hash: BlobHash
-  /// Where its first chunk begins.
+  /// Offset of the first chunk in the blob.
   package var offset: UInt64
-  /// The chunks, sealed (`schemas/wire-batch.md`).
+  /// The encrypted chunks (`schemas/wire-batch.md`).
   package var encrypted: [UInt8]
 
   /// All fields.
@@ -15,13 +15,13 @@ package struct EncryptedRecipe: Hashable, Sendable {
   }
 }
 
-/// Some parts of a blob that are wanted.
+/// Requests parts of a blob.
 package struct BlobPartsWanted: Hashable, Sendable {
-  /// Of which blob.
+  /// The blob.
   package var hash: BlobHash
   /// Its size in bytes.
   package var size: UInt64
-  /// In order, none empty, none overlapping another; at least one, at most `WireLimits.blobParts`.
+  /// The parts, ascending, not empty and not overlapping; 1 to `WireLimits.blobParts`.
   package var parts: [BlobPart]
 
   /// All fields.
@@ -63,9 +63,9 @@ extension BlobPartsWanted {
   }
 }
 
-/// The chunks of a recipe as bytes, before they are sealed.
+/// Encodes and decodes the chunks of a recipe (the payload before encryption).
 package enum RecipeCodec {
-  /// The payload.
+  /// Encodes `chunks`.
   package static func encode(_ chunks: [BlobChunk]) -> [UInt8] {
     var writer = ByteWriter(capacity: chunks.count * (BlobChunk.nameBytes + 3))
     writer.writeVariable(UInt64(chunks.count))
@@ -76,7 +76,9 @@ package enum RecipeCodec {
     return writer.bytes
   }
 
-  /// The chunks; each of at least a byte, all of them within a blob of `size` bytes from `offset` on.
+  /// Decodes the chunks of a recipe that starts at `offset`.
+  ///
+  /// Each chunk has at least one byte, and all lie within a blob of `size` bytes.
   package static func decode(
     _ payload: [UInt8], offset: UInt64, size: UInt64
   ) throws(DecodingFailure) -> BlobRecipe {

@@ -1,21 +1,24 @@
 private import CDeflate
 private import SyncStore
 
-/// zlib streams (RFC 1950) of whole payloads in memory, by libdeflate: for payloads that are there as a whole it takes half
-/// the time of zlib (docs/decisions/0021-libdeflate.md).
+/// zlib streams (RFC 1950) of whole payloads in memory, by libdeflate.
+///
+/// For payloads that are in memory as a whole it takes half the time of zlib
+/// (docs/decisions/0021-libdeflate.md).
 ///
 /// This is one of the few files that use `unsafe`: the C library takes pointers and counts.
 package enum Compression {
-  /// Payloads below this many bytes are not worth it.
+  /// Payloads with fewer bytes are not compressed.
   static let minimumBytes = 256
-  /// Of a payload above this many bytes a sample is tried first.
+  /// Payloads with more bytes are tested with a sample first.
   private static let sampledBytes = 32 << 10
   private static let fastest: Int32 = 1
 
-  /// The stream for `payload`, fastest level; nil if it would not be shorter.
+  /// Compresses `payload` at the fastest level; nil if the stream would not be shorter.
   static func deflate(_ payload: [UInt8]) -> [UInt8]? {
     guard payload.count >= minimumBytes else { return nil }
-    // Deflating what does not shrink costs as much as all the rest of a transfer together: eight places tell.
+    // Deflating incompressible data would cost as much as the rest of a transfer: try eight pieces of it
+    // first.
     if payload.count > sampledBytes {
       let piece = 1024
       let stride = (payload.count - piece) / 7
@@ -25,8 +28,9 @@ package enum Compression {
     return deflate(payload, limit: payload.count - 1)
   }
 
-  /// The `count` bytes that `stream` holds. Never takes memory for more (F79); nil if it holds fewer or more, or is
-  /// followed by anything.
+  /// Inflates `stream` to exactly `count` bytes.
+  ///
+  /// Never allocates more (F79). Nil if the stream holds fewer or more bytes, or if bytes follow it.
   package static func inflate(_ stream: [UInt8], count: Int) -> [UInt8]? {
     var isExact = false
     let payload = unsafe [UInt8](unsafeUninitializedCapacity: max(count, 1)) { output, initialized in
@@ -63,7 +67,7 @@ package enum Compression {
     make: { unsafe libdeflate_alloc_decompressor() }, free: { unsafe libdeflate_free_decompressor($0) })
 }
 
-/// Tools of the library that nobody uses at the moment: making one costs more than a small payload. At most four are kept.
+/// A pool of at most four idle libdeflate (de)compressors: creating one costs more than a small payload.
 @safe private final class CodecPool: @unchecked Sendable {
   @safe private struct Spares: @unchecked Sendable {
     var tools = unsafe [OpaquePointer]()

@@ -1,20 +1,24 @@
-/// Whether the next batch of a round is deflated: a value that is told what was measured, and knows no clock.
+/// Decides from measurements whether the next batch of a round is deflated. A pure value without a clock.
 ///
-/// Deflating pays where the link is slower than deflating is; else it only adds to the time, of this processor and of the one that
-/// inflates. What all waits for shows in the time between two acknowledgements. A round begins deflated. If deflating fills most of
-/// that time, or the link is so fast that a few larger batches are soon over, batches are sent plain for a try, and go on so if they
-/// pass no slower than the deflated ones did, or than deflating them takes; if not, or later no more, they are deflated again, and
-/// the next try is twice as far away. So nothing is sent larger than it must be on a slow link, and on a fast one little is deflated.
+/// Deflating pays where the link is slower than the compressor; elsewhere it only adds processor time on both
+/// sides. The bottleneck shows in the time between two acknowledgements.
+///
+/// A round begins deflated. If deflating fills most of that time, or if the link is so fast that a few larger
+/// batches cost little, uncompressed batches are tried. They are kept if they pass no slower than the
+/// deflated ones did, or than deflating takes. If they are slower, then or later, batches are deflated again,
+/// and the distance to the next try doubles. So a slow link carries nothing larger than necessary, and on a
+/// fast one little is deflated.
 package struct CompressionChoice: Hashable, Sendable {
-  /// What was measured of one batch.
+  /// Measurements of one batch.
   package struct Measure: Hashable, Sendable {
-    /// Bytes before it was sealed.
+    /// Bytes before compression and encryption.
     package var payload: Int
-    /// Bytes sealed.
+    /// Bytes after encryption.
     package var encrypted: Int
-    /// Nanoseconds that reading and sealing took; nil if the batch was sent plain.
+    /// Nanoseconds that reading and encrypting took; nil if the batch was sent uncompressed.
     package var deflateTime: UInt64?
-    /// Nanoseconds from its sending, or from the acknowledgement of the batch before it, whichever was later, to its own.
+    /// Nanoseconds until its acknowledgement, from its sending or from the previous acknowledgement,
+    /// whichever was later.
     package var transferTime: UInt64
 
     /// All fields.
@@ -25,55 +29,59 @@ package struct CompressionChoice: Hashable, Sendable {
     }
   }
 
-  /// Below so many bytes deflating costs nothing that could be noticed.
+  /// Batches with fewer bytes are always deflated: the cost is negligible.
   package static let smallBytes = 64 << 10
-  /// Deflating is what all waits for if it fills more than this share of the time.
+  /// Deflating is the bottleneck if it fills more than this share of the time.
   private static let busyShare = 0.85
-  /// Nanoseconds for a byte on the wire of a link that is fast enough to try: 16 MB in a second.
+  /// Nanoseconds for a byte on the wire at which a link is fast enough for a try: 16 MB/s.
   private static let fastLink = 62.5
-  /// Plain batches may pass so much slower before they are deflated again: at first, and once there were more measures. Times vary, by
-  /// what the disk of the receiver is doing above all; and where the link is what all waits for, what is worth deflating passes slower by
-  /// more than that.
+  /// Factors by which uncompressed batches may be slower before they are deflated again: at first, and after
+  /// more measurements.
+  ///
+  /// Times vary, mostly with the receiver's disk. Where the link is the bottleneck, compressible data passes
+  /// slower by more than these factors.
   private static let tolerances = (first: 1.4, later: 1.2)
-  /// A plain batch counts for no more than so many deflated ones: what held up one, the receiver's disk above all, says nothing of the
-  /// way it was sent. It is more than the tolerances: if all are slow, that is noticed.
+  /// An uncompressed batch counts for at most this multiple of a deflated one.
+  ///
+  /// A single stall, mostly of the receiver's disk, says nothing about compression. The cap is above the
+  /// tolerances, so that consistently slow batches are still detected.
   private static let longest = 2.0
-  /// Measures of a link that is fast enough to try before that is done: the first one waited for whatever the receiver had to do first.
+  /// Measurements of a fast link before a try: the first batch also waited for the receiver's earlier work.
   private static let fastMeasures = 2
-  /// Measures of a try before it is judged.
+  /// Measurements of a try before it is judged.
   private static let leastMeasures = 4
-  /// Measures of a try before it is judged more closely.
+  /// Measurements of a try before the narrower tolerance applies.
   private static let manyMeasures = 12
-  /// After a try that failed the next one is so many measures away, at least and at most.
+  /// Measurements until the next try after a failed one: minimum and maximum.
   private static let patience = 32...4096
-  /// How much the newest of many measures counts.
+  /// Weight of the newest measurement once there are many.
   private static let weight = 0.1
 
-  /// Nanoseconds in which a byte of payload passes, either way.
+  /// Nanoseconds per byte of payload, deflated and uncompressed.
   private var deflated = 0.0
   private var uncompressed = 0.0
-  /// The share of the time that deflating fills.
+  /// Share of the time that deflating fills.
   private var busy = 0.0
-  /// Nanoseconds that deflating takes for a byte of payload.
+  /// Nanoseconds that deflating takes per byte of payload.
   private var work = 0.0
   private var sendsUncompressed = false
-  /// How many there were since the way was changed.
+  /// Measurements since the last switch.
   private var measures = 0
-  /// So many are to come before plain batches are tried.
+  /// Measurements needed before uncompressed batches are tried.
   private var untilTry = 1
 
-  /// Nothing was measured yet.
+  /// Creates a choice without measurements.
   package init() {}
 
-  /// Is a batch with so many bytes of payload to be deflated?
+  /// Whether a batch with `payload` bytes is to be deflated.
   package func deflates(_ payload: Int) -> Bool { payload < Self.smallBytes || !sendsUncompressed }
 
-  /// A batch was acknowledged.
+  /// Records the measurements of an acknowledged batch.
   package mutating func acknowledged(_ measure: Measure) {
     guard measure.payload >= Self.smallBytes, measure.encrypted > 0, measure.transferTime > 0 else { return }
     let time = Double(measure.transferTime) / Double(measure.payload)
     if let deflating = measure.deflateTime {
-      // What was sent before the way was changed is acknowledged after that.
+      // Batches sent before a switch are acknowledged after it.
       guard !sendsUncompressed else { return }
       measures += 1
       deflated = Self.mean(deflated, time, of: measures)
@@ -82,7 +90,7 @@ package struct CompressionChoice: Hashable, Sendable {
       considerUncompressed(isFast: Double(measure.transferTime) / Double(measure.encrypted) <= Self.fastLink)
     } else if sendsUncompressed {
       measures += 1
-      // The first one waited for those before it.
+      // The first uncompressed batch waited for the deflated ones before it.
       if measures > 1 {
         uncompressed = Self.mean(uncompressed, min(time, Self.longest * deflated), of: measures - 1)
       }
@@ -99,13 +107,14 @@ package struct CompressionChoice: Hashable, Sendable {
 
   private mutating func evaluateUncompressed() {
     let tolerance = measures > Self.manyMeasures ? Self.tolerances.later : Self.tolerances.first
-    // Whatever the others did: deflated ones pass no faster than they are deflated.
+    // Deflated batches pass no faster than they are deflated, however fast the measured ones were.
     guard measures > Self.leastMeasures, uncompressed > max(tolerance * deflated, work) else { return }
     untilTry = min(max(2 * untilTry, Self.patience.lowerBound), Self.patience.upperBound)
     (sendsUncompressed, measures) = (false, 0)
   }
 
-  /// The mean of so many: of all, or of the last ones where there are many. Of one it is that one, whatever there was before.
+  /// The running mean after `count` measurements: of all, or weighted to the last ones. For a count of 1 it
+  /// is `new`, whatever `old` is.
   private static func mean(_ old: Double, _ new: Double, of count: Int) -> Double {
     old + max(weight, 1 / Double(count)) * (new - old)
   }

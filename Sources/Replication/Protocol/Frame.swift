@@ -1,8 +1,8 @@
 package import SyncStore
 
-/// What travels on a connection: a type and its payload.
+/// A frame on the wire: a type and its payload.
 package struct Frame: Hashable, Sendable {
-  /// What the payload is. `MessageType` names the known ones.
+  /// The type of the message; `MessageType` has the known ones.
   package var type: UInt8
   /// The bytes after the type.
   package var payload: [UInt8]
@@ -10,19 +10,20 @@ package struct Frame: Hashable, Sendable {
   /// Both fields.
   package init(type: UInt8, payload: [UInt8]) { (self.type, self.payload) = (type, payload) }
 
-  /// The bytes before the payload: length (4 bytes, little-endian, of type and payload), type.
+  /// Bytes before the payload: length of type and payload (4 bytes, little-endian), type.
   package static let headerBytes = 5
 
   /// The frame's bytes on the wire.
   package var bytes: [UInt8] { bytes(before: 0) }
 
-  /// The frame's bytes on the wire if its payload ends with `tail`, too: in one piece if that is small.
+  /// The frame's bytes on the wire with `tail` after its payload. A small tail is copied into one piece; a
+  /// large one stays a piece of its own.
   func bytes(with tail: [UInt8]) -> [[UInt8]] {
     let head = bytes(before: tail.count)
     return tail.count < Self.pieceBytes ? [head + tail] : [head, tail]
   }
 
-  /// What is as large as this is not copied.
+  /// Byte strings of at least this length are not copied.
   package static let pieceBytes = 64 << 10
 
   private func bytes(before tail: Int) -> [UInt8] {
@@ -34,16 +35,16 @@ package struct Frame: Hashable, Sendable {
   }
 }
 
-/// What may come on a connection at the moment, and how much of it.
+/// The frames that a connection accepts in its current stage, and their maximum sizes.
 package enum FrameStage: Hashable, Sendable {
-  /// Nothing is agreed yet: small frames only.
+  /// Nothing is negotiated yet: small frames only.
   case handshake
-  /// Batches and blob ranges may come.
+  /// Batches and blob ranges are accepted.
   case session
-  /// An invitation is being redeemed, by somebody who has not yet shown that he has one.
+  /// An invitation is being redeemed; the peer has not proven that it holds one.
   case pairing
 
-  /// The most bytes the payload of a frame of `type` may have; nil if no such frame may come at all.
+  /// Maximum bytes of the payload of a frame of `type`; nil if the type is not accepted.
   package func limit(of type: UInt8) -> Int? {
     switch self {
     case .pairing:
@@ -69,10 +70,11 @@ package enum FrameStage: Hashable, Sendable {
 
 /// Cuts a stream of bytes into frames.
 ///
-/// Invariants: a length is checked as soon as its five header bytes are there, before any byte of the payload
-/// is kept; memory is at most four times what has come, whatever was announced (F78); each byte is copied at most twice.
+/// Invariants: a length is checked as soon as its five header bytes have arrived, before any byte of the
+/// payload is kept; memory is at most four times the bytes received, whatever length was announced (F78);
+/// each byte is copied at most twice.
 package struct FrameDecoder {
-  /// What may come. Set it when the stage changes; it counts from the next header on.
+  /// The current stage. A change applies from the next header on.
   package var stage: FrameStage
 
   private var input: [UInt8] = []
@@ -81,10 +83,10 @@ package struct FrameDecoder {
   private var payload: [UInt8] = []
   private var missing = 0
 
-  /// A decoder that has seen nothing.
+  /// Creates an empty decoder.
   package init(stage: FrameStage) { self.stage = stage }
 
-  /// Takes bytes that came from the connection. Take out all frames with `next` before the next call.
+  /// Appends received bytes. Drain all frames with `next` before the next call.
   package mutating func append(_ bytes: [UInt8]) {
     if index == input.count {
       input = bytes
@@ -94,7 +96,8 @@ package struct FrameDecoder {
     }
   }
 
-  /// The next whole frame; nil until more bytes come. A failure is final: the stream cannot be read on.
+  /// The next complete frame; nil until more bytes arrive. An error is final: the stream cannot be
+  /// resynchronized.
   package mutating func next() throws(DecodingFailure) -> Frame? {
     if header.count < Frame.headerBytes {
       let taken = min(Frame.headerBytes - header.count, input.count - index)
@@ -113,7 +116,7 @@ package struct FrameDecoder {
     let frame = Frame(type: header[4], payload: payload)
     header.removeAll(keepingCapacity: true)
     payload = []
-    // Thousands of connections that are quiet keep no bytes of their last words.
+    // Free the buffers: thousands of idle connections keep no memory.
     if index == input.count { (input, index) = ([], 0) }
     return frame
   }

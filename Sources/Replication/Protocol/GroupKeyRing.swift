@@ -1,26 +1,28 @@
 private import SyncStore
 
-/// The secrets that the members of a store share: one key for each epoch. Revoking a member begins a new epoch, and
-/// the older keys stay for what was sealed under them.
+/// The secrets shared by the members of a store: one key per epoch.
+///
+/// Revoking a member begins a new epoch. Older keys are kept to decrypt what was encrypted under them.
 package struct GroupKeyRing: Hashable, Sendable {
   /// Bytes of a key.
   package static let keyBytes = 32
-  /// Epochs in a ring.
+  /// Maximum number of epochs in a ring.
   package static let maximumEpochs = 1024
-  /// Places in a ring, and numbers of epochs, that what others give leaves for epochs to come.
+  /// Ring entries and epoch numbers that merging keys from other members must leave free for future epochs.
   package static let reservedEpochs = 64
-  /// Epochs that are taken from others at once all the same: those that members have begun since with what was left.
+  /// Epochs accepted from others in one merge even if they use up the reserve: members may have begun them
+  /// with what was left.
   package static let epochsFromReserve = 4
-  /// Epochs that others may have begun, one behind the other, without the keys of those between being known.
+  /// Consecutive epochs that others may have begun while their keys are unknown here.
   package static let epochsPassedOver = 16
-  /// Bytes of a ring's text.
+  /// Maximum bytes of a ring's text.
   package static let maximumTextBytes = 128 << 10
 
   private var keys: [UInt32: [UInt8]]
-  /// The epoch under which is sealed: the highest.
+  /// The epoch used for encryption: the highest.
   package private(set) var current: UInt32
 
-  /// A ring of one epoch, 1, with `key` (32 bytes).
+  /// Creates a ring with one epoch, 1, whose key is `key` (32 bytes).
   package init(key: [UInt8]) {
     precondition(key.count == Self.keyBytes, "a group key has 32 bytes")
     keys = [1: key]
@@ -33,8 +35,10 @@ package struct GroupKeyRing: Hashable, Sendable {
   /// The key of `epoch`; nil if it is unknown.
   package func key(of epoch: UInt32) -> [UInt8]? { keys[epoch] }
 
-  /// Adds the key (32 bytes) of an epoch, which becomes the current one if it is the highest. The same key again
-  /// changes nothing. `.protocolViolation` if the epoch is 0 or has another key already, or the ring is full.
+  /// Adds the key (32 bytes) of an epoch, which becomes the current one if it is the highest.
+  ///
+  /// Adding the same key again changes nothing. `.protocolViolation` if the epoch is 0 or has another key
+  /// already, or if the ring is full.
   package mutating func insert(_ key: [UInt8], epoch: UInt32) throws(ReplicationError) {
     guard epoch > 0, key.count == Self.keyBytes, keys[epoch] ?? key == key else {
       throw ReplicationError(
@@ -51,15 +55,18 @@ package struct GroupKeyRing: Hashable, Sendable {
     current = max(current, epoch)
   }
 
-  /// Bits of an epoch's number that are random: two members that begin an epoch at the same time begin two, and the greater
-  /// one counts for sealing everywhere.
+  /// Random bits in an epoch's number.
+  ///
+  /// Two members that begin an epoch at the same time thereby begin two different ones; the greater one is
+  /// used for encryption everywhere.
   private static let randomBits: UInt32 = 22
   private static let lastCount = count(of: .max)
 
-  /// How many epochs have begun one behind the other, up to this one.
+  /// The generation of an epoch: how many epochs began in succession, up to this one.
   private static func count(of epoch: UInt32) -> UInt32 { epoch >> randomBits }
 
-  /// Begins the next epoch with `key` (32 random bytes), and returns its number, of which `random` is a part.
+  /// Begins the next epoch with `key` (32 random bytes) and returns its number, which contains bits of
+  /// `random`.
   package mutating func beginEpoch(_ key: [UInt8], random: UInt32) throws(ReplicationError) -> UInt32 {
     let count = Self.count(of: current) + 1
     guard count <= Self.lastCount else {
@@ -70,7 +77,7 @@ package struct GroupKeyRing: Hashable, Sendable {
     return current
   }
 
-  /// What says that these keys are known here, without the keys: HMAC-SHA256 under each.
+  /// Proofs of knowledge of each key, without the keys: an HMAC-SHA256 under each.
   package var checks: [EpochCheck] {
     epochs.map { epoch in
       let code = HMACSHA256.code(for: Self.checkPurpose, key: keys[epoch] ?? [])
@@ -80,7 +87,7 @@ package struct GroupKeyRing: Hashable, Sendable {
 
   private static let checkPurpose = Array("syncstore epoch check v1".utf8)
 
-  /// The ring of some of its epochs; those that are not in it are left out. At least one must be.
+  /// The ring restricted to the `wanted` epochs. At least one of them must be in the ring.
   package func only(_ wanted: [UInt32]) -> GroupKeyRing {
     var ring = self
     ring.keys = keys.filter { wanted.contains($0.key) }
@@ -88,8 +95,10 @@ package struct GroupKeyRing: Hashable, Sendable {
     return ring
   }
 
-  /// Adds all keys of `other`. Changes nothing, and throws `.protocolViolation`, if an epoch has another key there than
-  /// here, or if they would use up the places and numbers that the group needs to begin epochs.
+  /// Adds all keys of `other`.
+  ///
+  /// Changes nothing and throws `.protocolViolation` if an epoch has different keys, or if the result would
+  /// use up the ring entries and numbers that the group needs for new epochs.
   package mutating func merge(_ other: GroupKeyRing) throws(ReplicationError) {
     var merged = self
     for epoch in other.epochs {
@@ -99,7 +108,7 @@ package struct GroupKeyRing: Hashable, Sendable {
     self = merged
   }
 
-  /// One member could otherwise end the renewal of keys on every copy.
+  /// Checks that room for further epochs remains. Otherwise one member could end key renewal on every copy.
   private func checkLeavesRoom(_ merged: GroupKeyRing) throws(ReplicationError) {
     let places = max(Self.epochsFromReserve, Self.maximumEpochs - Self.reservedEpochs - keys.count)
     let highest = max(
@@ -122,14 +131,15 @@ package struct GroupKeyRing: Hashable, Sendable {
 extension GroupKeyRing {
   private static let firstLine = "syncstore-group-keys 1"
 
-  /// The ring as text (schemas/wire-batch.md): a secret.
+  /// The ring as text (schemas/wire-batch.md). It contains the secret keys.
   package var text: String {
     let lines = epochs.map { "epoch \($0) \(Hex.string(of: keys[$0] ?? []))" }
     let body = ([Self.firstLine] + lines).map { $0 + "\n" }.joined()
     return body + "sum \(Hex.string(of: SHA256.hash(Array(body.utf8))))\n"
   }
 
-  /// Reads what `text` wrote, exactly. `.protocolViolation` for anything else, with no part of a key in the message.
+  /// Parses exactly what `text` produces. Otherwise `.protocolViolation`, with no part of a key in the
+  /// message.
   package init(text: String) throws(ReplicationError) {
     func failure(_ why: String) -> ReplicationError {
       ReplicationError(
@@ -158,9 +168,9 @@ extension GroupKeyRing {
 }
 
 extension GroupKeyRing: CustomStringConvertible, CustomReflectable {
-  /// The epochs, never the keys: a ring may end up in a log.
+  /// The epochs without the keys: a ring may end up in a log.
   package var description: String { "group keys of epochs \(epochs)" }
 
-  /// Nothing: `dump` would show the keys.
+  /// Empty, because `dump` would show the keys.
   package var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -1,8 +1,8 @@
 package import SyncStore
 
-/// A question: does the other side hold these large values? Asked by one that wants them to leave.
+/// Asks the other side which of these blobs it holds. Sent before an eviction pass removes them here.
 package struct HoldingsWanted: Hashable, Sendable {
-  /// A number that the answer bears.
+  /// Number that the answer repeats.
   package var number: UInt64
   /// Hash and size of each; from 1 to `WireLimits.holdings`.
   package var blobs: [BlobReference]
@@ -11,13 +11,13 @@ package struct HoldingsWanted: Hashable, Sendable {
   package init(number: UInt64, blobs: [BlobReference]) { (self.number, self.blobs) = (number, blobs) }
 }
 
-/// The answer.
+/// The answer to `HoldingsWanted`.
 package struct HoldingsStated: Hashable, Sendable {
-  /// What the side holds, at one moment.
+  /// The holdings of a side at one moment.
   package struct Statement: Hashable, Sendable {
-    /// What it covers.
+    /// The vector that the side covers.
     package var covered: VersionVector
-    /// Of each value that was asked about: is it there, durable, and in good order?
+    /// For each requested blob: whether it is present, durable and intact.
     package var held: [Bool]
 
     /// Both fields.
@@ -26,7 +26,7 @@ package struct HoldingsStated: Hashable, Sendable {
 
   /// The number of the question.
   package var number: UInt64
-  /// Nil if the side says nothing, because it makes values leave itself.
+  /// Nil if the side makes no statement because it evicts blobs itself.
   package var statement: Statement?
 
   /// Both fields.
@@ -92,7 +92,7 @@ extension HoldingsStated {
 }
 
 extension HoldingsStated.Statement {
-  /// Which of these does the side hold, and will not sweep, because it covers the writes that name them?
+  /// Which of `candidates` the side holds and will not sweep, because it covers the writes that name them.
   package func confirms(_ candidates: [EvictionCandidate]) -> [Bool] {
     guard held.count == candidates.count else { return candidates.map { _ in false } }
     return zip(candidates, held).map { candidate, isHeld in

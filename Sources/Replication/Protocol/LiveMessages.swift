@@ -1,52 +1,55 @@
 package import SyncStore
 
-/// What hellos say of what a side can do beyond the first of all sessions. A side uses a feature only if both hellos
-/// have its bit.
+/// Feature bits that a hello announces beyond the first version. A feature is used only if both hellos have
+/// its bit.
 package enum SessionFeature {
-  /// The session may stay open: new records flow as they become durable. The client sets it if it wants that, the
-  /// server if it was wanted and is granted.
+  /// The session may stay open: new records flow as they become durable.
+  ///
+  /// The client sets the bit to request this; the server sets it if it was requested and granted.
   package static let live: UInt64 = 1
-  /// Keys of which the two sides have different contents, though they cover the same writes, are found and put right.
+  /// Repair: finding and mending keys whose contents differ although both sides cover the same writes.
   package static let repair: UInt64 = 4
-  /// Group keys may be handed on within a session.
+  /// Group keys may be passed on within a session.
   package static let groupKeys: UInt64 = 8
-  /// Blobs may be put together of chunks that other blobs have in common with them.
+  /// Blobs may be assembled from chunks that they share with other blobs.
   package static let chunks: UInt64 = 16
-  /// In the server's hello: it lacks no large value that its records refer to.
+  /// In the server's hello: it lacks no blob that its records refer to.
   package static let isComplete: UInt64 = 64
-  /// It is said which large values a side holds, when it is asked.
+  /// The side answers which blobs it holds.
   package static let holdings: UInt64 = 256
-  /// In the client's hello: it gives a server the keys that it lacks, if that asks. In the server's: it will ask, with *scope want*,
-  /// right behind its hello.
+  /// In the client's hello: it sends a server the keys that the server lacks, if asked. In the server's
+  /// hello: it will ask with *scope want*, immediately after its hello.
   package static let scopeExpansion: UInt64 = 1024
-  /// Where the keys that a side asked for could not be given, a session that stays open goes on live all the same.
+  /// A session goes live even if the keys that a side asked for could not be sent.
   package static let waitsForKeys: UInt64 = 2048
-  /// The side leaves large values out of what it takes: its receipts do not say that it holds them.
+  /// The side does not keep all blobs that it receives: its receipts do not confirm that it holds them.
   package static let leavesOut: UInt64 = 512
-  /// More batches of a round may be under way (`WireLimits.moreBatchesInFlight`).
+  /// More batches of a round may be in flight (`WireLimits.moreBatchesInFlight`).
   package static let moreBatches: UInt64 = 4096
 }
 
-/// What hellos say that the other side must know, or not go on (`Hello.incompatibleFeatures`).
+/// Feature bits that the other side must know, or refuse the session (`Hello.incompatibleFeatures`).
 package enum NeededFeature {
-  /// The copy holds only some keys, and says which.
+  /// The copy holds only the keys of its scope, which the hello states.
   package static let scope: UInt64 = 1
-  /// All that this program knows.
+  /// All bits known to this program.
   package static let known = scope
 }
 
-/// The beginning of a round of a live session. What the snapshot covers is said first, so that the receiver does not
-/// give back what the sender has; it is merged when the round ends, and never earlier (rule R6).
+/// The beginning of a round of a live session.
+///
+/// It announces what the snapshot covers, so that the receiver does not send back the sender's own records.
+/// The receiver merges that only when the round ends, never earlier (rule R6).
 package struct LiveUpdate: Hashable, Sendable {
   /// The round's name.
   package var mark: RoundMark
   /// The last position of the snapshot.
   package var position: UInt64
-  /// How many records will come, for showing progress.
+  /// Number of records to come, for progress.
   package var records: UInt64
-  /// What the snapshot covers beyond what this side's rounds in this session have said before.
+  /// What the snapshot covers beyond the earlier rounds of this side in this session.
   package var vector: VersionVector
-  /// The same of the sender's floor.
+  /// The sender's floor, beyond those earlier rounds.
   package var floor: VersionVector
   /// The sender's horizon.
   package var horizon: Stamp
@@ -76,14 +79,14 @@ package struct LiveUpdate: Hashable, Sendable {
   }
 }
 
-/// That a side knows the group key of an epoch, without the key.
+/// Proves that a side knows the group key of an epoch, without the key.
 package struct EpochCheck: Hashable, Sendable {
   /// Bytes of a check.
   package static let checkBytes = 8
 
   /// The epoch.
   package var epoch: UInt32
-  /// The first 8 bytes of an HMAC under the key: equal for equal keys, of no use to who lacks the key.
+  /// The first 8 bytes of an HMAC under the key: equal for equal keys, useless without the key.
   package var check: [UInt8]
 
   /// Both fields.

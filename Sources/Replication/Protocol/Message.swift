@@ -1,7 +1,7 @@
 package import SyncStore
 
-/// The numbers of the messages on the wire. From 0x80 on they are extensions: who does not know one ignores
-/// it.
+/// The numbers of the messages on the wire. Numbers from 0x80 are extensions: a side that does not know one
+/// ignores it.
 package enum MessageType: UInt8, CaseIterable, Sendable {
   case hello = 0x01
   case want = 0x02
@@ -42,101 +42,103 @@ package enum MessageType: UInt8, CaseIterable, Sendable {
   package static let firstExtension: UInt8 = 0x80
 }
 
-/// What two copies, or an inviter and a joiner, say to each other. `schemas/wire.md` has every byte.
+/// The messages between two copies, or between an inviter and a joiner. `schemas/wire.md` has every byte.
 package enum Message: Hashable, Sendable {
-  /// Who I am and what I have: the first message, both ways.
+  /// Identity and state of the sender: the first message in both directions.
   case hello(Hello)
-  /// A hello that has no version of the protocol in common with this program: nothing else in it can be read.
+  /// A hello without a protocol version in common; nothing else in it can be decoded.
   case foreignHello(ClosedRange<UInt16>)
-  /// Receiver to sender: open a round. My cursor for you, if I have one.
+  /// Receiver to sender: open a round from this cursor, if there is one.
   case want(Cursor?)
   /// Sender to receiver: a round begins.
   case roundBegin(RoundBegin)
-  /// Records of the round under way: the number of the batch in its round, from 0, and its sealed bytes.
+  /// Records of the current round: the number of the batch in its round, from 0, and its encrypted bytes.
   case batch(index: UInt32, encrypted: [UInt8])
-  /// Receiver to sender: durable here up to this position of your journal.
+  /// Receiver to sender: durable here up to this position of the sender's journal.
   case batchReceived(position: UInt64)
   /// Sender to receiver: the round is complete.
   case roundClose(RoundEnd)
   /// Receiver to sender: the round and all blobs are durable here.
   case receipt(Receipt)
-  /// Please send these blobs, each from an offset.
+  /// Requests blobs, each from an offset.
   case blobWant([BlobNeed])
   /// Bytes of a blob.
   case blobRange(BlobRange)
-  /// The blob is not here.
+  /// The blob is not held here.
   case blobUnavailable(BlobHash)
-  /// Are you there? Answered by a pong that carries the same number.
+  /// Keep-alive, answered by a pong with the same number.
   case ping(UInt64)
-  /// I am.
+  /// The answer to a ping.
   case pong(UInt64)
-  /// All is said. Nothing follows.
+  /// Orderly end. No message follows.
   case goodbye
-  /// I will not go on, and why. Nothing follows.
+  /// Ends the session with a reason. No message follows.
   case refuse(Refusal)
-  /// A stranger shows that he has an invitation.
+  /// A joiner's request, with proof that it holds an invitation.
   case joinRequest(JoinRequest)
   /// The inviter's answer.
   case joinAccept(JoinAccept)
-  /// Client to server: all that was wanted is done, and the session goes on live (`LiveMessages.swift`).
+  /// Client to server: all wanted transfers are done, the session goes live (`LiveMessages.swift`).
   case live
   /// Sender to receiver, live: a round begins.
   case liveUpdate(LiveUpdate)
-  /// Sender to receiver, live: the round is complete; so many batches.
+  /// Sender to receiver, live: the round is complete, with this number of batches.
   case liveUpdateEnd(batches: UInt32)
-  /// Receiver to sender, live: the round is durable and closed here; so many blobs have still to come.
+  /// Receiver to sender, live: the round is durable and closed here; `missingBlobs` blobs are still missing.
   case liveUpdateReceived(position: UInt64, missingBlobs: UInt64)
   /// Group keys that the other side lacks, as a key ring's text.
   case groupKeys([UInt8])
-  /// Client to server, live and at rest: what I hold. Server to client: I hold something else (`RepairMessages.swift`).
+  /// Client to server, live and idle: this side's state. Server to client: its differing state
+  /// (`RepairMessages.swift`).
   case stateClaim(StateClaim)
-  /// Client to server: our digests differ, these are mine by groups of keys.
+  /// Client to server: the digests differ; these are mine by group of keys.
   case digestGroups(DigestGroups)
-  /// Server to client: the digests by bucket of groups that differ.
+  /// Server to client: the digests by bucket, of the groups that differ.
   case groupBuckets([GroupBuckets])
-  /// Client to server: what I hold of the buckets that differ.
+  /// Client to server: the fingerprints in the buckets that differ.
   case bucketPrints(BucketPrints)
-  /// Server to client, then client to server: my records of keys that differ.
+  /// Server to client, then client to server: the sender's records of keys that differ.
   case differingRecords(DifferingRecords)
-  /// Server to client: so many keys were put right here; I am a new actor now, or not.
+  /// Server to client: number of keys repaired here, and whether this side took a new actor.
   case repaired(keys: UInt64, isRenewed: Bool)
-  /// Client to server: please send what is under keys that I did not hold so far (`Exchange+Scope.swift`).
+  /// Client to server: requests the records of keys that this copy did not hold so far
+  /// (`Exchange+Scope.swift`).
   case scopeWant(ScopeWant)
-  /// Receiver to sender: what is this blob made of, from an offset on?
+  /// Receiver to sender: requests the recipe of this blob from an offset on.
   case recipeWant(BlobNeed)
-  /// Sender to receiver: this, for a while.
+  /// Sender to receiver: the recipe, for a part of the blob.
   case recipe(EncryptedRecipe)
-  /// Receiver to sender: please send these parts of a blob.
+  /// Receiver to sender: requests parts of a blob.
   case partsWant(BlobPartsWanted)
-  /// Sender to receiver: what the blob is made of cannot be said.
+  /// Sender to receiver: the recipe of this blob is not available.
   case recipeUnavailable(BlobHash)
-  /// Do you hold these large values (`HoldingMessages.swift`)?
+  /// Asks which of these blobs the other side holds (`HoldingMessages.swift`).
   case holdingsWant(HoldingsWanted)
-  /// These I do.
+  /// The answer to `holdingsWant`.
   case holdings(HoldingsStated)
 }
 
-/// Who a copy is and what it has.
+/// Identity and state of a copy.
 package struct Hello: Hashable, Sendable {
-  /// The versions of the protocol that it speaks.
+  /// The supported versions of the protocol.
   package var versions: ClosedRange<UInt16>
-  /// Features of which the other side must know every one.
+  /// Features that the other side must all know.
   package var incompatibleFeatures: UInt64
   /// Features that the other side may ignore.
   package var compatibleFeatures: UInt64
-  /// What the copy says of itself.
+  /// State of the replica.
   package var summary: ReplicaSummary
   /// Its wall clock, in milliseconds since 1970.
   package var wallMilliseconds: UInt64
-  /// The digest of its live records, judged at the *client's* wall clock, in both hellos.
+  /// Digest of the live records, evaluated at the *client's* wall clock in both hellos.
   package var digest: StateDigest
-  /// It wants to receive.
+  /// The side wants to receive.
   package var receives: Bool
-  /// It offers to send.
+  /// The side offers to send.
   package var sends: Bool
-  /// Its cursor for the other's actor, if that is known to it and there is one. Never in the client's hello.
+  /// Cursor for the other side's actor, if one exists. Never in the client's hello.
   package var cursor: Cursor?
-  /// The group keys that it knows. Said only with the feature `SessionFeature.groupKeys`.
+  /// The known group keys. Sent only with the feature `SessionFeature.groupKeys`.
   package var epochs: [EpochCheck]
 
   /// All fields.
@@ -154,23 +156,23 @@ package struct Hello: Hashable, Sendable {
 
 /// The beginning of a round.
 package struct RoundBegin: Hashable, Sendable {
-  /// What a round brings.
+  /// The content of a round.
   package enum Kind: UInt8, Sendable {
-    /// What changed behind the receiver's cursor.
+    /// Changes after the receiver's cursor.
     case increment = 0
-    /// All that the sender holds (rule R8).
+    /// Full state: all that the sender holds (rule R8).
     case full = 1
-    /// What is under keys that the receiver did not hold so far.
+    /// Records of keys that the receiver did not hold so far.
     case scopeExpansion = 2
   }
 
   /// The round's name.
   package var mark: RoundMark
-  /// What it brings.
+  /// The content of the round.
   package var kind: Kind
   /// The last position of the snapshot.
   package var position: UInt64
-  /// How many records will come, for showing progress.
+  /// Number of records to come, for progress.
   package var records: UInt64
 
   /// All fields.
@@ -179,14 +181,13 @@ package struct RoundBegin: Hashable, Sendable {
   }
 }
 
-/// The end of a round: the sender's state when it fixed the snapshot. The sender itself is known from its
-/// hello.
+/// The end of a round: the sender's state when it fixed the snapshot. The sender is known from its hello.
 package struct RoundEnd: Hashable, Sendable {
   /// The round's name.
   package var mark: RoundMark
   /// The last position of the snapshot.
   package var position: UInt64
-  /// How many batches were sent.
+  /// Number of batches sent.
   package var batches: UInt32
   /// What the snapshot covers.
   package var vector: VersionVector
@@ -205,13 +206,13 @@ package struct RoundEnd: Hashable, Sendable {
   }
 }
 
-/// A receiver's statement that what it was sent is durable there.
+/// A receiver's confirmation that the records sent are durable there.
 package struct Receipt: Hashable, Sendable {
   /// Durable up to this position of the sender's journal.
   package var received: UInt64
   /// The receiver's own state.
   package var state: DigestedState
-  /// Blobs that were asked for and not given. Above zero, what was sent is not complete.
+  /// Blobs that were requested but not received. Above zero, the transfer is incomplete.
   package var missingBlobs: UInt64
 
   /// All fields.
@@ -224,11 +225,11 @@ package struct Receipt: Hashable, Sendable {
 package struct DigestedState: Hashable, Sendable {
   /// The last position of its own journal.
   package var position: UInt64
-  /// What it covers.
+  /// The vector it covers.
   package var vector: VersionVector
   /// The digest of its live records.
   package var digest: StateDigest
-  /// The time at which deadlines were judged, in milliseconds since 1970.
+  /// The time at which expirations were evaluated, in milliseconds since 1970.
   package var at: UInt64
 
   /// All fields.
@@ -237,34 +238,35 @@ package struct DigestedState: Hashable, Sendable {
   }
 }
 
-/// A blob that is not, or not wholly, here.
+/// A blob that is missing here, wholly or in part.
 package struct BlobNeed: Hashable, Sendable {
-  /// Which.
+  /// The blob.
   package var hash: BlobHash
   /// Its size in bytes.
   package var size: UInt64
-  /// How many of its bytes are here already, from its start.
+  /// Bytes already here, from the start of the blob.
   package var offset: UInt64
-  /// May other blobs here have something in common with it? Not on the wire.
+  /// Whether other blobs here may share chunks with it. Not on the wire.
   package var hasKin = false
-  /// Do only beaten values refer to it? Then nothing fails if nobody has it any more. Not on the wire.
+  /// Whether only beaten values refer to it: then it is no error if no member holds it any more. Not on the
+  /// wire.
   package var isSpare = false
 
-  /// All fields of the wire, and `hasKin`.
+  /// All fields on the wire, and `hasKin`.
   package init(hash: BlobHash, size: UInt64, offset: UInt64 = 0, hasKin: Bool = false) {
     (self.hash, self.size, self.offset, self.hasKin) = (hash, size, offset, hasKin)
   }
 }
 
-/// Some bytes of a blob.
+/// A range of a blob.
 package struct BlobRange: Hashable, Sendable {
-  /// Of which blob.
+  /// The blob.
   package var hash: BlobHash
-  /// Where they begin in it.
+  /// Offset of the range in the blob.
   package var offset: UInt64
-  /// Does the blob end with them?
+  /// Whether the blob ends with this range.
   package var isLast: Bool
-  /// The bytes, sealed (`schemas/wire-batch.md`); at most `Limits.blobRangeBytes` once opened.
+  /// The encrypted bytes (`schemas/wire-batch.md`); at most `Limits.blobRangeBytes` after decryption.
   package var encrypted: [UInt8]
 
   /// All fields.
@@ -273,9 +275,9 @@ package struct BlobRange: Hashable, Sendable {
   }
 }
 
-/// Why a side does not go on.
+/// The reason why a side ends the session.
 package struct Refusal: Hashable, Sendable {
-  /// The reason, as a number on the wire. One that is not known here reads as `unavailable`.
+  /// The reason as a number on the wire. Unknown numbers are decoded as `unavailable`.
   package enum Code: UInt8, CaseIterable, Sendable {
     case notAMember = 1
     case notAllowed = 2
@@ -287,9 +289,9 @@ package struct Refusal: Hashable, Sendable {
     case unavailable = 8
     case digestsDiffer = 9
     case timeout = 10
-    /// The refusing side found itself rolled back and took a new actor: connect again (rule R9).
+    /// The refusing side detected that it was rolled back and took a new actor: connect again (rule R9).
     case tryAgain = 11
-    /// Both sides bear one actor: each takes a new one, then connect again (F62).
+    /// Both sides have the same actor: each takes a new one, then connect again (F62).
     case sameActor = 12
   }
 
@@ -302,11 +304,11 @@ package struct Refusal: Hashable, Sendable {
   package init(_ code: Code, _ text: String) { (self.code, self.text) = (code, text) }
 }
 
-/// What a joiner sends first.
+/// The first message of a joiner.
 package struct JoinRequest: Hashable, Sendable {
-  /// Which invitation: 8 bytes.
+  /// The invitation: 8 bytes.
   package var invitation: [UInt8]
-  /// What the joining device wants to be called, 1 to `Limits.nameBytes` bytes.
+  /// The name that the joining device requests, 1 to `Limits.nameBytes` bytes.
   package var deviceName: String
   /// Proof that it has the invitation's secret: 32 bytes.
   package var mac: [UInt8]
@@ -317,19 +319,19 @@ package struct JoinRequest: Hashable, Sendable {
   }
 }
 
-/// What the inviter answers to a joiner whose proof is good.
+/// The inviter's answer to a joiner whose proof is valid.
 package struct JoinAccept: Hashable, Sendable {
-  /// Proof that the inviter has the secret too: 32 bytes, over all the other fields.
+  /// Proof that the inviter holds the secret too: 32 bytes, over all the other fields.
   package var mac: [UInt8]
-  /// The store to become a copy of.
+  /// The store to join.
   package var store: StoreID
   /// Its name.
   package var storeName: String
-  /// What the inviter is called among the members.
+  /// The inviter's name among the members.
   package var inviterName: String
-  /// What the joiner is called among the members: the name it asked for, made unique.
+  /// The joiner's name among the members: the requested one, made unique.
   package var memberName: String
-  /// What the joiner may do.
+  /// The joiner's access right.
   package var right: MemberRight
   /// The group keys by epoch, as the key ring encodes them.
   package var groupKeys: [UInt8]
@@ -346,9 +348,9 @@ package struct JoinAccept: Hashable, Sendable {
   }
 }
 
-/// What a member may do.
+/// The access right of a member.
 package enum MemberRight: UInt8, Hashable, Sendable {
-  /// Receive, and send what it and others wrote.
+  /// Receive, and send its own and others' writes.
   case readWrite = 0
   /// Receive only (F81).
   case readOnly = 1

@@ -1,8 +1,8 @@
 package import SyncStore
 
 extension Message {
-  /// The message's frame. Counts beyond the bounds of `decode` are a fault of the caller: the other side
-  /// refuses them.
+  /// The message's frame. The caller must keep counts within the bounds of `decode`: the other side refuses
+  /// larger ones.
   package var frame: Frame {
     var writer = ByteWriter(capacity: 64)
     let type = write(to: &writer)
@@ -145,8 +145,10 @@ extension Message {
     }
   }
 
-  /// The message in a frame; nil if it is an extension, to be ignored. Every count is checked against its
-  /// bound, and against the bytes that are there, before anything is allocated for it (F78).
+  /// Decodes the message in a frame; nil if it is an unknown extension, to be ignored.
+  ///
+  /// Every count is checked against its bound and against the bytes present before anything is allocated for
+  /// it (F78).
   package static func decode(_ frame: consuming Frame) throws(DecodingFailure) -> Message? {
     guard frame.type < MessageType.firstExtension else { return nil }
     guard let type = MessageType(rawValue: frame.type) else {
@@ -157,7 +159,7 @@ extension Message {
     }
     var reader = ByteReader(frame.payload)
     let message = try read(type, from: &reader)
-    // Later versions may say more in a hello; everything else is exact.
+    // Later versions may append fields to a hello; all other messages are exact.
     if type != .hello { try reader.end() }
     return message
   }
@@ -167,8 +169,8 @@ extension Message {
   {
     switch type {
     case .hello:
-      // The versions stand first in every version's hello, so that sides with none in common can still say
-      // so.
+      // The versions come first in the hello of every version, so that sides with none in common can still
+      // report it.
       let versions = try Hello.versions(from: &reader)
       guard versions.overlaps(WireLimits.protocolVersions) else { return .foreignHello(versions) }
       return .hello(try Hello(versions, from: &reader))
@@ -351,7 +353,7 @@ extension JoinRequest {
 }
 
 extension JoinAccept {
-  /// All fields but the proof, as they travel and as the proof covers them.
+  /// All fields except the proof, as encoded on the wire and covered by the proof.
   package var proven: [UInt8] {
     var writer = ByteWriter(capacity: 128 + groupKeys.count)
     writer.write(raw: store.bytes)

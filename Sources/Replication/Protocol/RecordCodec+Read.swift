@@ -1,8 +1,8 @@
 package import SyncStore
 
-/// Reading the payload of a batch.
+/// Decoding the payload of a batch.
 extension RecordCodec {
-  /// What a payload holds, its records as they came where all of them have the ordinary form.
+  /// A decoded payload. Its records stay undecoded (compact) if all of them have the compact form.
   package struct DecodedBatch: Hashable, Sendable {
     /// As `Payload.position`.
     package var position: UInt64
@@ -11,11 +11,11 @@ extension RecordCodec {
     /// As `Payload.present`.
     package var present: [Dot]
 
-    /// Bytes of memory that it takes besides those of the payload, about.
+    /// Approximate bytes of memory that it takes in addition to the payload.
     package var memoryBytes: Int {
       let recordBytes =
         switch records {
-        // A key and a value of their own for each.
+        // Allocations for key and value of each record.
         case .list(let records): records.count * (MemoryLayout<PositionedRecord>.stride + 128)
         case .compact(let batch): batch.entries.count * MemoryLayout<CompactBatch.Entry>.stride
         }
@@ -23,13 +23,13 @@ extension RecordCodec {
     }
   }
 
-  /// The payload in `bytes`, every byte of which must belong to it.
+  /// Decodes the payload in `bytes`; trailing bytes are an error.
   package static func decode(_ bytes: [UInt8]) throws(DecodingFailure) -> Payload {
     let reading = try read(bytes)
     return Payload(position: reading.position, records: reading.records.list, present: reading.present)
   }
 
-  /// The same with records as they came, if that can be.
+  /// Decodes the payload in `bytes` and keeps its records in compact form if possible.
   package static func read(_ bytes: [UInt8]) throws(DecodingFailure) -> DecodedBatch {
     var reader = FieldReader(bytes)
     let version = try reader.byte()
@@ -62,17 +62,17 @@ extension RecordCodec {
     return DecodedBatch(position: end, records: records, present: present)
   }
 
-  /// Flags, position, actor, sequence, stamp, length of the key, key.
+  /// Flags, position, actor, sequence, stamp, length of the key, key: one byte each.
   private static let leastRecordBytes = 7
 
-  /// What the records before it say of the next one.
+  /// Context from earlier records that the next one is encoded against.
   private struct DecodingState {
     let actors: [ActorID]
     var lastSequences: [UInt64]
     var position: UInt64 = 0
     var stamp: UInt64 = 0
     var continues = false
-    /// Has the last record the ordinary form? Else `rest` is what it has beside its entry.
+    /// Whether the last record has the compact form. If not, `rest` has its other fields.
     var isCompact = true
     var rest = OptionalFields()
 
@@ -91,7 +91,7 @@ extension RecordCodec {
     }
   }
 
-  /// What a record that is not of the ordinary form has beside its entry.
+  /// The fields of a record that its compact entry cannot hold.
   private struct OptionalFields {
     var deadline: UInt64?
     var open: [Dot] = []
@@ -113,7 +113,7 @@ extension RecordCodec {
     return .compact(CompactBatch(bytes: reader.bytes, actors: state.actors, entries: entries))
   }
 
-  /// All records one by one, since `entry` is not of the ordinary form.
+  /// Decodes all records individually, because `entry` does not have the compact form.
   private static func list(
     _ entries: [CompactBatch.Entry], entry: CompactBatch.Entry, count: Int,
     from reader: inout FieldReader, _ state: inout DecodingState
@@ -213,7 +213,7 @@ extension RecordCodec {
       var end: UInt64 = 0
       for _ in 0..<(try reader.count(limit: WireLimits.presentDots)) {
         let (gap, more) = (try reader.variable(), try reader.variable())
-        // Each of the three is far from the end of the numbers, or there are too many dots.
+        // Values below 2^62 cannot overflow in the sum.
         guard gap < 1 << 62, more < UInt64(WireLimits.presentDots - dots.count), end < 1 << 62 else {
           throw DecodingFailure("more than \(WireLimits.presentDots) writes, or sequences out of bounds")
         }
@@ -230,7 +230,7 @@ extension RecordCodec {
   }
 }
 
-/// `ByteReader` for a hot path: it reads an array by index, so that a byte costs a bounds check and no slice.
+/// `ByteReader` for a hot path: reads an array by index, so that a byte costs a bounds check and no slice.
 private struct FieldReader {
   let bytes: [UInt8]
   private var index = 0
@@ -279,7 +279,7 @@ private struct FieldReader {
     return Int(value)
   }
 
-  /// Where the next `count` bytes are.
+  /// The range of the next `count` bytes.
   mutating func range(_ count: Int) throws(DecodingFailure) -> Range<Int> {
     guard count <= remaining else {
       throw DecodingFailure("\(CountText.of(count, noun: "byte")) wanted, \(remaining) left")
@@ -290,7 +290,7 @@ private struct FieldReader {
 
   mutating func slice(_ count: Int) throws(DecodingFailure) -> ArraySlice<UInt8> { bytes[try range(count)] }
 
-  /// Where the bytes are of which the count comes first.
+  /// The range of a byte string that follows its length.
   mutating func counted(limit: Int) throws(DecodingFailure) -> Range<Int> {
     try range(try count(limit: limit))
   }

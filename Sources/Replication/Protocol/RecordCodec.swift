@@ -1,18 +1,20 @@
 package import SyncStore
 
-/// The payload of a batch before it is sealed: records of one round in the sender's order. `schemas/wire.md`
-/// has the bytes.
+/// The payload of a batch before encryption: records of one round in the sender's order.
+///
+/// `schemas/wire.md` has the bytes.
 ///
 /// Invariants of what `decode` returns: positions rise and do not pass the end position; the last record ends
 /// its transaction; keys, values, open dots and meta-data are within `Limits`; no stamp is the maximum (F51).
 package enum RecordCodec {
-  /// Records and the position they reach; of a full state also what else the sender holds up to there.
+  /// Records and the position they reach; in a full state also the other writes that the sender holds up to
+  /// there.
   package struct Payload: Hashable, Sendable {
-    /// The sender's position up to which the journal has been received once the records are applied.
+    /// The position of the sender's journal that is reached once the records are applied.
     package var position: UInt64
     /// The records.
     package var records: [PositionedRecord]
-    /// Writes that the sender holds and that the receiver covers: at most `WireLimits.presentDots`, in order.
+    /// Writes that the sender holds and the receiver covers: at most `WireLimits.presentDots`, in order.
     package var present: [Dot]
 
     /// All fields.
@@ -34,23 +36,24 @@ package enum RecordCodec {
     static let unknown: UInt8 = 0b1000_0000
   }
 
-  /// The bytes of the payload. The records must be what `decode` accepts: those of a journal are.
+  /// Encodes the payload. The records must satisfy what `decode` checks; those of a journal do.
   package static func encode(_ payload: Payload) -> [UInt8] {
     var encoder = Encoder(capacity: payload.records.reduce(64) { $0 + $1.record.encodedSizeHint })
     for record in payload.records { encoder.write(record) }
     return encoder.finish(position: payload.position, present: payload.present)
   }
 
-  /// Puts a payload together from one record after the other. They must be what `decode` accepts: those of a journal are.
+  /// Encodes a payload record by record. The records must satisfy what `decode` checks; those of a journal
+  /// do.
   package struct Encoder: BatchWriter {
     private var actors = ActorTable()
     private var body: ByteWriter
     private var position: UInt64 = 0
     private var stamp: UInt64 = 0
-    /// How many records it was given.
+    /// Number of records written.
     package private(set) var count: UInt64 = 0
 
-    /// None yet; the bytes of all are expected to be about `capacity`.
+    /// Creates an empty encoder; `capacity` is the expected size in bytes.
     package init(capacity: Int) { body = ByteWriter(capacity: capacity) }
 
     /// Adds a record.
@@ -88,7 +91,7 @@ package enum RecordCodec {
       }
     }
 
-    /// Adds records of the ordinary form.
+    /// Adds records in compact form.
     package mutating func write(_ entries: [CompactBatch.Entry], of actors: [ActorID], in bytes: Span<UInt8>)
     {
       for entry in entries {
@@ -101,7 +104,7 @@ package enum RecordCodec {
           type: entry.type)
         let base = entry.hasBase ? self.actors.index(of: actors[entry.baseAuthor]) : 0
         let (key, value) = (bytes.extracting(entry.key), bytes.extracting(entry.value))
-        // The heading, five more integers.
+        // The heading, and five more integers.
         body.write(most: Heading.mostBytes + 50 + key.count + value.count) { output in
           heading.write(to: &output)
           if entry.hasBase {
@@ -117,7 +120,7 @@ package enum RecordCodec {
       }
     }
 
-    /// The fields that every record begins with, as they are written.
+    /// The fields at the start of every record, as encoded.
     private struct Heading {
       static let mostBytes = 42
 
@@ -138,7 +141,7 @@ package enum RecordCodec {
       }
     }
 
-    /// Those of the next record.
+    /// The heading of the next record.
     private mutating func heading(
       flags: UInt8, at position: UInt64, author: Int, sequence: UInt64, stamp: Stamp,
       type: ValueType
@@ -153,7 +156,8 @@ package enum RecordCodec {
       return heading
     }
 
-    /// The payload, which reaches up to `position` and names what else is held up to there. Once only: nothing stays.
+    /// Returns the payload, which reaches `position` and names other writes held up to there. Call once: the
+    /// buffer is handed over.
     package mutating func finish(position: UInt64, present: [Dot]) -> [UInt8] {
       RecordCodec.write(present: present, to: &body, &actors)
       var head = ByteWriter(capacity: 32 + 16 * actors.names.count)
@@ -162,7 +166,7 @@ package enum RecordCodec {
       for actor in actors.names { head.write(raw: actor.bytes) }
       head.writeVariable(position)
       head.writeVariable(count)
-      // Moved within its memory, which costs a tenth of what it takes to find as much again.
+      // Moving within the buffer costs a tenth of allocating another one of that size.
       body.write(atStart: head)
       var all = ByteWriter()
       swap(&all, &body)
@@ -170,7 +174,7 @@ package enum RecordCodec {
     }
   }
 
-  /// Runs of consecutive sequences, actor by actor: most of what a copy holds was written in a row.
+  /// Runs of consecutive sequences per actor: most of a copy's writes are consecutive.
   fileprivate static func write(present dots: [Dot], to body: inout ByteWriter, _ actors: inout ActorTable) {
     let runs = Self.runs(of: dots)
     body.writeVariable(UInt64(runs.count))
@@ -200,14 +204,14 @@ package enum RecordCodec {
     return all
   }
 
-  /// Small numbers of either sign as small unsigned ones; the difference is taken modulo 2^64.
+  /// Maps small differences of either sign to small unsigned numbers; differences are taken modulo 2^64.
   fileprivate static func zigzag(_ difference: UInt64) -> UInt64 {
     let signed = Int64(bitPattern: difference)
     return UInt64(bitPattern: signed << 1 ^ signed >> 63)
   }
 }
 
-/// The actors of a batch, in the order in which they are first named, and what each wrote last in it.
+/// The actors of a batch in the order of first use, with the last sequence of each in it.
 private struct ActorTable {
   private(set) var names: [ActorID] = []
   var lastSequences: [UInt64] = []
@@ -237,7 +241,7 @@ extension ByteWriter {
 }
 
 extension Record {
-  /// About how many bytes the record takes, for reserving room.
+  /// Approximate encoded size of the record, for reserving capacity.
   fileprivate var encodedSizeHint: Int {
     switch content {
     case .tombstone: 24 + key.count

@@ -1,11 +1,13 @@
 package import SyncStore
 
-/// What one side of a live session says of itself while it rests, for the other to compare: a digest is worth nothing without
-/// what it covers, but the vector itself would be large where there are many members.
+/// The state of one side of an idle live session, for comparison by the other.
+///
+/// A digest can be compared only if both sides cover the same writes. The vector itself would be large with
+/// many members, so its hash is sent.
 package struct StateClaim: Hashable, Sendable {
-  /// The time at which deadlines were judged, in milliseconds since 1970.
+  /// The time at which expirations were evaluated, in milliseconds since 1970.
   package var at: UInt64
-  /// XXH3-128 of the vector as the wire has it: 16 bytes, highest first.
+  /// XXH3-128 of the encoded vector: 16 bytes, highest first.
   package var vector: [UInt8]
   /// The digest of the live records.
   package var digest: StateDigest
@@ -40,10 +42,10 @@ package struct StateClaim: Hashable, Sendable {
 
 /// The digests of all keys in 256 groups: the first question of a repair.
 package struct DigestGroups: Hashable, Sendable {
-  /// So many groups there are, and so many buckets has each: a key's group is the upper byte of its bucket.
+  /// Number of groups, and of buckets in each group: a key's group is the upper byte of its bucket.
   package static let count = 256
 
-  /// The time at which deadlines were judged, in milliseconds since 1970.
+  /// The time at which expirations were evaluated, in milliseconds since 1970.
   package var at: UInt64
   /// One for each group.
   package var digests: [StateDigest]
@@ -70,7 +72,7 @@ package struct DigestGroups: Hashable, Sendable {
 
 /// The digests of the buckets of one group.
 package struct GroupBuckets: Hashable, Sendable {
-  /// Which group.
+  /// The group.
   package var group: UInt8
   /// One for each bucket.
   package var digests: [StateDigest]
@@ -103,7 +105,7 @@ package struct GroupBuckets: Hashable, Sendable {
 package struct BucketPrints: Hashable, Sendable {
   /// The buckets, ascending.
   package var buckets: [UInt16]
-  /// Bucket by bucket, in each of them by their hash.
+  /// The fingerprints bucket by bucket, sorted by hash within each.
   package var prints: [RecordFingerprint]
 
   /// Both fields.
@@ -120,7 +122,7 @@ package struct BucketPrints: Hashable, Sendable {
       writer.write(bucket)
       writer.writeVariable(UInt64(own.count))
       for print in own {
-        // The bucket is the rest of the hash.
+        // The bucket is given by the other bits of the hash.
         for shift in stride(from: 16 as UInt64, to: 64, by: 8) {
           writer.write(UInt8(truncatingIfNeeded: print.keyHash >> shift))
         }
@@ -155,11 +157,12 @@ package struct BucketPrints: Hashable, Sendable {
   }
 }
 
-/// The records of one side for keys that differ, sealed as a batch is.
+/// The records of one side for keys that differ, encrypted like a batch.
 package struct DifferingRecords: Hashable, Sendable {
-  /// The hashes of the keys, ascending: all of them that this message settles, also those of which the side holds nothing.
+  /// The hashes of all keys that this message covers, ascending, including keys without a record on this
+  /// side.
   package var hashes: [UInt64]
-  /// The records (`schemas/wire.md`).
+  /// The encrypted records (`schemas/wire.md`).
   package var encrypted: [UInt8]
 
   /// Both fields.

@@ -32,7 +32,7 @@ extension ByteReader {
     return mark
   }
 
-  /// The 16 bytes of a store's name.
+  /// The 16 bytes of a store ID.
   mutating func readStoreID() throws(DecodingFailure) -> StoreID {
     guard let store = StoreID(bytes: try read(raw: 16)) else { throw DecodingFailure("store") }
     return store
@@ -66,14 +66,14 @@ extension ByteReader {
     return name
   }
 
-  /// One byte: what a member may do.
+  /// One byte: the access right of a member.
   mutating func readRight() throws(DecodingFailure) -> MemberRight {
     let number = try read(UInt8.self)
     guard let right = MemberRight(rawValue: number) else { throw DecodingFailure("right \(number)") }
     return right
   }
 
-  /// One byte: what a copy thinks of its own state.
+  /// One byte: the health of a replica.
   mutating func readStanding() throws(DecodingFailure) -> ReplicaHealth {
     let number = try read(UInt8.self)
     guard let standing = ReplicaHealth(rawValue: number) else {
@@ -87,8 +87,8 @@ extension ByteReader {
 }
 
 extension String {
-  /// The text without what a terminal would obey: control characters and the marks that turn the direction of
-  /// text.
+  /// The text without control characters and bidirectional formatting characters, which a terminal would
+  /// interpret.
   package var printable: String {
     String(
       String.UnicodeScalarView(

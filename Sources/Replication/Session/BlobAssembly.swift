@@ -1,18 +1,19 @@
 internal import SyncStore
 
-/// Puts one blob together of what the other side sends and of what other blobs here have in common with it.
+/// Assembles one blob from parts that the other side sends and chunks that other blobs here contain.
 ///
-/// Invariants: the blob grows from its start, in order, and is kept as it is if the connection breaks; what is asked for is what
-/// no blob here has; one thing is asked of the store at a time. Whoever fails to find what was found before goes on without
-/// recipes; the hash of the whole decides at the end.
+/// Invariants: the blob grows in order from its start, and what is stored survives a lost connection; only
+/// parts that no blob here contains are requested; one store action is in flight at a time. If chunks that
+/// were found before are gone, the blob is fetched without recipes. The hash of the whole blob is verified at
+/// the end.
 struct BlobAssembly {
-  /// What came of it.
+  /// The result of an assembly.
   enum Ending: Equatable {
-    /// It is complete.
+    /// The blob is complete.
     case complete
-    /// It is to be asked for plainly, from here on.
+    /// Fetch the rest as ordinary ranges, from this offset on.
     case plainly(BlobNeed)
-    /// The other side does not have it.
+    /// The other side does not hold the blob.
     case lacking
   }
 
@@ -20,19 +21,19 @@ struct BlobAssembly {
 
   let hash: BlobHash
   let size: UInt64
-  /// Bytes that are here.
+  /// Bytes stored here.
   private var held: UInt64
-  /// Up to where recipes were asked for; nil while one is under way that will tell.
+  /// Offset up to which recipes were requested; nil while a recipe is being matched, which determines it.
   private var recipeEnd: UInt64?
   private var recipes: [EncryptedRecipe] = []
-  /// Of the recipe that is being followed.
+  /// Parts of the current recipe that are still missing.
   private var missing: [BlobPart] = []
   private var end: UInt64
   private var ranges = Queue<BlobRange>()
-  /// Has the other side sent the last of what was asked for?
+  /// Whether the other side has sent the last of the requested parts.
   private var isSent = true
   private var work: Work?
-  /// Why nothing more is stored: then what is still to come is thrown away.
+  /// Set once nothing more is stored; parts that still arrive are discarded.
   private var ending: Ending?
   private(set) var unstoredBytes = 0
   private var withoutRecipes = false
@@ -47,7 +48,7 @@ struct BlobAssembly {
     port.send(.recipeWant(BlobNeed(hash: hash, size: size, offset: offset)))
   }
 
-  /// What became of it, once nothing is under way.
+  /// The result, once no store action or transfer is in flight.
   var result: Ending? {
     guard let ending, work == nil, isSent, recipeEnd != nil else { return nil }
     return ending
@@ -69,18 +70,18 @@ struct BlobAssembly {
     unstoredBytes += range.queuedBytes
   }
 
-  /// The other side does not have it, or not any more.
+  /// The other side does not hold the blob, or no longer.
   mutating func lacking() throws(SessionEnd) {
     guard !isSent else { throw .violation("a blob is not there that was not asked for") }
     isSent = true
     give(.lacking)
   }
 
-  /// The other side cannot say what it is made of.
+  /// The other side cannot make a recipe for it.
   mutating func recipeLacking() throws(SessionEnd) {
     guard recipeEnd == nil else { throw .violation("a recipe is not there that was not asked for") }
     recipeEnd = size
-    // What was asked for before still comes, and counts.
+    // Parts requested before still arrive and are used.
     withoutRecipes = true
   }
 
@@ -89,7 +90,7 @@ struct BlobAssembly {
     (ranges, recipes, unstoredBytes) = (Queue(), [], 0)
   }
 
-  /// Takes the next step that waits for nothing.
+  /// Takes the next step that need not wait.
   mutating func pump(_ port: inout SessionPort) {
     guard ending == nil, work == nil else { return }
     if held == end, missing.isEmpty, !recipes.isEmpty {
@@ -102,7 +103,7 @@ struct BlobAssembly {
     }
     if let part = missing.first, part.offset == held {
       guard let range = ranges.popFirst() else {
-        // The other side has ended it, and gave less than it was asked for.
+        // The other side ended the transfer early.
         if isSent { give(.plainly(need)) }
         return
       }
@@ -118,7 +119,7 @@ struct BlobAssembly {
 
   private var need: BlobNeed { BlobNeed(hash: hash, size: size, offset: held) }
 
-  /// The recipe was looked at: what of it is not here.
+  /// The recipe was matched: `missing` are its parts that are not here.
   mutating func matched(end: UInt64, missing: [BlobPart], _ port: inout SessionPort) {
     precondition(work == .matching, "no recipe was being matched")
     work = nil
@@ -127,7 +128,7 @@ struct BlobAssembly {
     guard end > held, missing.first?.offset ?? held >= held else { return give(.plainly(need)) }
     self.end = end
     recipeEnd = end
-    // While this is followed the next one is made.
+    // Request the next recipe while this one is processed.
     if end < size { askForRecipe(from: end, &port) }
     guard !missing.isEmpty else { return }
     self.missing = missing
@@ -155,7 +156,7 @@ struct BlobAssembly {
     }
   }
 
-  /// The whole was not what it must be, and was thrown away.
+  /// The complete blob did not match its hash and was deleted.
   mutating func rejected() {
     (work, held) = (nil, 0)
     give(.plainly(need))

@@ -2,66 +2,65 @@ internal import SyncStore
 
 /// Fetches missing blobs from the other side.
 ///
-/// Invariants: each blob is asked for once at a time, at most `WireLimits.wholeBlobs` have not come to their end; ranges are stored
-/// in their order, each where the one before it ended, those of one blob or of blobs that came in one range each at a time; a blob
-/// that cannot be had is counted, and keeps nothing else from coming.
+/// Invariants: each blob is requested once at a time, and at most `WireLimits.wholeBlobs` are incomplete;
+/// ranges are stored in order, each where the previous one ended, with one store action in flight (ranges of
+/// one blob, or several blobs of one range each); an unavailable blob is counted and does not hold up others.
 struct BlobFetch {
   private struct Transfer {
     var need: BlobNeed
-    /// What comes is thrown away until the other side ends the blob: it is complete, or must be asked for
-    /// again.
+    /// Discards ranges until the other side ends the blob: it is complete, or must be requested again.
     var isSkipped = false
     var isComplete = false
-    /// Has the last of it come? It may still have to be stored.
+    /// Whether the last range has arrived; it may not be stored yet.
     var hasArrived = false
-    /// Ranges of it that have come and are not stored.
+    /// Ranges that have arrived and are not stored.
     var queued = 0
   }
 
-  /// Blobs that have come, and are not stored, at most.
+  /// Maximum number of blobs that have arrived and are not stored.
   private static let unstoredBlobs = 4096
 
-  /// Not yet asked for.
+  /// Not yet requested.
   private var waiting = Queue<BlobNeed>()
-  /// Waiting or under way.
+  /// Waiting or in flight.
   private var wanted: Set<BlobHash> = []
   private var transfers: [BlobHash: Transfer] = [:]
-  /// Asked for, and not come to their end.
+  /// Requested blobs whose last range has not arrived.
   private var underway = 0
   private var retried: Set<BlobHash> = []
-  /// Ranges that have come and are not stored.
+  /// Ranges that have arrived and are not stored.
   private var ranges = Queue<BlobRange>()
-  /// The last of those that are being stored.
+  /// The last of the ranges being stored.
   private var storing: BlobRange?
-  /// Blobs that came in one range each.
+  /// Blobs of one range each that are being stored together.
   private var storingWhole: [BlobRange] = []
-  /// What those ranges count for (`BlobRange.queuedBytes`).
+  /// Sum of `BlobRange.queuedBytes` of those ranges.
   private var unstoredRangeBytes = 0
-  /// Bytes that have come and are not stored.
+  /// Bytes that have arrived and are not stored.
   var unstoredBytes: Int { unstoredRangeBytes + (assembly?.unstoredBytes ?? 0) }
-  /// May blobs be put together of chunks?
+  /// Whether blobs may be assembled from chunks.
   var takesRecipes = false
-  /// The one that is; those that wait for it.
+  /// The blob being assembled, and those that wait for it.
   private var assembly: BlobAssembly?
   private var kin = Queue<BlobNeed>()
-  /// Blobs that the other side does not have, or not in good order.
+  /// Blobs that the other side does not hold, or not intact.
   private(set) var unavailable: Set<BlobHash> = []
-  /// Those that only beaten values refer to.
+  /// Blobs that only beaten values refer to.
   private var spare: Set<BlobHash> = []
-  /// How many cannot be had that somebody misses: those that are `unavailable` and not `spare`, counted as they change.
+  /// Number of blobs that are `unavailable` and not `spare`, updated incrementally.
   private(set) var lacking = 0
-  /// Wanted beside the plan, by whoever is to be told of each: with their sizes.
+  /// Blobs requested outside the plan, with their sizes; progress and result are reported.
   private(set) var explicit: [BlobHash: UInt64] = [:]
-  /// What became of those.
+  /// The results of those requests.
   var finishedRequests: [(hash: BlobHash, isHere: Bool)] = []
 
-  /// How many are waited for.
+  /// Number of blobs waited for.
   var count: Int { wanted.count }
-  /// Has everything come that will?
+  /// Whether nothing is waiting or in flight.
   var isComplete: Bool { wanted.isEmpty && transfers.isEmpty && !isStoring && assembly == nil }
   private var isStoring: Bool { storing != nil || !storingWhole.isEmpty }
 
-  /// These blobs are needed.
+  /// Queues blobs that are missing.
   mutating func need(_ blobs: [BlobNeed]) {
     for need in blobs where need.isSpare {
       if spare.insert(need.hash).inserted, unavailable.contains(need.hash) { lacking -= 1 }
@@ -71,10 +70,10 @@ struct BlobFetch {
     }
   }
 
-  /// Is the blob asked for, or about to be?
+  /// Whether the blob is requested or about to be.
   func isFetching(_ hash: BlobHash) -> Bool { wanted.contains(hash) || transfers[hash] != nil }
 
-  /// These are wanted now, also if they could not be had before.
+  /// Requests blobs now, even if they were unavailable before.
   mutating func want(_ blobs: [BlobNeed]) {
     for need in blobs {
       explicit[need.hash] = need.size
@@ -84,7 +83,7 @@ struct BlobFetch {
     need(blobs)
   }
 
-  /// It cannot be had, or not any more.
+  /// Marks the blob as unavailable.
   private mutating func giveUp(_ hash: BlobHash) {
     wanted.remove(hash)
     guard unavailable.insert(hash).inserted else { return }
@@ -92,7 +91,7 @@ struct BlobFetch {
     finishRequest(hash, isHere: false)
   }
 
-  /// It may be had after all.
+  /// Clears the mark: the blob may be available after all.
   private mutating func reconsider(_ hash: BlobHash) {
     if unavailable.remove(hash) != nil, !spare.contains(hash) { lacking -= 1 }
   }
@@ -118,7 +117,7 @@ struct BlobFetch {
         if let hash { giveUp(hash) }
       }
     }
-    // What is under way of a blob that was given up, and is wanted again, ends first: one would be told of the other.
+    // An earlier transfer of the blob ends first: otherwise its results would reach the new assembly.
     if assembly == nil, let need = kin.first, storing?.hash != need.hash, transfers[need.hash] == nil {
       _ = kin.popFirst()
       assembly = BlobAssembly(need, &port)
@@ -141,13 +140,13 @@ struct BlobFetch {
     assembly?.matched(end: end, missing: missing, &port)
   }
 
-  /// Asks for blobs and stores ranges as far as there is room.
+  /// Requests blobs and stores ranges as far as there is room.
   mutating func pump(_ port: inout SessionPort) {
     pumpAssembly(&port)
     storeNext(&port)
     var wants: [BlobNeed] = []
     while let need = waiting.first, underway < WireLimits.wholeBlobs, transfers.count < Self.unstoredBlobs {
-      // A blob that is being thrown away ends first.
+      // A blob whose ranges are being discarded ends first.
       guard transfers[need.hash] == nil else { break }
       _ = waiting.popFirst()
       transfers[need.hash] = Transfer(need: need)
@@ -166,7 +165,7 @@ struct BlobFetch {
         continue
       }
       if !transfer.isSkipped && range.offset != transfer.need.offset {
-        // Another session stored some of it meanwhile, or the other side skips.
+        // Another session stored some of it meanwhile, or the other side skipped a range.
         transfer.isSkipped = true
         transfers[range.hash] = transfer
       }
@@ -187,7 +186,7 @@ struct BlobFetch {
     if !storingWhole.isEmpty { port.actions.append(.storeBlobs(storingWhole, sizes: sizes)) }
   }
 
-  /// The next range, and those of the same blob behind it.
+  /// Takes the next range and those of the same blob that follow it.
   private mutating func takeRanges() -> [BlobRange] {
     var group: [BlobRange] = []
     while let range = ranges.first, group.last.map({ $0.hash == range.hash && !$0.isLast }) ?? true,
@@ -199,10 +198,10 @@ struct BlobFetch {
     return group
   }
 
-  /// Of one blob. Who watches it is told of its progress as often.
+  /// Maximum ranges of one blob per store action. It also bounds how often progress is reported.
   private static let rangesAtOnce = 2
 
-  /// The next range is about to be stored, or is not needed.
+  /// Removes the next range from the queue, to be stored or discarded.
   private mutating func takeRange() {
     guard let range = ranges.popFirst() else { return }
     unstoredRangeBytes -= range.queuedBytes
@@ -258,7 +257,7 @@ struct BlobFetch {
     stored(range, held: held, isComplete: isComplete, &port)
   }
 
-  /// What became of the blobs that were being stored together.
+  /// Handles the results of the blobs that were stored together.
   mutating func stored(whole outcomes: [Bool], _ port: inout SessionPort) {
     precondition(outcomes.count == storingWhole.count, "other blobs were being stored")
     let ranges = storingWhole
@@ -278,7 +277,7 @@ struct BlobFetch {
     let hash = range.hash
     if isComplete { port.figures.receivedBlobs += 1 }
     guard var transfer = transfers[hash] else {
-      // The other side gave up half-way, but the bytes that were here sufficed.
+      // The other side gave up half-way, but the bytes stored here sufficed.
       if isComplete {
         reconsider(hash)
         wanted.remove(hash)
@@ -321,7 +320,7 @@ struct BlobFetch {
     if range.isLast { end(transfer) }
   }
 
-  /// A blob that is still to be put together begins where what was under way of it has ended.
+  /// A blob waiting for assembly starts at the offset where its earlier transfer ended.
   private mutating func beginKin(_ hash: BlobHash, at offset: UInt64) {
     kin.change(first: { $0.hash == hash }) { $0.offset = offset }
   }
@@ -331,7 +330,7 @@ struct BlobFetch {
     let hash = transfer.need.hash
     transfers[hash] = nil
     guard !transfer.isComplete else { return }
-    // What was here before may have been damaged, or another session came between: once more, then not again.
+    // The stored part may have been damaged, or another session interfered: retry once.
     if retried.insert(hash).inserted {
       waiting.append(transfer.need)
     } else {
@@ -341,6 +340,7 @@ struct BlobFetch {
 }
 
 extension BlobRange {
-  /// What it counts for while it is queued: never nothing, or a peer that sends empty ones is held up by no bound.
+  /// Bytes that it counts for while queued. Never zero: otherwise a peer that sends empty ranges escapes
+  /// every bound.
   var queuedBytes: Int { encrypted.count + WireLimits.rangeOverheadBytes }
 }

@@ -1,20 +1,20 @@
 internal import SyncStore
 
-/// Gives blobs that the other side asks for.
+/// Sends the blobs that the other side requests.
 ///
-/// Invariants: blobs are given in the order in which they were asked for; at most
-/// `WireLimits.blobReadsInFlight` ranges are being read, and none while `WireLimits.blobQueueBytes` wait in
-/// the transport, so that records overtake blobs.
+/// Invariants: blobs are sent in request order; at most `WireLimits.blobReadsInFlight` ranges are being read,
+/// and none while more than `WireLimits.blobQueueBytes` are queued in the transport, so that records overtake
+/// blobs.
 struct BlobSource {
-  /// Bytes of a blob that are wanted, one behind the other.
+  /// A contiguous range of a requested blob.
   private struct Request {
-    /// The question that it belongs to.
+    /// The number of the request that it belongs to.
     var number: UInt64
     var hash: BlobHash
     var size: UInt64
     var offset: UInt64
     var end: UInt64
-    /// Is the question answered with it?
+    /// Whether it completes the request.
     var isFinal: Bool
   }
 
@@ -27,14 +27,14 @@ struct BlobSource {
 
   private var waiting = Queue<Request>()
   private var questions: UInt64 = 0
-  /// Recipes that are wanted; the first one is being made.
+  /// Requested recipes; the first one is being made.
   private var recipes: [BlobNeed] = []
   private var isMaking = false
   private var reading: [Read] = []
-  /// The request whose blob turned out not to be here: what else was read of it is not sent.
+  /// The request whose blob turned out to be missing: other ranges read for it are not sent.
   private var failed: UInt64?
 
-  /// Is nothing asked for that was not given?
+  /// Whether every request was answered.
   var isQuiet: Bool { waiting.isEmpty && reading.isEmpty && recipes.isEmpty }
 
   mutating func wanted(_ needs: [BlobNeed]) throws(SessionEnd) {
@@ -67,7 +67,7 @@ struct BlobSource {
   }
 
   private func bound() throws(SessionEnd) {
-    // A blob whose last range is being read is the other side's to count, too.
+    // The other side still counts a blob whose last range is being read.
     guard waiting.count(where: \.isFinal) <= Limits.blobsInFlight else {
       throw .violation("more than \(Limits.blobsInFlight) blobs asked for at once")
     }
@@ -76,7 +76,7 @@ struct BlobSource {
     }
   }
 
-  /// Reads as far as there is room.
+  /// Reads ranges as far as there is room.
   mutating func pump(_ port: inout SessionPort) {
     if !isMaking, let need = recipes.first {
       isMaking = true

@@ -1,31 +1,31 @@
 internal import SyncStore
 
-/// What a live session remembers beside its two halves.
+/// State of a live session, apart from its two halves.
 struct LiveState {
-  /// Has the client said that its plan is done?
+  /// Whether the client has reported that its plan is done.
   var isOn = false
-  /// Has the own journal grown since the last round was opened?
+  /// Whether the own journal has grown since the last round was opened.
   var hasGrown = false
-  /// What the other side covers, as far as it is known.
+  /// Known coverage of the other side.
   var covered = VersionVector()
-  /// Is the own state being judged, to be compared?
+  /// Whether the own state is being digested for a comparison.
   var isDigesting = false
-  /// What is compared: at the client what it said last, at the server what the client said.
+  /// The claim being compared: the client's last one, on both sides.
   var claim: StateClaim?
 }
 
-/// The live part of a session: both halves open rounds by themselves, one for each burst of writes.
+/// The live part of a session: both halves open rounds on their own, one per burst of writes.
 ///
-/// Invariants: a round of the own half is opened only while none is under way, behind the position up to which the
-/// last one has said everything; the other side is taken to cover what it covered at the beginning, what its own
-/// rounds said that it covers, and what it acknowledged, and nothing else.
+/// Invariants: a half opens a round only while none is in flight, after the position up to which the last one
+/// was complete; the other side is taken to cover its initial vector, what its rounds announced and what it
+/// acknowledged, nothing else.
 extension Exchange {
-  /// Do both sides want the session to stay open?
+  /// Whether both sides want the session to stay open.
   static func agrees(own: Hello, peer: Hello) -> Bool {
     own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.live != 0
   }
 
-  /// How many batches of a round may be under way.
+  /// Batches of a round that may be in flight.
   static func batchesInFlight(own: Hello, peer: Hello) -> Int {
     own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.moreBatches == 0
       ? WireLimits.batchesInFlight : WireLimits.moreBatchesInFlight
@@ -35,7 +35,7 @@ extension Exchange {
     guard live.isOn || progress == .live else { throw .violation("a round was begun unasked") }
   }
 
-  /// The client has said that its plan is done.
+  /// Handles the client's report that its plan is done.
   mutating func goLive(_ port: inout SessionPort) throws(SessionEnd) {
     guard progress == .answering, staysOpen, !live.isOn, sending?.isDelivered ?? true,
       receiving?.isReceived ?? true
@@ -57,13 +57,15 @@ extension Exchange {
     scheduleKeyRetry(&port)
   }
 
-  /// The other side covers this, too. Where it covers just what this side does, as it does at rest, both are one in memory.
+  /// Adds to the known coverage of the other side. If it then equals this side's, as it does at rest, both
+  /// share memory.
   mutating func mergePeerCoverage(_ vector: VersionVector) {
     live.covered.merge(vector)
     if let own = sending?.covered, live.covered == own { live.covered = own }
   }
 
-  /// The same of what a round has said. Of who holds only some keys nobody merges it: no store refuses what is too much.
+  /// Adds what a round of the other side announced. The bound is checked here: the vector of a scoped copy is
+  /// never merged by a store, so no store would refuse an oversized one.
   mutating func mergePeerCoverage(statedBy burst: LiveUpdate) throws(SessionEnd) {
     mergePeerCoverage(burst.vector)
     guard live.covered.count <= 2 * Limits.actors else {
@@ -84,7 +86,7 @@ extension Exchange {
   }
 
   mutating func liveUpdateOpened(_ burst: LiveUpdateOpening, _ port: inout SessionPort) throws(SessionEnd) {
-    // What was purged here meanwhile is missing there, or the other way round (rule R8): the hellos will tell.
+    // One side has purged what the other lacks (rule R8): the hellos of a new session settle it.
     guard live.covered.covers(burst.close.floor), burst.close.sender == own.summary.actor else {
       throw .tryAgain("what the two sides know of each other does not hold any more")
     }
@@ -105,7 +107,7 @@ extension Exchange {
 
   // MARK: Group keys
 
-  /// Before anything is sealed for the other side it gets the keys that it lacks.
+  /// Sends group keys that the other side lacks, before anything is encrypted for it.
   func sendMissingGroupKeys(_ port: inout SessionPort) {
     guard own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.groupKeys != 0 else { return }
     let known = Set(peer.epochs.map(\.epoch))
@@ -117,7 +119,7 @@ extension Exchange {
     guard own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.groupKeys != 0 else {
       throw .violation("group keys were sent, but not agreed")
     }
-    // Each message waits in memory to be taken: what the hello lacked fits into one.
+    // Each message is queued in memory, and one holds all keys that the hello lacked.
     guard !hasGroupKeys else { throw .violation("group keys were sent twice") }
     hasGroupKeys = true
     port.actions.append(.mergeGroupKeys(text))

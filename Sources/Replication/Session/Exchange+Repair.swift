@@ -1,21 +1,22 @@
 internal import SyncStore
 
-/// The part of a session that proves two copies equal, and what becomes of it when they are not (F61).
+/// The part of a session that compares the two copies and repairs them if they differ (F61).
 ///
-/// A session that ends compares at its end. A live one does so from time to time, while both sides rest: the client says what it holds,
-/// the server answers only if it covers the same and holds something else. Whether each side has all of the other is not told by
-/// cursors then: what a side got from the other is not given back, so the cursor stays behind. It is told by how far each has looked
-/// through its own journal for what the other lacks.
+/// A session that ends compares at its end. A live session compares from time to time while both sides are at
+/// rest: the client states its digest, and the server answers only if it covers the same writes and has
+/// another digest. Cursors cannot show that the sides are in step: received records are not sent back, so a
+/// cursor stays behind. Instead each side knows how far it has scanned its journal for records that the other
+/// lacks.
 extension Exchange {
   // MARK: Live, at rest
 
-  /// The session goes on live.
+  /// Starts the timer for comparisons; the session has gone live.
   mutating func beginComparing(_ port: inout SessionPort) {
     guard progress == .live, repair.isAgreed, sending != nil, receiving != nil else { return }
     port.actions.append(.setTimer(.comparison, seconds: Limits.comparisonSeconds))
   }
 
-  /// It is time to compare, if both sides rest.
+  /// The comparison timer fired: digests the own state if both sides are at rest.
   mutating func compareAtRest(_ port: inout SessionPort) {
     beginComparing(&port)
     guard progress == .live, isResting else { return }
@@ -23,10 +24,10 @@ extension Exchange {
     port.actions.append(.digestState(at: nil))
   }
 
-  /// Is nothing under way, and nothing to be said that was not?
+  /// Whether nothing is in flight and nothing remains to be sent.
   private var isResting: Bool { live.isOn && isAtRest && !live.hasGrown && !live.isDigesting }
 
-  /// The other side has said what it holds.
+  /// The other side has stated its digest.
   private mutating func claimed(_ claim: StateClaim, _ port: inout SessionPort) throws(SessionEnd) {
     try requireLive()
     try requireSending()
@@ -43,14 +44,14 @@ extension Exchange {
     }
   }
 
-  /// The own state, judged to be compared.
+  /// The own state was digested for a comparison.
   mutating func stateDigestedAtRest(_ state: DigestedState, _ port: inout SessionPort) {
     live.isDigesting = false
-    // What came meanwhile will be compared another time.
+    // Records arrived meanwhile: the next comparison covers them.
     guard isResting, let sending, state.position <= sending.scanned else { return }
     let own = StateClaim(state)
     if progress == .live {
-      // Nothing has happened since the last time.
+      // Nothing has changed since the last comparison.
       if let last = live.claim, last.vector == own.vector, last.digest == own.digest { return }
       live.claim = own
     } else {
@@ -63,7 +64,7 @@ extension Exchange {
 
   // MARK: Repair
 
-  /// The digests of the two sides differ, though they are in step.
+  /// Begins a repair: the two sides are in step, but their digests differ.
   mutating func beginRepair(at time: UInt64, _ port: inout SessionPort) throws(SessionEnd) {
     guard repair.isAgreed else { throw digestsDiffer }
     if progress != .live { progress = .repairing }
@@ -105,18 +106,19 @@ extension Exchange {
     }
   }
 
-  /// The client has compared all there was, and so many keys were put right: now both come into step by another round.
+  /// The client has compared all buckets, and `found` keys were repaired. Another round brings both sides
+  /// into step.
   private mutating func ended(_ found: Int?, _ port: inout SessionPort) throws(SessionEnd) {
     guard let found else { return }
     if repair.isRenewed { throw renewed }
     repair.fruitless = found == 0 ? repair.fruitless + 1 : 0
-    // Both may have changed while they were compared. If it is found twice it was not that.
+    // Both sides may have changed during the comparison. A second fruitless one rules that out.
     guard repair.fruitless < 2, found > 0 || sending != nil else { throw digestsDiffer }
     guard progress == .repairing else { return }
     try pass(.firstPass, &port)
   }
 
-  /// One of the sides has given a dot twice, and is another actor from now on (rule R9).
+  /// One side has used a dot twice and is another actor from now on (rule R9).
   var renewed: SessionEnd {
     .tryAgain("one write had two contents, and the side that made it has taken a new actor")
   }

@@ -1,10 +1,10 @@
 package import SyncStore
 
-/// Receiver to sender, once it has all else: please send what you hold of keys that I do not hold yet.
+/// Receiver to sender, after all other rounds: requests the records of keys that this copy does not hold yet.
 package struct ScopeWant: Hashable, Sendable {
-  /// The keys that it holds and that it is to hold.
+  /// The keys held so far and the keys of the wider scope.
   package var keys: MissingScope
-  /// How far they have come from this sender, if they have.
+  /// How far the records of those keys were received from this sender, if at all.
   package var cursor: Cursor?
 
   /// Both fields.
@@ -26,14 +26,17 @@ extension ScopeWant {
   }
 }
 
-/// Copies of some of the keys (`docs/replication.md`, Selective copies). They meet copies of all keys only, are sent what is for
-/// them, and are believed what they wrote themselves. Either side may come to hold more: when all else is done, it gets what it
-/// lacks in a round of its own. A client asks then; a server asks at once, and the client answers when its plan is done.
+/// Sessions of scoped copies (`docs/replication.md`, Selective copies).
+///
+/// A scoped copy syncs only with copies of all keys. It receives the records of its scope, and only its own
+/// writes are accepted from it. Either side may widen its scope: the missing keys then come in a round of
+/// their own, after all others. A client requests them at that point; a server requests them at once, and the
+/// client answers when its plan is done.
 extension Exchange {
-  /// Do both sides hold all keys? Only then can their digests be compared.
+  /// Whether both sides hold all keys. Only then can their digests be compared.
   var areComplete: Bool { own.summary.scope == nil && peer.summary.scope == nil }
 
-  /// Asks for the keys that this side is to hold, if there are any and the other side has them. Once in a session.
+  /// Requests the keys of a wider scope, if there are any and the other side holds them. Once per session.
   mutating func requestScopeExpansion(_ port: inout SessionPort) -> Bool {
     guard progress != .expandingScope, let widening = own.summary.scopeExpansion,
       let held = own.summary.scope,
@@ -47,19 +50,19 @@ extension Exchange {
     return true
   }
 
-  /// Will a server that says this of itself ask a client for keys?
+  /// Whether a server with this summary will request keys from a client.
   static func requestsKeys(_ own: ReplicaSummary, of client: Hello) -> Bool {
     client.compatibleFeatures & SessionFeature.scopeExpansion != 0 && own.scopeExpansion != nil
       && own.scope != nil
       && client.summary.scope == nil && own.health == .healthy
   }
 
-  /// Has the server said that it asks for keys?
+  /// Whether the server has announced that it requests keys.
   var serverRequestsKeys: Bool {
     own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.scopeExpansion != 0
   }
 
-  /// The server's part: asks for the keys that it is to hold, if it has said so.
+  /// Server: requests the keys of its wider scope, if it announced that.
   mutating func requestMissingKeys(_ port: inout SessionPort) {
     guard serverRequestsKeys, let widening = own.summary.scopeExpansion, let held = own.summary.scope,
       receiving != nil
@@ -70,7 +73,7 @@ extension Exchange {
       .scopeWant(ScopeWant(keys: MissingScope(wanted: next.scope, held: held), cursor: next.cursor)))
   }
 
-  /// The client's part: its plan is done, and it gives the keys that the server has asked for. False if there are none.
+  /// Client: sends the keys that the server requested, once its plan is done. False if there are none.
   mutating func sendRequestedKeys(_ port: inout SessionPort) throws(SessionEnd) -> Bool {
     guard let want = requestedKeys else { return false }
     requestedKeys = nil
@@ -89,8 +92,11 @@ extension Exchange {
 
   // MARK: Keys that could not be given
 
-  /// What was lacking has come. Live sessions go on as one of a copy that holds more, or, where it does not, as they are. At a client that
-  /// gave keys, the server's receipt says that it does not: else it would have ended the session.
+  /// The missing keys have been sent.
+  ///
+  /// A live session reconnects if the receiver holds more keys now; otherwise it continues unchanged. At a
+  /// client that sent keys, the server's receipt means that it does not hold them: otherwise the server would
+  /// have ended the session.
   mutating func scopeExpanded(_ port: inout SessionPort) throws(SessionEnd) {
     guard staysOpen else { return try compare(&port) }
     if waitsForKeys, keysStillMissing || previousPeerScope != nil {
@@ -102,19 +108,19 @@ extension Exchange {
 
   private static let holdsMore = "more keys are held by one side now"
 
-  /// The client says goodbye, and connects again.
+  /// Sends goodbye and has the client connect again.
   private func reconnect(_ text: String, _ port: inout SessionPort) -> SessionEnd {
     port.send(.goodbye)
     return SessionEnd(outcome: .reconnect(text))
   }
 
-  /// Does a session that stays open go on where they could not?
+  /// Whether a session that stays open continues if keys could not be sent.
   var waitsForKeys: Bool {
     own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.waitsForKeys != 0
   }
 
-  /// A server that stays open and holds more keys now ends the session in place of giving its receipt: what the client knows of it does
-  /// not hold any more.
+  /// Server that stays open and holds more keys now: ends the session instead of sending its receipt. The
+  /// client's knowledge of its scope is outdated.
   func endIfScopeExpanded() throws(SessionEnd) {
     guard progress == .answering, staysOpen, waitsForKeys, !keysStillMissing,
       receiving?.isScopeExpansion == true
@@ -122,29 +128,29 @@ extension Exchange {
     throw .tryAgain(Self.holdsMore)
   }
 
-  /// The session goes on as if those that this side gave had not been asked for.
+  /// Restores the other side's earlier scope, as if its keys had not been requested.
   mutating func revertScopeExpansion() {
     guard let held = previousPeerScope else { return }
     peer.summary.scope = held
     sending?.revertScopeExpansion()
   }
 
-  /// Seconds after which a live session ends, so that keys are asked for again.
+  /// Seconds until a live session ends, so that missing keys are requested again.
   private static let keyRetrySeconds = 300
 
-  /// The session has gone live.
+  /// Starts the timer for requesting missing keys again; the session has gone live.
   func scheduleKeyRetry(_ port: inout SessionPort) {
     if keysStillMissing { port.actions.append(.setTimer(.scopeExpansion, seconds: Self.keyRetrySeconds)) }
   }
 
-  /// The other side may have by now what it lacked. The next session asks it.
+  /// Ends the session so that the next one requests the keys again: the other side may hold them by now.
   func retryKeyRequest(_ port: inout SessionPort) throws(SessionEnd) {
     guard isAtRest else { return scheduleKeyRetry(&port) }
     let text = "keys that this side lacks are asked for again"
     throw progress == .answering ? .tryAgain(text) : reconnect(text, &port)
   }
 
-  /// The other side asks for more keys than it has held.
+  /// The other side requests keys that it did not hold so far.
   mutating func keysRequested(_ want: ScopeWant, _ port: inout SessionPort) throws(SessionEnd) {
     guard !live.isOn, own.summary.scope == nil, peer.summary.scope == want.keys.held else {
       throw .violation("keys were wanted that are not to be had")

@@ -1,32 +1,33 @@
 package import SyncStore
 
-/// What a session tells the own side of what that asked for beside the session's plan.
+/// Results of requests that the own side made outside the session's plan.
 package enum SessionNotification: Hashable, Sendable {
-  /// So many bytes of a blob that was wanted are here.
+  /// Progress of a requested blob: bytes stored here.
   case progress(BlobHash, held: UInt64, size: UInt64)
-  /// A blob that was wanted has come, verified and durable.
+  /// A requested blob is complete, verified and durable.
   case arrived(BlobHash)
-  /// The other side does not have it.
+  /// The other side does not hold the blob.
   case lacking(BlobHash)
-  /// Bytes of a part of a blob that was wanted.
+  /// Bytes of a requested part of a blob.
   case part(BlobHash, offset: UInt64, [UInt8])
-  /// Parts of it that were wanted do not come, or not any more.
+  /// Requested parts of it are not available, or no longer.
   case partsLacking(BlobHash)
-  /// What the other side holds.
+  /// The other side's holdings.
   case holdings(HoldingsStated)
 }
 
-/// What is under way beside a session's plan.
+/// Requests in flight outside the session's plan.
 struct TierState {
-  /// The number of the own question that is not answered.
+  /// Number of the own unanswered question.
   var asked: UInt64?
-  /// The number of the other side's.
+  /// Number of the other side's unanswered question.
   var stating: UInt64?
-  /// Parts of blobs that come, and are given to who asked.
+  /// Expected parts of blobs, which are passed to the requester.
   var parts: [BlobHash: [BlobPart]] = [:]
-  /// Ranges of them that are to be opened, with the bytes that each must hold; and how many the one must that is being opened.
+  /// Ranges of those parts that await decryption, with the bytes that each must hold. `decryptingBytes` is
+  /// that number for the range being decrypted.
   var encryptedRanges = Queue<(range: BlobRange, count: UInt64)>()
-  /// What those count for.
+  /// Sum of `queuedBytes` of those ranges.
   var encryptedBytes = 0
   var decryptingBytes: UInt64?
 
@@ -35,9 +36,9 @@ struct TierState {
   }
 }
 
-// Blobs that somebody waits for, and who holds what: in live sessions, and in those that are begun for nothing else.
+// Requested blobs and questions about holdings, in live sessions and in control-only ones.
 extension Exchange {
-  /// Do both sides say what they hold?
+  /// Whether both sides answer questions about holdings.
   var knowsHoldings: Bool { own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.holdings != 0 }
 
   /// Fetches blobs, whatever the policy.
@@ -51,7 +52,8 @@ extension Exchange {
 
   // MARK: Parts
 
-  /// Asks for parts of a blob. While it comes from here as a whole, they do not; nor while parts of too many others do.
+  /// Requests parts of a blob. Refused while the whole blob is being fetched, or while parts of too many
+  /// other blobs are.
   mutating func want(_ wanted: BlobPartsWanted, _ port: inout SessionPort) {
     guard receiving?.fetch.isFetching(wanted.hash) == false, knowsChunks, tier.parts[wanted.hash] == nil,
       tier.parts.count < WireLimits.partedBlobs
@@ -62,7 +64,7 @@ extension Exchange {
     port.send(.partsWant(wanted))
   }
 
-  /// Takes a range if it is of such a part.
+  /// Accepts a range if it belongs to a requested part.
   mutating func acceptPart(_ range: BlobRange, _ port: inout SessionPort) throws(SessionEnd) -> Bool {
     guard var expected = tier.parts[range.hash] else { return false }
     guard var part = expected.first, range.offset == part.offset else {
@@ -99,7 +101,7 @@ extension Exchange {
   ) throws(SessionEnd) {
     guard let count = tier.decryptingBytes else { preconditionFailure("no range was being opened") }
     tier.decryptingBytes = nil
-    // Whoever asked counts the bytes, and would wait for those that are missing.
+    // The requester counts the bytes and would wait for missing ones.
     guard UInt64(bytes.count) == count else {
       throw .violation("\(CountText.of(bytes.count, noun: "byte")) of a blob came where \(count) must")
     }

@@ -1,30 +1,30 @@
 internal import SyncStore
 
-/// What happens between the hellos and the goodbye: the two halves, the blobs, and the client's plan.
+/// The session between the hellos and the goodbye: the two halves, the blobs, and the client's plan.
 ///
-/// A client that syncs makes a second pass when the first one moved anything: the records that each side took
-/// in stand behind the other's cursor now, and only when each cursor stands at the other's end can the
-/// digests be compared.
+/// A syncing client makes a second pass if the first one moved anything: the records that each side received
+/// lie after the other's cursor, and digests can be compared only when each cursor is at the other's end.
 ///
-/// Live, the session then stays open: each half opens a round whenever its journal has grown (`Exchange+Live.swift`).
+/// A live session then stays open: each half opens a round whenever its journal has grown
+/// (`Exchange+Live.swift`).
 struct Exchange {
-  /// How far the client's plan has come.
+  /// Progress of the client's plan.
   enum Progress: Equatable {
-    /// The server has none: it answers.
+    /// Server: no plan, it answers.
     case answering
-    /// Its cursor for the server is being loaded.
+    /// The client's cursor for the server is being loaded.
     case loadingCursor
     case firstPass
     case secondPass
-    /// Its own state is being judged, to be compared with this receipt.
+    /// The own state is being digested, for comparison with this receipt.
     case comparing(Receipt)
-    /// All is done but that it is to hold more keys: these come.
+    /// All else is done; the keys of a wider scope are being transferred.
     case expandingScope
-    /// The digests differ in step: it is found out where, and put right (`Exchange+Repair.swift`).
+    /// In step with different digests: the differing keys are located and repaired (`Exchange+Repair.swift`).
     case repairing
-    /// All that was wanted is done, and the session stays open.
+    /// The plan is done, and the session stays open.
     case live
-    /// No records are moved: what the own side asks for now and then is done (`Exchange+Tier.swift`).
+    /// No records are transferred; only requests of the own side are served (`Exchange+Tier.swift`).
     case controlOnly
   }
 
@@ -34,24 +34,24 @@ struct Exchange {
   var sending: SendingHalf?
   var receiving: ReceivingHalf?
   private var source = BlobSource()
-  /// Does it go on live once the client's plan is done?
+  /// Whether the session goes live once the client's plan is done.
   let staysOpen: Bool
   var live = LiveState()
   var repair: Repair
   var tier = TierState()
   private let controlOnly: Bool
-  /// Has the other side sent group keys?
+  /// Whether the other side has sent group keys.
   var hasGroupKeys = false
-  /// At the client: keys that the server has asked for, and that are still to be given.
+  /// Client: keys that the server requested and that are still to be sent.
   var requestedKeys: ScopeWant?
-  /// Where this side gave keys: those that the other one held before.
+  /// If this side sent keys: the other side's scope before that.
   var previousPeerScope: KeyScope?
-  /// Where this side got keys: did the other one lack writes, so that they are not held yet?
+  /// If this side received keys: whether the sender lacked writes, so that the keys do not count as held yet.
   var keysStillMissing = false
   /// The client's cursor for the server when the session began.
   private var ownCursor: Cursor?
 
-  /// The server's side, once it has sent its hello.
+  /// Creates the server's side, after it sent its hello.
   init(serverOf peer: Hello, own: Hello, missing: [BlobNeed], _ port: inout SessionPort) {
     (self.own, self.peer, progress, controlOnly) = (own, peer, .answering, false)
     staysOpen = Self.agrees(own: own, peer: peer)
@@ -67,7 +67,7 @@ struct Exchange {
     requestMissingKeys(&port)
   }
 
-  /// The client's side, once the server's hello has come.
+  /// Creates the client's side, after the server's hello arrived.
   init(
     client direction: SessionDirection, own: Hello, peer: Hello, missing: [BlobNeed],
     controlOnly: Bool = false,
@@ -87,13 +87,13 @@ struct Exchange {
     port.actions.append(.loadCursor(peer.summary.actor))
   }
 
-  /// Is this the server's side, with nothing under way?
+  /// Whether this is the server's side, with nothing in flight.
   var isQuietServer: Bool {
     progress == .answering && source.isQuiet && (sending?.isQuiet ?? true) && (receiving?.isQuiet ?? true)
       && repair.isQuiet
   }
 
-  /// Begins a round for the other side, as it last described itself.
+  /// Begins a round for the other side, by its latest summary.
   private mutating func open(since cursor: Cursor?, _ port: inout SessionPort) throws(SessionEnd) {
     let receipt = sending?.receipt
     let receiver = RoundReceiver(
@@ -103,8 +103,10 @@ struct Exchange {
     try sending?.open(for: receiver, isHeld: isHeld, &port)
   }
 
-  /// Does this side take in the other's full state before it sends anything itself (rule R8)? If both need it, one that alone is in
-  /// doubt does, which may be able to give its own only behind that; otherwise the server.
+  /// Whether this side receives the other's full state before it sends (rule R8).
+  ///
+  /// If both need it, the only side with unconfirmed state receives first, since it may be able to send its
+  /// own only afterwards; otherwise the server does.
   private var receivesFirst: Bool {
     guard receiving != nil, own.summary.needsFullState(of: peer.summary) else { return false }
     if sending == nil || !peer.summary.needsFullState(of: own.summary) { return true }
@@ -112,13 +114,13 @@ struct Exchange {
     return isInDoubt.own == isInDoubt.peer ? progress == .answering : isInDoubt.own
   }
 
-  /// Is nothing under way, of records or of blobs?
+  /// Whether no records and no blobs are in flight.
   var isAtRest: Bool {
     source.isQuiet && (sending?.isQuiet ?? true) && (receiving?.isQuiet ?? true)
       && (receiving?.fetch.isComplete ?? true) && repair.isQuiet && tier.isQuiet
   }
 
-  /// Bytes that have come and are not stored.
+  /// Bytes that have arrived and are not stored.
   var unstoredBytes: Int { (receiving?.unstoredBytes ?? 0) + tier.encryptedBytes }
 
   // MARK: Messages
@@ -156,7 +158,7 @@ struct Exchange {
       try requireSending()
       try sending?.received(receipt)
       port.figures.receipt = receipt
-      // What is behind the last ordinary round is not among the keys that were lacking.
+      // Positions after the last ordinary round are not covered by a round of missing keys.
       if sending?.isScopeExpansion == false { port.figures.acknowledged = receipt.received }
     case .blobWant(let needs):
       try requireSending()
@@ -198,7 +200,7 @@ struct Exchange {
     }
   }
 
-  /// Are blobs put together of chunks?
+  /// Whether blobs are assembled from chunks.
   var knowsChunks: Bool {
     own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.chunks != 0
   }
@@ -269,7 +271,7 @@ struct Exchange {
     }
   }
 
-  /// Gives what there is room for, and takes the client's next step if the last is done.
+  /// Sends what there is room for, and takes the client's next step once the last is done.
   mutating func pump(_ port: inout SessionPort) throws(SessionEnd) {
     receiving?.pump(&port)
     notifyFetched(&port)
@@ -307,7 +309,8 @@ struct Exchange {
     try open(since: peer.cursor, &port)
   }
 
-  /// Do the hellos say that there is nothing to be done? All that they say is durable, and so they are a receipt, too.
+  /// Whether the hellos show that there is nothing to do. Everything in a hello is durable, so it serves as a
+  /// receipt.
   private var isAlreadyInSync: Bool {
     let (here, there) = (own.summary, peer.summary)
     guard !staysOpen, own.summary.scopeExpansion == nil, !serverRequestsKeys, own.epochs == peer.epochs,
@@ -321,11 +324,11 @@ struct Exchange {
     return !helloesDiffer
   }
 
-  /// Did the other side's cursor stand at the end of the own journal when the session began?
+  /// Whether the other side's cursor was at the end of the own journal when the session began.
   private var peerCursorIsAtEnd: Bool {
     peer.cursor.map { $0.closed && $0.position == own.summary.position } ?? false
   }
-  /// And the own one at the end of the other's?
+  /// Whether the own cursor was at the end of the other side's journal when the session began.
   private var ownCursorIsAtEnd: Bool {
     ownCursor.map { $0.closed && $0.position == peer.summary.position } ?? false
   }
@@ -359,7 +362,7 @@ struct Exchange {
     }
   }
 
-  /// Goes through the rounds once more, from the cursors that were reached.
+  /// Runs the rounds once more, from the cursors reached.
   mutating func pass(_ next: Progress, _ port: inout SessionPort) throws(SessionEnd) {
     progress = next
     if receiving != nil {
@@ -369,8 +372,8 @@ struct Exchange {
     try open(since: sending?.cursor, &port)
   }
 
-  /// Two copies in step must have one digest (F61): their vectors are equal, and each one's cursor stands at
-  /// the other's end.
+  /// Whether two copies in step, with equal vectors and each cursor at the other's end, have different
+  /// digests (F61).
   private func isDifferent(_ state: DigestedState, from receipt: Receipt) -> Bool {
     let cursor = receiving?.cursor ?? ownCursor
     guard areComplete, state.vector == receipt.state.vector, receipt.received == state.position,

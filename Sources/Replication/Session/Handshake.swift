@@ -1,9 +1,11 @@
 internal import SyncStore
 
-/// What two hellos must agree on before anything is exchanged. Pure: the same two hellos give both sides
-/// matching verdicts.
+/// Checks that two hellos are compatible before anything is transferred. Pure: both sides reach matching
+/// verdicts.
 enum Handshake {
-  /// Why this pair of copies does not go on; nil if it does. `own` has the directions already agreed.
+  /// The reason why this pair of copies must not continue; nil if there is none.
+  ///
+  /// `own` has the directions already negotiated.
   static func objection(own: Hello, peer: Hello, peerName: String, peerRight: MemberRight) -> SessionEnd? {
     guard own.summary.store == peer.summary.store else {
       return .refused(
@@ -51,7 +53,7 @@ enum Handshake {
       newActor: text)
   }
 
-  /// The other side goes on as what this one was before it found that it had a clone (F58).
+  /// The other side continues the actor that this side had before it detected its clone (F58).
   private static var otherLife: SessionEnd {
     let text = "the two sides were one copy once, and one of them bears its name still"
     return SessionEnd(refusal: Refusal(.sameActor, text), outcome: .reconnect(text))
@@ -69,7 +71,7 @@ enum Handshake {
         .clockSkew, end + "here it is \(here), at \(peerName) \(there): set the wrong one right"))
   }
 
-  /// Who needs full state must be able to get it (rule R8).
+  /// A side that needs full state must be able to receive it (rule R8).
   private static func fullState(own: Hello, peer: Hello) -> SessionEnd? {
     func lacks(sender: ReplicaSummary, receiver: ReplicaSummary) -> Bool {
       receiver.needsFullState(of: sender) && !sender.canGiveFullState(to: receiver)

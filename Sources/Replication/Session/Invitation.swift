@@ -1,19 +1,19 @@
 package import SyncStore
 
-/// A one-time token with which a new device becomes a member: one word of text, printed by `invite`, taken by
-/// `join`.
+/// A one-time token with which a new device becomes a member: one word of text, printed by `invite`, passed
+/// to `join`.
 ///
-/// Who has it can join, until it is used or expires. `schemas/wire.md` has its bytes.
+/// **It is a secret**: any holder can join until it is used or expires. `schemas/wire.md` has its bytes.
 package struct Invitation: Hashable, Sendable {
-  /// Where the inviter listens: `host:port`, 1 to `WireLimits.invitationAddresses`.
+  /// Addresses of the inviter: `host:port`, 1 to `WireLimits.invitationAddresses`.
   package var addresses: [String]
   /// The inviter's pinned identity.
   package var inviter: DeviceID
-  /// What both sides know and nobody else does: 16 random bytes.
+  /// The shared secret: 16 random bytes.
   package var secret: [UInt8]
-  /// When it ends, in milliseconds since 1970, by the inviter's clock.
+  /// Expiry in milliseconds since 1970, by the inviter's clock.
   package var expires: UInt64
-  /// What the new member may do.
+  /// Access right of the new member.
   package var right: MemberRight
   /// The name of the store.
   package var storeName: String
@@ -35,14 +35,14 @@ package struct Invitation: Hashable, Sendable {
   private static let version: UInt8 = 1
   private static let checksumBytes = 4
 
-  /// By what the inviter finds it: 8 bytes that tell nothing of the secret.
+  /// Key for the inviter's look-up: 8 bytes that reveal nothing of the secret.
   package var id: [UInt8] { Self.id(of: secret) }
 
   static func id(of secret: [UInt8]) -> [UInt8] {
     Array(SHA256.hash(Array("syncstore invitation id".utf8) + secret).prefix(idBytes))
   }
 
-  /// The token.
+  /// The token as text.
   package var text: String {
     var writer = ByteWriter(capacity: 128)
     writer.write(Self.version)
@@ -57,8 +57,8 @@ package struct Invitation: Hashable, Sendable {
     return Self.prefix + Base64URL.text(of: writer.bytes)
   }
 
-  /// The invitation of a token, blanks around it left away. `.invalidInvitation` if it is not exactly what
-  /// `text` gives.
+  /// Parses a token, ignoring surrounding blanks. `.invalidInvitation` if it is not exactly what `text`
+  /// produces.
   package init(text: some StringProtocol) throws(ReplicationError) {
     let word = text.drop(while: \.isWhitespace)
     guard word.hasPrefix(Self.prefix) else {
@@ -107,21 +107,21 @@ package struct Invitation: Hashable, Sendable {
       .invalidInvitation, "reading the invitation: \(why): copy the whole token, or invite again")
   }
 
-  /// What the inviter keeps of it.
+  /// The inviter's record of it.
   package var pending: PendingInvitation {
     PendingInvitation(secret: secret, expires: expires, right: right)
   }
 }
 
-/// What an inviter keeps of an invitation, in its own store alone.
+/// The inviter's record of an invitation, kept only in its own store.
 package struct PendingInvitation: Hashable, Sendable {
   /// The 16 secret bytes.
   package var secret: [UInt8]
-  /// When it ends, in milliseconds since 1970.
+  /// Expiry in milliseconds since 1970.
   package var expires: UInt64
-  /// What the new member may do.
+  /// Access right of the new member.
   package var right: MemberRight
-  /// Who has redeemed it. Nobody else can from then on; the same device may, if the answer did not reach it.
+  /// The device that redeemed it. Only that device may redeem it again, in case the answer was lost.
   package var redeemer: DeviceID?
 
   /// All fields.
@@ -129,10 +129,10 @@ package struct PendingInvitation: Hashable, Sendable {
     (self.secret, self.expires, self.right, self.redeemer) = (secret, expires, right, redeemer)
   }
 
-  /// By what a joiner names it.
+  /// The id that a joiner sends.
   package var id: [UInt8] { Invitation.id(of: secret) }
 
-  /// The bytes to keep: secret, expiry, right, redeemer if any.
+  /// The stored bytes: secret, expiry, right, redeemer if any.
   package var bytes: [UInt8] {
     var writer = ByteWriter(capacity: 64)
     writer.write(raw: secret)
@@ -142,7 +142,7 @@ package struct PendingInvitation: Hashable, Sendable {
     return writer.bytes
   }
 
-  /// What was kept; nil if the bytes are none that `bytes` gives.
+  /// Parses stored bytes; nil if `bytes` could not have produced them.
   package init?(bytes: [UInt8]) {
     var reader = ByteReader(bytes)
     do throws(DecodingFailure) {
@@ -176,8 +176,8 @@ enum Base64URL {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// Nil for other characters, for a length that nothing encodes to, and for bits that `text` would have left
-  /// zero.
+  /// Decodes text; nil for other characters, for a length that nothing encodes to, and for unused bits that
+  /// are not zero.
   static func bytes(of text: some StringProtocol) -> [UInt8]? {
     var bytes: [UInt8] = []
     var (bits, count): (UInt32, UInt32) = (0, 0)

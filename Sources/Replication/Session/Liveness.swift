@@ -1,9 +1,9 @@
 private import SyncStore
 
-/// Is the other side still there (F68), at a rate worth keeping the connection for (F88), and does it read
-/// what it is sent (F90)?
+/// Detects a peer that is silent (F68), sends too slowly to keep the connection (F88), or does not read
+/// (F90).
 struct Liveness {
-  /// Bytes and whole frames that came since the last tick, and bytes that went.
+  /// Bytes and complete frames received since the last tick, and bytes sent.
   var bytes = 0
   var frames = 0
   var sent = 0
@@ -14,17 +14,18 @@ struct Liveness {
 
   init(pingSeconds: Int) { self.pingSeconds = pingSeconds }
 
-  /// Seconds of silence after which the connection is given up: pings among them that were not answered.
+  /// Seconds of silence after which the connection is closed, including unanswered pings.
   var idleSeconds: Int { max(Limits.idleSeconds, 3 * pingSeconds) }
 
-  /// Bytes that keep the connection if they come between two ticks: the rate is the same whatever the interval.
+  /// Bytes between two ticks that keep the connection: the same rate whatever the interval.
   private var minimumBytes: Int { max(1, WireLimits.minimumBytesPerMinute * pingSeconds / 60) }
 
-  /// Did nothing come since the last tick but one?
+  /// Whether nothing arrived in the last complete tick interval.
   var isSilent: Bool { silentTicks > 0 }
 
-  /// `pingSeconds` have passed. False if the other side has been silent, or has not read, for too
-  /// long. What was not read because this side paused does not count against the other.
+  /// Called every `pingSeconds`. False if the other side has been silent, or has not read, for too long.
+  ///
+  /// Bytes left unread because this side paused do not count against the other.
   mutating func tick(isPaused: Bool, queued: Int) -> Bool {
     let isAlive = isPaused || frames > 0 || bytes >= minimumBytes
     silentTicks = isAlive ? 0 : silentTicks + 1

@@ -1,13 +1,14 @@
 package import SyncStore
 
-/// Both sides' proofs that they know an invitation's secret, bound to the TLS connection they are on: a relay
-/// between two connections has two exporters, and its proofs fit neither (F77).
+/// Both sides' proofs that they know an invitation's secret, bound to their TLS connection.
+///
+/// A relay between two connections has two exporters, and its proofs match neither (F77).
 package struct PairingProof: Hashable, Sendable {
   /// The TLS exporter's 32 bytes under the label `PairingProof.exporterLabel`, no context.
   package var exporter: [UInt8]
-  /// Who invites, as TLS has shown.
+  /// The inviter's identity, proven by TLS.
   package var inviter: DeviceID
-  /// Who joins, as TLS has shown.
+  /// The joiner's identity, proven by TLS.
   package var joiner: DeviceID
 
   /// All fields.
@@ -25,7 +26,7 @@ package struct PairingProof: Hashable, Sendable {
     code("syncstore join request v1", secret: secret, said: Array(deviceName.utf8))
   }
 
-  /// The inviter's proof: HMAC-SHA256 over all it says.
+  /// The inviter's proof: HMAC-SHA256 over all fields of its answer.
   package func ofInviter(secret: [UInt8], accept: JoinAccept) -> [UInt8] {
     code("syncstore join accept v1", secret: secret, said: accept.proven)
   }
@@ -36,55 +37,56 @@ package struct PairingProof: Hashable, Sendable {
   }
 }
 
-/// What happened, told to one side of a pairing.
+/// Events for one side of a pairing.
 package enum PairingEvent: Hashable, Sendable {
-  /// Bytes came from the other side.
+  /// Bytes arrived from the other side.
   case received([UInt8])
-  /// The timer ran out.
+  /// The timer fired.
   case timer
-  /// The connection broke.
+  /// The connection was lost.
   case disconnected
-  /// Answers `lookUp`: what is kept under that id, if anything, and the wall clock in milliseconds since
-  /// 1970.
+  /// Answers `lookUp`: the record under that id, if any, and the wall clock in milliseconds since 1970.
   case found(PendingInvitation?, at: UInt64)
-  /// Answers `lookUp`: the invitation exists, and too many wrong proofs came lately (`JoinThrottle`).
+  /// Answers `lookUp`: the invitation exists, but there were too many wrong proofs lately (`JoinThrottle`).
   case throttled
-  /// Answers `redeem`: the joiner is a member, durably. The proof is filled in later.
+  /// Answers `redeem`: the joiner is durably a member. The proof is filled in later.
   case redeemed(JoinAccept)
-  /// Answers `redeem`: another device has redeemed it meanwhile, or the joiner was revoked.
+  /// Answers `redeem`: another device has redeemed it, or the joiner was revoked.
   case alreadyRedeemed
-  /// Answers `lookUp` or `redeem`: the own store could not do it.
+  /// Answers `lookUp` or `redeem`: the own store failed.
   case failed(ReplicationError.Code, String, because: StoreError.Code? = nil)
 }
 
-/// What one side of a pairing wants done.
+/// Actions that one side of a pairing requests.
 package enum PairingAction: Hashable, Sendable {
-  /// Hand these bytes to the other side.
+  /// Send these bytes to the other side.
   case send([UInt8])
-  /// Let the timer come once, this many seconds from now.
+  /// Fire the timer once, this many seconds from now.
   case setTimer(seconds: Int)
-  /// Look for the invitation with this id. If there is one, ask `JoinThrottle`.
+  /// Look up the invitation with this id. If there is one, ask `JoinThrottle`.
   case lookUp([UInt8])
   /// Count a wrong proof for the invitation with this id (`JoinThrottle`). No answer.
   case countWrongProof([UInt8])
-  /// In one durable step: unless another device has, note that `joiner` has redeemed the invitation, and make
-  /// it a member under this name, made unique. One that is a member keeps its name and right; one that was revoked is refused.
+  /// Atomically and durably: unless another device redeemed the invitation, record `joiner` as its redeemer
+  /// and make it a member under this name, made unique.
+  ///
+  /// An existing member keeps its name and right; a revoked one is refused.
   case redeem(PendingInvitation, joiner: DeviceID, name: String)
-  /// The joiner is a member: make the copy.
+  /// The joiner is a member: create the copy.
   case joined(JoinAccept)
-  /// It is over: send what was given, close the connection; no event is wanted any more.
+  /// The pairing is over: send what is queued and close the connection. No further event is expected.
   case close(PairingOutcome)
 }
 
-/// How a pairing ended.
+/// The result of a pairing.
 package enum PairingOutcome: Hashable, Sendable {
   /// The joiner is a member.
   case done
-  /// It is not.
+  /// The joiner is not a member.
   case failed(ReplicationError.Code, String)
 }
 
-/// The side that redeems an invitation.
+/// The joining side of a pairing.
 package struct Joiner: ~Copyable {
   private let invitation: Invitation
   private let proof: PairingProof
@@ -92,12 +94,12 @@ package struct Joiner: ~Copyable {
   private var decoder = FrameDecoder(stage: .pairing)
   private var isOver = false
 
-  /// A joiner on a connection whose TLS handshake is done, and that wants to be called `name`.
+  /// Creates a joiner that requests the name `name`, on a connection after its TLS handshake.
   package init(invitation: Invitation, proof: PairingProof, name: String) {
     (self.invitation, self.proof, self.name) = (invitation, proof, name)
   }
 
-  /// Begins.
+  /// Starts the pairing.
   package mutating func start() -> [PairingAction] {
     guard proof.inviter == invitation.inviter else {
       return end(.notAMember, "the device at this address is not the one that invited: check the address")
@@ -108,7 +110,7 @@ package struct Joiner: ~Copyable {
     return [.setTimer(seconds: Limits.handshakeSeconds), .send(Message.joinRequest(request).frame.bytes)]
   }
 
-  /// Takes one event; none after `close`.
+  /// Handles one event; none may follow `close`.
   package mutating func handle(_ event: PairingEvent) -> [PairingAction] {
     if isOver { return [] }
     switch event {
@@ -152,10 +154,10 @@ package struct Joiner: ~Copyable {
   }
 }
 
-/// The side at which an invitation is redeemed.
+/// The inviting side of a pairing.
 ///
-/// Invariant: a stranger learns nothing by trying: an invitation that is unknown, used, expired or not proven
-/// is refused in the same words.
+/// Invariant: a stranger learns nothing by trying. Unknown, used, expired and unproven invitations are
+/// refused with the same message.
 package struct Inviter: ~Copyable {
   private enum State {
     case waiting
@@ -168,13 +170,13 @@ package struct Inviter: ~Copyable {
   private var state = State.waiting
   private var decoder = FrameDecoder(stage: .pairing)
 
-  /// An inviter on a connection whose TLS handshake is done.
+  /// Creates an inviter on a connection after its TLS handshake.
   package init(proof: PairingProof) { self.proof = proof }
 
-  /// Begins.
+  /// Starts the pairing.
   package mutating func start() -> [PairingAction] { [.setTimer(seconds: Limits.handshakeSeconds)] }
 
-  /// Takes one event; none after `close`.
+  /// Handles one event; none may follow `close`.
   package mutating func handle(_ event: PairingEvent) -> [PairingAction] {
     switch (event, state) {
     case (_, .over): return []
@@ -244,12 +246,13 @@ package struct Inviter: ~Copyable {
   }
 }
 
-/// Bounds the guesses at invitations (F87). A value without a clock.
+/// Rate limit for guesses at invitations (F87). A value without a clock.
 ///
-/// Only wrong proofs for invitations that exist count, so that requests with made-up ids, which cost a look-up, keep nobody from joining.
-/// A network that has given `Limits.joinAttemptsPerMinute` of them within a minute is refused before its proof is looked at; so is, for an
-/// invitation that has got `Limits.wrongProofsPerInvitation` of them from all networks, each network that gave one. Who gives a right proof
-/// from a network that gave no wrong one is never refused.
+/// Only wrong proofs for existing invitations count: requests with made-up ids cost a look-up, but do not
+/// keep others from joining. A network with `Limits.joinAttemptsPerMinute` wrong proofs within a minute is
+/// refused before its proof is checked. Once an invitation has received `Limits.wrongProofsPerInvitation`
+/// wrong proofs from all networks, each network that sent one is refused for it. A right proof from a network
+/// without wrong ones is never refused.
 package struct JoinThrottle: Hashable, Sendable {
   private struct WrongProof: Hashable, Sendable {
     var invitation: [UInt8]
@@ -257,18 +260,18 @@ package struct JoinThrottle: Hashable, Sendable {
     var time: UInt64
   }
 
-  /// Wrong proofs that are remembered at most: the oldest are forgotten first.
+  /// Maximum number of wrong proofs remembered; the oldest are dropped first.
   private static let mostRemembered = 4096
   private static let windowMilliseconds: UInt64 = 60_000
 
-  /// Those of the last minute, in their order.
+  /// Wrong proofs of the last minute, in order.
   private var wrong: [WrongProof] = []
 
   /// No attempts yet.
   package init() {}
 
-  /// May a proof for the invitation with this id, which exists, be looked at, from this network, at `milliseconds` on any clock that does
-  /// not step?
+  /// Whether a proof from this network for an existing invitation may be checked. `milliseconds` is from any
+  /// monotonic clock.
   package func admits(_ invitation: [UInt8], from network: String, at milliseconds: UInt64) -> Bool {
     var (ofNetwork, ofInvitation, isKnown) = (0, 0, false)
     for proof in wrong where milliseconds < proof.time + Self.windowMilliseconds {
@@ -281,7 +284,7 @@ package struct JoinThrottle: Hashable, Sendable {
       && (ofInvitation < Limits.wrongProofsPerInvitation || !isKnown)
   }
 
-  /// A wrong proof was given.
+  /// Records a wrong proof.
   package mutating func failed(_ invitation: [UInt8], from network: String, at milliseconds: UInt64) {
     wrong.removeAll { $0.time + Self.windowMilliseconds <= milliseconds }
     if wrong.count >= Self.mostRemembered { wrong.removeFirst(wrong.count - Self.mostRemembered + 1) }

@@ -1,11 +1,12 @@
 internal import SyncStore
 
-/// The half of a session that takes rounds in.
+/// The half of a session that receives rounds.
 ///
-/// Invariants: batches are applied in order, each number of the round exactly once (F66, F67), the next ones being opened while
-/// one becomes durable; positions rise (in a full state they do not fall) and stay within the round; the round is closed only after its
-/// last batch is durable; the receipt is given only after the close is durable and every blob has come or is known not
-/// to come, in a live session without waiting for blobs.
+/// Invariants: batches are applied in order, each number of the round exactly once (F66, F67), the next ones
+/// being decrypted while one becomes durable; positions rise (in a full state they do not fall) and stay
+/// within the round; the round is closed only after its last batch is durable; the receipt is sent only after
+/// the close is durable and every blob has arrived or is known to be unavailable, in a live session without
+/// waiting for blobs.
 struct ReceivingHalf {
   private enum State: Equatable {
     case idle
@@ -19,31 +20,31 @@ struct ReceivingHalf {
   private var state = State.idle {
     didSet { if state == .received { hasReceivedRound = true } }
   }
-  /// Was any round of the session taken in to its end?
+  /// Whether any round of the session was received completely.
   private(set) var hasReceivedRound = false
   private let sender: ActorID
   private let batchesInFlight: Int
-  /// Does the sender hold only some keys? Then it is remembered what it has said that it covers.
+  /// Whether the sender holds only some keys. Then its stated coverage is remembered.
   private let isNarrow: Bool
   private var statedBySender = (vector: VersionVector(), floor: VersionVector())
-  /// Of keys that were lacking: what this copy is to hold.
+  /// The scope expansion of the current round, if it brings missing keys.
   private var scopeExpansion: ScopeExpansion?
-  /// The same, of a round that comes behind the others.
+  /// The scope expansion of a later round.
   private var nextScopeExpansion: ScopeExpansion?
-  /// What this copy covered when the session began. It may cover more by now, never less.
+  /// The state of this copy when the session began. It may cover more by now, never less.
   private var own: ReplicaSummary
   private var arrived: [[UInt8]] = []
-  /// How many are being applied.
+  /// Number of batches being applied.
   private var applying: UInt32 = 0
-  /// Is the close among what is being applied?
+  /// Whether the close is part of what is being applied.
   private var isClosing = false
   private var nextArrival: UInt32 = 0
   private var nextApplied: UInt32 = 0
   private var position: UInt64 = 0
   private var end: RoundEnd?
-  /// The round of a live session that is being received, and what its end will say.
+  /// The live round being received, as its end will state it.
   private var liveUpdate: RoundEnd?
-  /// Is an ordinary round still to come?
+  /// Whether an ordinary round is still expected.
   private var expectsRound = true
   private(set) var fetch: BlobFetch
   /// How far the sender's journal has been received.
@@ -59,29 +60,29 @@ struct ReceivingHalf {
     fetch = BlobFetch()
   }
 
-  /// Is no round under way?
+  /// Whether no round is in flight.
   var isQuiet: Bool { state == .idle || state == .received }
-  /// Was a round taken in to its end, and the receipt sent?
+  /// Whether a round was received completely and the receipt sent.
   var isReceived: Bool { state == .received }
-  /// Is a round of a live session under way?
+  /// Whether a live round is in flight.
   var isInLiveUpdate: Bool { liveUpdate != nil }
-  /// Is it one of keys that were lacking?
+  /// Whether the round in flight brings missing keys.
   var isScopeExpansion: Bool { scopeExpansion != nil && !isQuiet }
-  /// Is the receipt's state being judged?
+  /// Whether the state for the receipt is being digested.
   var isDigesting: Bool { state == .digesting }
-  /// Bytes that have come and are not stored.
+  /// Bytes that have arrived and are not stored.
   var unstoredBytes: Int { arrived.reduce(0) { $0 + $1.count } + fetch.unstoredBytes }
 
-  /// Another round will be asked for.
+  /// Another round will be requested.
   mutating func expectAnother() { (state, expectsRound) = (.idle, true) }
 
-  /// A round of keys that are lacking will be asked for.
+  /// A round of missing keys will be requested.
   mutating func expectScopeExpansion(_ widening: ScopeExpansion) {
     self.scopeExpansion = widening
     expectAnother()
   }
 
-  /// A round of keys that are lacking was asked for, and comes when the other side has given all else.
+  /// A round of missing keys was requested; it follows all other rounds.
   mutating func expectLaterScopeExpansion(_ widening: ScopeExpansion) { nextScopeExpansion = widening }
 
   mutating func roundBegan(_ begin: RoundBegin, _ port: inout SessionPort) throws(SessionEnd) {
@@ -106,7 +107,8 @@ struct ReceivingHalf {
       throw .violation("more than \(batchesInFlight) batches unconfirmed")
     }
     nextArrival += 1
-    // Should the close have come with it, both are one step: the session pumps once it has read on.
+    // If the close arrived together with the batch, both are one durable step: the session pumps after
+    // reading on.
     arrived.append(encrypted)
   }
 
@@ -118,10 +120,10 @@ struct ReceivingHalf {
       throw .violation("the close does not fit its round")
     }
     if isNarrow {
-      // A live round says only what is new: whether this copy has all that the sender has is told by all of it.
+      // A live round states only additions: the sum tells whether this copy holds all that the sender holds.
       statedBySender.vector.merge(end.vector)
       statedBySender.floor.merge(end.floor)
-      // Nobody merges it, so no store refuses what one vector could not say.
+      // No store merges it, so no store would refuse an oversized vector.
       guard max(statedBySender.vector.count, statedBySender.floor.count) <= Limits.actors else {
         throw .violation("its rounds name more than \(Limits.actors) actors")
       }
@@ -129,7 +131,7 @@ struct ReceivingHalf {
     self.end = end
   }
 
-  /// Takes the next step that waits for nothing.
+  /// Takes the next step that need not wait.
   mutating func pump(_ port: inout SessionPort) {
     fetch.pump(&port)
     switch state {
@@ -145,7 +147,7 @@ struct ReceivingHalf {
     }
   }
 
-  /// While one becomes durable, others may be opened and appended; not where the node holds too much as it is.
+  /// Batches that may be decrypted and appended while one becomes durable; one if the node is crowded.
   private static let mostApplying: UInt32 = 4
 
   private mutating func apply(_ begin: RoundBegin, _ port: inout SessionPort) {
@@ -165,7 +167,7 @@ struct ReceivingHalf {
 
   private mutating func finish(_ end: RoundEnd, isFull: Bool, _ port: inout SessionPort) {
     let reached = Cursor(position: end.position, mark: end.mark, closed: true)
-    // A round that brings nothing costs nothing: it is as durable as it was.
+    // An empty round needs no durable step: its state is durable already.
     if !isFull, liveUpdate == nil, scopeExpansion == nil, end.batches == 0, cursor == reached,
       own.vector.covers(end.vector),
       own.floor.covers(end.floor),
@@ -217,7 +219,7 @@ struct ReceivingHalf {
       cursor = Cursor(position: end.position, mark: end.mark, closed: true)
     }
     if let liveUpdate {
-      // What is still to come of blobs keeps no record waiting.
+      // Records do not wait for missing blobs.
       self.liveUpdate = nil
       state = expectsRound ? .idle : .received
       fetch.pump(&port)
@@ -238,10 +240,11 @@ struct ReceivingHalf {
 
   // MARK: Live
 
-  /// What the last round of the ordinary kind has said that its sender covers.
+  /// The coverage that the sender stated in its last ordinary round.
   var coveredBySender: VersionVector? { end?.vector }
 
-  /// The session goes on live: what was only needed to catch up is let go. Vectors are large where there are many members.
+  /// The session goes live: frees what only catching up needed. Vectors are large where there are many
+  /// members.
   mutating func goLive() {
     own.vector = VersionVector()
     (end, nextScopeExpansion) = (nil, nil)
@@ -270,7 +273,7 @@ struct ReceivingHalf {
     fetch.pump(&port)
   }
 
-  /// Blobs may be put together of chunks.
+  /// Allows blobs to be assembled from chunks.
   mutating func enableRecipes() { fetch.takesRecipes = true }
 
   mutating func arrived(_ recipe: EncryptedRecipe) throws(SessionEnd) { try fetch.arrived(recipe) }

@@ -1,8 +1,8 @@
 internal import SyncStore
 
-/// Finds the keys of which two copies have different contents though they cover the same writes, and has both put them right (F61).
+/// Finds keys whose contents differ although two copies cover the same writes, and repairs both copies (F61).
 ///
-/// The client asks, the server answers, one step after the other:
+/// The client asks, the server answers, step by step:
 ///
 /// | client | server |
 /// | --- | --- |
@@ -11,13 +11,14 @@ internal import SyncStore
 /// | keeps what these beat; its records of them | keeps what these beat, issues again what beats them |
 /// | issues again what beats the server's | |
 ///
-/// Invariants: no side issues a winner again before the other one has the loser kept, durably: it is lost without a trace otherwise,
-/// since the winner is issued as the successor of the write that both have; each list is bounded on its own, and what does not fit comes
-/// with the next comparison; what either side took in after the digests were compared is left alone.
+/// Invariants: a side reissues a winner only after the other has durably kept the loser: the winner is
+/// reissued as the successor of the write that both have, so the loser would be lost without a trace
+/// otherwise. Each list is bounded on its own, and the rest follows with the next comparison. Records that
+/// either side received after the digests were compared are left alone.
 struct Repair {
   private enum Step {
     case idle
-    // The client's.
+    // Client states.
     case digesting
     case awaitingBuckets([StateDigest])
     case listing
@@ -25,7 +26,7 @@ struct Repair {
     case exchanging
     case awaitingRepaired(hashes: [UInt64])
     case issuing
-    // The server's.
+    // Server states.
     case answeringGroups(DigestGroups)
     case awaitingPrints
     case answeringPrints(BucketPrints)
@@ -35,18 +36,18 @@ struct Repair {
   }
 
   private var step = Step.idle
-  /// Can both sides do it?
+  /// Whether both sides support repair.
   let isAgreed: Bool
-  /// The own journal's last position when the digests were compared last.
+  /// The own journal's last position at the latest comparison of digests.
   var position: UInt64
   private var scope = RepairScope(time: 0, position: 0)
-  /// How often all buckets were compared.
+  /// Number of comparisons of all buckets.
   private(set) var passes = 0
-  /// Comparisons in a row that have found nothing.
+  /// Consecutive comparisons that found nothing.
   var fruitless = 0
-  /// Keys that differed, in this comparison.
+  /// Differing keys in this comparison.
   private var found = 0
-  /// Is this side, or the other one, another actor now? Then no more can be said in this session.
+  /// Whether either side has become another actor. Nothing more can be repaired in this session.
   private(set) var isRenewed = false
 
   init(own: Hello, peer: Hello) {
@@ -56,7 +57,7 @@ struct Repair {
     position = own.summary.position
   }
 
-  /// Is nothing under way that this side would have to wait for?
+  /// Whether this side waits for nothing.
   var isQuiet: Bool {
     switch step {
     case .idle, .awaitingPrints: true
@@ -68,7 +69,7 @@ struct Repair {
 
   // MARK: The client
 
-  /// Begins. The time is the one at which both judged the digests that differ.
+  /// Begins. `time` is the one at which both sides evaluated the differing digests.
   mutating func begin(at time: UInt64, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a comparison inside a comparison") }
     try pass()
@@ -86,7 +87,7 @@ struct Repair {
     passes += 1
   }
 
-  /// The server's buckets. Returns how many keys were found to differ if that is the end of it.
+  /// Handles the server's buckets. Returns the number of differing keys if that ends the comparison.
   mutating func received(_ groups: [GroupBuckets], _ port: inout SessionPort) throws(SessionEnd) -> Int? {
     guard case .awaitingBuckets(let own) = step else { throw .violation("digests that were not asked for") }
     var buckets: [UInt16] = []
@@ -102,7 +103,7 @@ struct Repair {
     return nil
   }
 
-  /// The other side's records. At the client the same as for `received` of buckets.
+  /// Handles the other side's records. At the client, returns as `received` of buckets does.
   mutating func received(_ records: DifferingRecords, _ port: inout SessionPort) throws(SessionEnd) -> Int? {
     switch step {
     case .awaitingRecords(let buckets):
@@ -125,7 +126,7 @@ struct Repair {
     }
   }
 
-  /// The server has put its side right.
+  /// The server has repaired its side.
   mutating func otherRepaired(isRenewed: Bool, _ port: inout SessionPort) throws(SessionEnd) {
     guard case .awaitingRepaired(let hashes) = step else {
       throw .violation("a repair that was not asked for")
@@ -214,7 +215,7 @@ struct Repair {
     port.send(.differingRecords(records))
   }
 
-  /// The own side is put right. At the client the same as for `received` of buckets.
+  /// The own side is repaired. At the client, returns as `received` of buckets does.
   mutating func repaired(_ outcome: RepairOutcome, _ port: inout SessionPort) -> Int? {
     isRenewed = isRenewed || outcome.hasNewActor
     switch step {

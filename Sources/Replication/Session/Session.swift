@@ -1,20 +1,19 @@
 private import SyncStore
 
-/// One connection between two copies, as a value: events in, actions out. It knows no socket, clock or
-/// thread.
+/// One connection between two copies, as a value: events in, actions out. It has no socket, clock or thread.
 ///
-/// The client speaks first and drives the session: it sends its hello, asks for the other side's round
-/// (`want`), opens its own, and says goodbye when all it wanted is durable where it belongs. The server
-/// answers. Both may give and take at once. `schemas/wire.md` has the order of the messages.
+/// The client speaks first and drives the session: it sends its hello, requests the other side's round
+/// (`want`), opens its own, and says goodbye when everything it wanted is durable at its destination. The
+/// server answers. Both may send and receive at once. `schemas/wire.md` has the order of the messages.
 ///
 /// Invariants:
-/// - nothing of the store is said before both hellos have been found to fit (`Handshake`);
-/// - the client is done only on the other side's receipt, when it sends, and on its own, when it receives;
-/// - after `close` nothing is asked for and no event is taken.
+/// - nothing of the store is sent before both hellos have been found compatible (`Handshake`);
+/// - the client is done only on the other side's receipt when it sends, and on its own when it receives;
+/// - after `close` no action is requested and no event is handled.
 package struct Session: ~Copyable {
-  /// Which side of the connection this is.
+  /// The side of the connection.
   package enum Role: Hashable, Sendable {
-    /// The side that dialled, and what it wants.
+    /// The side that dialled, and the directions it wants.
     case client(SessionDirection)
     /// The side that was dialled.
     case server
@@ -22,15 +21,15 @@ package struct Session: ~Copyable {
 
   private enum Phase {
     case unborn
-    /// The client's own state is being loaded.
+    /// Client: the own state is being loaded.
     case preparing(SessionDirection)
-    /// The client has sent its hello.
+    /// Client: the hello was sent.
     case greeting(SessionDirection, own: Hello, Replica)
-    /// The server waits for the client's hello.
+    /// Server: waiting for the client's hello.
     case listening
-    /// The server's own state is being loaded.
+    /// Server: the own state is being loaded.
     case answering
-    /// Both hellos are exchanged, and fit.
+    /// The hellos are exchanged and compatible.
     case running
     case closed
   }
@@ -48,16 +47,23 @@ package struct Session: ~Copyable {
   private var liveness: Liveness
   private var exchange: Exchange?
   private var isPaused = false
-  /// The other side's hello, once it has come.
+  /// The other side's hello, once it has arrived.
   package private(set) var peer: Hello?
-  /// Has the other side said that this copy is no member any more? Who never was one does not get as far as a session.
+  /// Whether the other side has revoked this copy's membership. A stranger does not get as far as a session.
   package private(set) var wasRevoked = false
 
-  /// A session that has not begun, with a peer whose identity TLS has proven: its name and right as the own
-  /// store's member record has them. A session that `staysOpen` goes on live, if the other side does so too; one that
-  /// `knowsChunks` puts large blobs together of what others have in common with them, likewise. One that `knowsTier` says which
-  /// blobs are here. A client on an *errand* moves no records: it stays open, does what `wanted` and `asked` bring, and ends with
-  /// `stop`. Nothing having come for `pingSeconds`, a ping is sent.
+  /// Creates a session with a peer whose identity TLS has proven.
+  ///
+  /// - Parameters:
+  ///   - role: The side of the connection.
+  ///   - peerName: The peer's name in the own store's member record.
+  ///   - peerRight: The peer's right in the own store's member record.
+  ///   - staysOpen: Goes live once in step, if the other side wants it too.
+  ///   - knowsChunks: Assembles large blobs from chunks of others, if the other side supports it too.
+  ///   - knowsTier: Answers which blobs are held here.
+  ///   - controlOnly: For a client: transfers no records, stays open, serves `wanted` and `asked`, and ends
+  ///     with `stop`.
+  ///   - pingSeconds: Seconds of silence after which a ping is sent.
   package init(
     role: Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false, knowsChunks: Bool = false,
     knowsTier: Bool = false, controlOnly: Bool = false, pingSeconds: Int = Limits.pingSeconds
@@ -69,40 +75,42 @@ package struct Session: ~Copyable {
     port = SessionPort(peerName: peerName)
   }
 
-  /// What was moved so far.
+  /// Bytes and records transferred so far.
   package var figures: SessionFigures { port.figures }
-  /// Bytes that it holds: queued for the other side, or come and not yet stored.
+  /// Bytes held: queued for the other side, or received and not yet stored.
   package var heldBytes: Int { port.queued + (exchange?.unstoredBytes ?? 0) + decryptedBytes }
-  /// Bytes of memory that batches take which were opened and are not yet applied, as the driver knows.
+  /// Memory of batches that are decrypted and not yet applied, as set by the driver.
   package var decryptedBytes = 0
-  /// May the other side make this copy a new actor? Not if peers have done so too often lately.
+  /// Whether the other side may make this copy a new actor. False if peers have done so too often lately.
   package var mayBecomeNewActor = true
-  /// Do all sessions together hold more than the node is to hold? Then this one goes on with one batch at a time.
+  /// Whether all sessions together exceed the node's memory limit. Then this one transfers one batch at a
+  /// time.
   package var isCrowded: Bool {
     get { port.isCrowded }
     set { port.isCrowded = newValue }
   }
   /// Batches that the other side has reported durable.
   package var acknowledgedBatches: Int { exchange?.sending?.acknowledgedBatches ?? 0 }
-  /// Has it caught up, and stays open?
+  /// Whether the session has caught up and stays open.
   package var isLive: Bool { exchange?.live.isOn ?? false }
-  /// Is it live, or on an errand, with nothing under way?
+  /// Whether the session is live or control-only, with nothing in flight.
   package var isAtRest: Bool { (isLive || exchange?.progress == .controlOnly) && exchange?.isAtRest ?? false }
-  /// Can `wanted` bring anything?
+  /// Whether `wanted` can fetch anything.
   package var canFetch: Bool { isOpen && exchange?.receiving != nil }
-  /// Can `asked` bring anything that counts? Who may only read sends nothing, and is no holder.
+  /// Whether `asked` can yield a valid answer. A read-only member sends nothing and does not count as a
+  /// holder.
   package var canAsk: Bool { isOpen && peerRight == .readWrite && exchange?.knowsHoldings ?? false }
   private var isOpen: Bool { isLive || exchange?.progress == .controlOnly }
-  /// Does the other side leave large values out of what it takes?
+  /// Whether the other side does not keep all blobs that it receives.
   package var peerLeavesOut: Bool { (peer?.compatibleFeatures ?? 0) & SessionFeature.leavesOut != 0 }
 
-  /// What became of what the own side asked for beside its plan, since it was last taken.
+  /// Takes the results of requests outside the plan since the last call.
   package mutating func drainNotifications() -> [SessionNotification] {
     defer { port.notifications = [] }
     return port.notifications
   }
 
-  /// Begins. Call it once, when the TLS handshake is done.
+  /// Starts the session. Call once, after the TLS handshake.
   package mutating func start() -> [SessionAction] {
     switch role {
     case .client(let direction):
@@ -115,12 +123,13 @@ package struct Session: ~Copyable {
     return takeActions()
   }
 
-  /// What the own store does before its own hello is no fault of the other side's: its time begins when it can answer.
+  /// The other side's time for its hello starts only now: delays of the own store before its own hello are
+  /// not its fault.
   private mutating func awaitHello() {
     port.actions.append(.setTimer(.handshake, seconds: WireLimits.helloSeconds))
   }
 
-  /// Takes one event. After `close` was returned every event is ignored.
+  /// Handles one event. After `close` was returned, events are ignored.
   package mutating func handle(_ event: SessionEvent) -> [SessionAction] {
     if case .closed = phase { return [] }
     do throws(SessionEnd) {
@@ -148,8 +157,8 @@ package struct Session: ~Copyable {
     port.actions.append(.close(end.outcome))
   }
 
-  /// A new actor costs a name in every vector for ever, and what asks for one is the other side's word alone: it is taken from who may
-  /// write, and not too often.
+  /// Checks a demand for a new actor, which costs an entry in every vector forever and rests on the other
+  /// side's word alone. It is accepted only from members that may write, and not too often.
   private func believed(_ end: SessionEnd) -> SessionEnd {
     guard let reason = end.newActor, peerRight == .readOnly || !mayBecomeNewActor else { return end }
     let text =
@@ -235,7 +244,7 @@ package struct Session: ~Copyable {
   private mutating func accept(_ message: Message) throws(SessionEnd) {
     switch message {
     case .ping(let number):
-      // A side that does not read what is queued for it needs no further sign of life.
+      // A side that does not read what is queued for it needs no further pong.
       if port.queued <= Limits.controlFrameBytes { port.send(.pong(number)) }
     case .pong: break
     case .refuse(let refusal): throw refused(refusal)
@@ -297,7 +306,7 @@ package struct Session: ~Copyable {
       do throws(SessionEnd) {
         try check(own: own, peer: peer)
       } catch {
-        // A client that was rolled back can only see it in this side's vector.
+        // A client that was rolled back can detect it only from this side's vector.
         if error.refusal?.code == .tryAgain, error.newActor == nil { port.send(.hello(own)) }
         throw error
       }
@@ -315,7 +324,7 @@ package struct Session: ~Copyable {
     SessionFeature.moreBatches | (staysOpen ? SessionFeature.live | SessionFeature.waitsForKeys : 0)
       | (knowsChunks ? SessionFeature.chunks : 0) | (knowsTier ? SessionFeature.holdings : 0)
       | (replica.epochs.isEmpty ? 0 : SessionFeature.groupKeys)
-      // What a member that may only read has is not taken over, and it does not issue anything again.
+      // Records of a read-only member are not accepted, and it reissues nothing.
       | (replica.repairs && peerRight == .readWrite ? SessionFeature.repair : 0)
   }
 
@@ -326,7 +335,7 @@ package struct Session: ~Copyable {
 
   private mutating func begin(_ exchange: consuming Exchange) {
     phase = .running
-    // The exchange has it. Where there are many members, it is large.
+    // The exchange has a copy of the vector, which is large where there are many members.
     peer?.summary.vector = VersionVector()
     decoder.stage = .session
     self.exchange = exchange

@@ -1,175 +1,185 @@
 package import SyncStore
 
-/// What happened, told to a session: bytes came, an action it asked for is done, a timer fired.
+/// Events for a session: received bytes, results of actions, timers.
 package enum SessionEvent: Hashable, Sendable {
-  /// Bytes came from the other side, in order.
+  /// Bytes arrived from the other side, in order.
   case received([UInt8])
-  /// The transport has handed on this many of the bytes that `send` gave it.
+  /// The transport has passed on this many of the bytes from `send`.
   case sent(Int)
-  /// A timer that `setTimer` set has run out.
+  /// A timer set with `setTimer` fired.
   case timer(SessionTimer)
   /// The connection broke or was closed by the other side.
   case disconnected
-  /// The own side shuts down: end at once, in good order.
+  /// The own side shuts down: end at once, in an orderly way.
   case stop
-  /// Ask the other side for a sign of life now.
+  /// Ping the other side now.
   case probe
-  /// The own side will not go on with this peer: end at once, and tell it why. `notAMember` says that it was revoked.
+  /// Refuse this peer: end at once and send the reason. `notAMember` means that it was revoked.
   case refuse(Refusal)
 
   /// Answers `loadReplica`.
   case replica(Replica)
   /// Answers `loadCursor`.
   case cursor(Cursor?)
-  /// Answers `openRound`: how many records it has, and what will close it.
+  /// Answers `openRound`: the number of records, and the close of the round.
   case roundOpened(records: UInt64, close: RoundClose)
-  /// Answers `openBurst`: a round is open, and this is its beginning.
+  /// Answers `openLiveUpdate`: a round is open, and this is its beginning.
   case liveUpdateOpened(LiveUpdateOpening)
-  /// Answers `openBurst`: nothing up to this position is for the other side.
+  /// Answers `openLiveUpdate`: nothing up to this position is for the other side.
   case liveUpdateEmpty(position: UInt64)
-  /// Answers `follow`: the journal has grown, or may have.
+  /// Answers `followJournal`: the journal has grown, or may have.
   case journalGrown
-  /// Answers `openBurst`, `applyBatch` or `applyLast`: another session has moved on for the same two copies, and what this
-  /// one knows does not hold any more.
+  /// Answers `openLiveUpdate`, `applyBatch` or `applyLast`: another session between the same two copies has
+  /// advanced, so this one's knowledge is outdated.
   case stale(String)
-  /// Answers `giveGroupKeys`: the keys as a ring's text.
+  /// Answers `readGroupKeys`: the keys as a ring's text.
   case groupKeys([UInt8])
-  /// Answers `nextBatch`: the sealed bytes, the position they reach, how many records they hold.
+  /// Answers `nextBatch`: the encrypted bytes, the position they reach, the number of records.
   case batchEncrypted([UInt8], position: UInt64, records: Int)
   /// Answers `nextBatch`: there are no more.
   case roundExhausted
-  /// Answers `applyBatch` and `applyLast`: durable here up to `position` of the sender's journal; the blobs among what its
-  /// records refer to whose bytes are not here.
+  /// Answers `applyBatch` and `applyLast`: durable here up to `position` of the sender's journal; `missing`
+  /// are the blobs that its records refer to and that are not here.
   case batchApplied(position: UInt64, records: Int, missing: [BlobNeed])
   /// Answers `finishRound`: durable.
   case roundFinished
-  /// Answers `finishRound` for a round of keys that were lacking: durable, but its sender lacks writes that this copy covers, so that
-  /// it does not hold these keys yet.
+  /// Answers `finishRound` for a round of missing keys: durable, but its sender lacks writes that this copy
+  /// covers, so these keys do not count as held yet.
   case keysStillMissing
-  /// Answers `readBlob`: the sealed bytes.
+  /// Answers `readBlob`: the encrypted bytes.
   case blobRead(hash: BlobHash, offset: UInt64, encrypted: [UInt8])
-  /// Answers `readBlob`: the blob, or that part of it, is not here, or has another size.
+  /// Answers `readBlob`: the blob or that range is not here, or the blob has another size.
   case blobUnavailable(BlobHash)
-  /// Answers `storeBlobRanges` and `assembleBlob`: `held` bytes of the blob are stored now; it is complete (verified, durable) or
-  /// not.
+  /// Answers `storeBlobRanges` and `assembleBlob`: bytes stored so far, and whether the blob is complete
+  /// (verified, durable).
   case blobStored(hash: BlobHash, held: UInt64, isComplete: Bool)
-  /// Answers `storeBlobRanges` and `assembleBlob`: the whole blob does not match its hash, and was thrown away (F85).
+  /// Answers `storeBlobRanges` and `assembleBlob`: the complete blob did not match its hash and was deleted
+  /// (F85).
   case blobRejected(BlobHash)
-  /// Answers `storeBlobs`, in its order: is the blob complete (verified, durable), or was it thrown away because it is not what its
-  /// hash says (F85)?
+  /// Answers `storeBlobs`, in its order: complete (verified, durable), or deleted because it did not match
+  /// its hash (F85).
   case blobsStored([Bool])
-  /// Answers `makeRecipe`: the sealed bytes.
+  /// Answers `makeRecipe`: the encrypted recipe.
   case recipeMade(EncryptedRecipe)
   /// Answers `makeRecipe`: the blob is not here.
   case recipeUnavailable(BlobHash)
-  /// Answers `matchRecipe`: up to where it goes, and what of it is not here.
+  /// Answers `matchRecipe`: the end of the recipe, and its parts that are not here.
   case recipeMatched(hash: BlobHash, end: UInt64, missing: [BlobPart])
   /// Answers `digestState`.
   case stateDigested(DigestedState)
   /// Answers `digestBuckets`.
   case bucketsDigested([StateDigest])
-  /// Answers `fingerprint`: of as many of the buckets as there is room for.
+  /// Answers `fingerprint`: for as many of the buckets as there is room.
   case fingerprinted(BucketPrints)
-  /// Answers `exchangeRecords`: the own records of as many of the keys as there is room for, and the keys' names. What theirs beat is
-  /// kept, durably.
+  /// Answers `exchangeRecords`: the own records and the names of as many of the keys as there is room for.
+  /// Own records that the other side's beat are kept durably.
   case recordsExchanged(DifferingRecords, keys: [[UInt8]])
-  /// Answers `repair`: these keys were put right, durably.
+  /// Answers `repair`: these keys are repaired, durably.
   case repaired(RepairOutcome)
-  /// The own side wants these blobs now, whatever its policy. What becomes of it is among `Session.drainNotifications`.
+  /// The own side requests these blobs now, whatever its policy. Results come from
+  /// `Session.drainNotifications`.
   case wanted([BlobNeed])
-  /// The own side wants parts of a blob, which are not stored but given to it; likewise.
+  /// The own side requests parts of a blob, which are passed to it and not stored; results come the same way.
   case wantedParts(BlobPartsWanted)
-  /// The own side asks what the other one holds; likewise.
+  /// The own side asks what the other one holds; the answer comes the same way.
   case asked(HoldingsWanted)
   /// Answers `decryptBlobRange`.
   case blobRangeDecrypted(BlobHash, offset: UInt64, [UInt8])
   /// Answers `stateHoldings`.
   case holdingsStated(HoldingsStated)
-  /// Answers `openRound` or `applyBatch`: the other side knows what this copy never did: it was rolled back
-  /// (R9).
+  /// Answers `openRound` or `applyBatch`: the other side knows writes that this copy never made. It was
+  /// rolled back (R9).
   case rolledBack(String)
-  /// Answers any action: it could not be done. The code and the message go to whoever runs the session; the
-  /// other side learns only that something failed, and the code when it is at fault (`protocolViolation`).
+  /// Answers any action: it failed.
+  ///
+  /// The code and the message are for the caller that runs the session. The other side learns only that
+  /// something failed, and the code if it is at fault (`protocolViolation`).
   case failed(ReplicationError.Code, String, because: StoreError.Code? = nil)
 }
 
-/// What a session wants done.
+/// Actions that a session requests of its driver, to be done in order.
 ///
-/// The driver does them in the order given. Each of the store's actions is answered by one event; the answers
-/// to `readBlob` come in the order of the questions (up to `WireLimits.blobReadsInFlight` are open), and so do those to
-/// `applyBatch` and `applyLast` (up to `WireLimits.moreBatchesInFlight`), which are done in that order, too: once one cannot be done,
-/// none behind it is. Of every other kind only one is open at a time. Different kinds may run side by side.
+/// Each store action is answered by one event. Up to `WireLimits.blobReadsInFlight` `readBlob` actions may be
+/// open; they are answered in order. Up to `WireLimits.moreBatchesInFlight` `applyBatch` and `applyLast`
+/// actions may be open; they are done and answered in order, and once one fails, none after it may be done.
+/// Of every other kind at most one is open. Different kinds may run concurrently.
 package enum SessionAction: Hashable, Sendable {
-  /// Hand these bytes to the other side, in order; report progress with `sent`.
+  /// Send these bytes to the other side, in order; report progress with `sent`.
   case send([UInt8])
-  /// Stop reading from the connection until `resumeReading`: what came is not yet stored.
+  /// Stop reading from the connection until `resumeReading`: received bytes are not yet stored.
   case pauseReading
-  /// Go on reading.
+  /// Resume reading.
   case resumeReading
-  /// Let `timer` come once, this many seconds from now. Replaces one of the same kind.
+  /// Fire `timer` once, this many seconds from now. Replaces one of the same kind.
   case setTimer(SessionTimer, seconds: Int)
-  /// The timer is no longer wanted.
+  /// Cancel the timer.
   case cancelTimer(SessionTimer)
-  /// The session is over. Send what was given, close the connection; no event is wanted any more.
+  /// The session is over. Send what is queued and close the connection; no further event is expected.
   case close(SessionOutcome)
 
-  /// Give the replica's durable state; with `peer`, also the cursor for that actor. The digest is to be
-  /// judged at `at`, or at the wall clock if nil.
+  /// Load the replica's durable state; with `peer`, also the cursor for that actor. The digest is evaluated
+  /// at `at`, or at the wall clock if nil.
   case loadReplica(peer: ActorID?, at: UInt64?)
-  /// Give the cursor for this sender.
+  /// Load the cursor for this sender.
   case loadCursor(ActorID)
-  /// Fix a snapshot of what this receiver lacks.
+  /// Take a snapshot of what this receiver lacks.
   case openRound(for: RoundReceiver)
-  /// Seal the next batch of the round opened last.
+  /// Encrypt the next batch of the last opened round.
   case nextBatch(mark: RoundMark, index: UInt32)
-  /// Open, decode and apply a batch, of the sender's full state or of an increment; answer when it is durable.
-  /// It may also be of keys that were lacking.
+  /// Decrypt, decode and apply a batch of an increment, a full state or a round of missing keys; answer when
+  /// it is durable.
   case applyBatch(
     sender: ActorID, mark: RoundMark, index: UInt32, encrypted: [UInt8], isFull: Bool,
     expansion: ScopeExpansion? = nil)
   /// Merge the sender's vector and close the cursor; answer when it is durable.
   case finishRound(RoundClose)
-  /// `applyBatch` and `finishRound` in one durable step: the last batch of a round whose close has come.
+  /// `applyBatch` and `finishRound` in one durable step, for the last batch of a round whose close has
+  /// arrived.
   case applyLast(sender: ActorID, mark: RoundMark, index: UInt32, encrypted: [UInt8], close: RoundClose)
-  /// Answer once the journal has something behind this position, now or later. Replaces an earlier one.
+  /// Answer once the journal has records after this position, now or later. Replaces an earlier one.
   case followJournal(after: UInt64)
-  /// As `openRound`, and give the first batch at once. What lies up to `behind` was looked at before, and is not for this
-  /// receiver.
+  /// Like `openRound`, but returns the first batch at once. Records up to `after` were scanned before and are
+  /// not for this receiver.
   case openLiveUpdate(since: Cursor?, after: UInt64, covered: VersionVector, scope: KeyScope? = nil)
-  /// Give the keys of these epochs.
+  /// Read the keys of these epochs.
   case readGroupKeys([UInt32])
-  /// Use these group keys from now on for what comes, and keep them with the next round that is closed. No answer.
+  /// Use these group keys from now on for decryption, and store them with the next round that is closed. No
+  /// answer.
   case mergeGroupKeys([UInt8])
-  /// Read and seal `count` bytes of a blob.
+  /// Read and encrypt `count` bytes of a blob.
   case readBlob(hash: BlobHash, size: UInt64, offset: UInt64, count: Int)
-  /// Open and store bytes of a blob of `size` bytes, ranges one behind the other; with the last ones, verify it and make it durable.
+  /// Decrypt and store contiguous ranges of a blob of `size` bytes; after the last ones, verify it and make
+  /// it durable.
   case storeBlobRanges([BlobRange], size: UInt64)
-  /// Open, verify and store blobs that came in one range each, and make them durable together.
+  /// Decrypt, verify and store blobs of one range each, and make them durable together.
   case storeBlobs([BlobRange], sizes: [UInt64])
-  /// Say what a blob of `size` bytes is made of, from `offset` on, sealed.
+  /// Make the encrypted recipe of a blob of `size` bytes, from `offset` on.
   case makeRecipe(hash: BlobHash, size: UInt64, offset: UInt64)
-  /// Open a recipe for a blob of `size` bytes and look what of it is in other blobs here.
+  /// Decrypt a recipe for a blob of `size` bytes and find which of its chunks other blobs here contain.
   case matchRecipe(EncryptedRecipe, size: UInt64)
-  /// Go on with a blob of `size` bytes from other blobs here, up to `upTo`; with the last bytes, verify it and make it durable.
+  /// Continue a blob of `size` bytes from other blobs here, up to `upTo`; after the last bytes, verify it and
+  /// make it durable.
   case assembleBlob(BlobHash, size: UInt64, upTo: UInt64)
-  /// Give position, vector and digest of one instant, all durable; deadlines judged at `at`, or at the wall
-  /// clock.
+  /// Compute position, vector and digest of one instant, all durable; expirations evaluated at `at`, or at
+  /// the wall clock.
   case digestState(at: UInt64?)
-  /// Give the digest of each of the 65,536 buckets, judged at a time.
+  /// Compute the digest of each of the 65,536 buckets, evaluated at a time.
   case digestBuckets(at: UInt64)
-  /// Give the fingerprints of all keys of these buckets.
+  /// Compute the fingerprints of all keys of these buckets.
   case fingerprint(buckets: [UInt16], RepairScope)
-  /// Give the own records of the keys with these hashes, among those last fingerprinted. If the other side's are given, keep those own ones
-  /// that they beat first.
+  /// Return the own records of the keys with these hashes, among those last fingerprinted. If `theirs` is
+  /// given, first keep the own records that they beat.
   case exchangeRecords(hashes: [UInt64], theirs: [UInt8]?, RepairScope, index: UInt64)
-  /// Put the keys with these hashes right. Without `theirs` the other side's records are those given with `exchangeRecords`.
+  /// Repair the keys with these hashes. Without `theirs`, the other side's records are those given with
+  /// `exchangeRecords`.
   case repair(hashes: [UInt64], theirs: [UInt8]?, RepairScope, index: UInt64)
-  /// Open bytes of a blob, for who asked for them.
+  /// Decrypt a range of a blob for its requester.
   case decryptBlobRange(BlobRange)
-  /// Say which of these blobs are here, durable and in good order, and what is covered; nothing while blobs leave.
+  /// State which of these blobs are here, durable and intact, and the covered vector; no statement while an
+  /// eviction pass runs.
   case stateHoldings(HoldingsWanted)
-  /// Take a new actor, durably and loudly (rule R9). No answer; `close(.reconnect)` follows.
-  /// `side` is 0 for a client, 1 for a server.
+  /// Take a new actor, durably, and log it (rule R9). No answer; `close(.reconnect)` follows. `side` is 0 for
+  /// a client, 1 for a server.
   case becomeNewActor(reason: String, side: UInt8)
 }
 
@@ -177,17 +187,17 @@ package enum SessionAction: Hashable, Sendable {
 package enum SessionTimer: Hashable, Sendable, CaseIterable {
   /// Until the hellos are exchanged (F88).
   case handshake
-  /// Until it is looked whether the other side is still there (F68).
+  /// Until liveness of the other side is checked (F68).
   case ping
-  /// Until a live session that rests compares its digest again (F61).
+  /// Until an idle live session compares its digest again (F61).
   case comparison
-  /// Until a live session ends whose copy waits for more keys, so that the next one asks for them again.
+  /// Until a live session whose copy waits for more keys ends, so that the next one requests them again.
   case scopeExpansion
 }
 
-/// How a session ended.
+/// The result of a session.
 package enum SessionOutcome: Hashable, Sendable {
-  /// All that was wanted is durable where it belongs.
+  /// Everything wanted is durable at its destination.
   case done
   /// One of the sides took a new actor: connect again, once.
   case reconnect(String)
@@ -195,7 +205,7 @@ package enum SessionOutcome: Hashable, Sendable {
   case failed(ReplicationError.Code, String)
 }
 
-/// What a client wants of a session.
+/// The directions that a client wants.
 package enum SessionDirection: Hashable, Sendable, CaseIterable {
   /// Send only.
   case push
@@ -204,29 +214,30 @@ package enum SessionDirection: Hashable, Sendable, CaseIterable {
   /// Both at once.
   case sync
 
-  /// Does the client send?
+  /// Whether the client sends.
   package var sends: Bool { self != .pull }
-  /// Does the client receive?
+  /// Whether the client receives.
   package var receives: Bool { self != .push }
 }
 
-/// The durable state of the own copy, as the driver gives it at the handshake.
+/// The durable state of the own copy at the handshake, loaded by the driver.
 package struct Replica: Hashable, Sendable {
-  /// What the copy says of itself.
+  /// State of the replica.
   package var summary: ReplicaSummary
-  /// The digest of its live records, judged at the time that was asked for.
+  /// Digest of its live records, evaluated at the requested time.
   package var digest: StateDigest
-  /// Its wall clock, in milliseconds since 1970. If no time was asked for, the digest was judged at this one.
+  /// Its wall clock, in milliseconds since 1970. If no time was requested, the digest was evaluated at this
+  /// one.
   package var wallMilliseconds: UInt64
-  /// The cursor for the peer's actor, if that was asked for.
+  /// The cursor for the peer's actor, if requested.
   package var cursor: Cursor?
-  /// Blobs that records here refer to and whose bytes are not here.
+  /// Blobs that records here refer to and that are not here.
   package var missingBlobs: [BlobNeed]
-  /// The group keys that are known here; empty if they are not handed on.
+  /// The known group keys; empty if they are not passed on.
   package var epochs: [EpochCheck]
-  /// Can it put right what two copies have differently?
+  /// Whether it supports repair.
   package var repairs: Bool
-  /// Does it leave large values out of what it takes?
+  /// Whether it does not keep all blobs that it receives.
   package var leavesOut = false
 
   /// All fields.
@@ -239,54 +250,56 @@ package struct Replica: Hashable, Sendable {
   }
 }
 
-/// What a session has moved so far.
+/// Statistics of a session.
 package struct SessionFigures: Hashable, Sendable {
-  /// Records of users that were sent and received.
+  /// User records sent and received.
   package var sentRecords = 0, receivedRecords = 0
   /// Batches sent and received.
   package var batches = 0
-  /// Records that the rounds under way announced, for showing progress.
+  /// Records announced by the rounds in flight, for progress.
   package var announcedSentRecords: UInt64 = 0, announcedReceivedRecords: UInt64 = 0
-  /// Blobs sent to their end, and blobs received, verified and stored.
+  /// Blobs sent completely, and blobs received, verified and stored.
   package var sentBlobs = 0, receivedBlobs = 0
-  /// Bytes of blobs that were not sent because other blobs here had them.
+  /// Bytes of blobs that were assembled from other blobs here instead of being sent.
   package var assembledBytes: UInt64 = 0
-  /// Bytes given to and taken from the transport, frames included, TLS not.
+  /// Bytes passed to and received from the transport, with frames, without TLS.
   package var sentBytes = 0, receivedBytes = 0
-  /// How often this side asked for something and then heard: what both sides give meanwhile waits for nothing.
+  /// Number of requests whose answer this side waited for; concurrent transfers do not count.
   package var roundTrips = 0
-  /// The position of the own journal up to which the other side has said that it holds everything, durably.
+  /// The position of the own journal up to which the other side has confirmed that it holds everything,
+  /// durably.
   package var acknowledged: UInt64 = 0
   /// The last receipt of the other side.
   package var receipt: Receipt?
-  /// Answers about large values that came, and pieces of them that were stored here.
+  /// Answers about blobs that arrived, and ranges of blobs that were stored here.
   package var blobSteps = 0
-  /// Keys that had two contents under one write and were put right (F61), and the first of them by name.
+  /// Keys that had two contents under one write and were repaired (F61), and the names of the first of them.
   package var repairedKeys = 0, repaired: [[UInt8]] = []
 
-  /// Nothing moved.
+  /// Creates empty statistics.
   package init() {}
 
-  /// A number that stays the same while nothing comes but signs of life. On a slow line other things may come before large values, and one
-  /// range of these takes its time.
+  /// A number that changes with every progress except keep-alives.
+  ///
+  /// On a slow line other messages may precede blobs, and one range of a blob takes time.
   package var transferProgress: Int { blobSteps + receivedBytes / WireLimits.minimumBytesPerMinute }
 
-  /// A round announces so many records: any number, for nothing holds the other side to it.
+  /// Adds a round's announced number of records. It may be any number: the other side is not bound by it.
   mutating func announceReceived(_ records: UInt64) {
     let (sum, isBeyond) = announcedReceivedRecords.addingReportingOverflow(records)
     announcedReceivedRecords = isBeyond ? .max : sum
   }
 }
 
-/// A round of a live session, opened, with as much of it as one batch holds.
+/// An opened live round, with its first batch.
 package struct LiveUpdateOpening: Hashable, Sendable {
-  /// A batch.
+  /// A batch of the round.
   package struct Batch: Hashable, Sendable {
-    /// Its sealed bytes.
+    /// The encrypted bytes.
     package var encrypted: [UInt8]
     /// The position that it reaches.
     package var position: UInt64
-    /// How many records it holds.
+    /// Number of records in it.
     package var records: Int
 
     /// All fields.
@@ -295,13 +308,13 @@ package struct LiveUpdateOpening: Hashable, Sendable {
     }
   }
 
-  /// How many records it has.
+  /// Number of records in the round.
   package var records: UInt64
-  /// What will close it.
+  /// The close of the round.
   package var close: RoundClose
-  /// The first batch; nil if there is nothing but what the snapshot covers.
+  /// The first batch; nil if the round only states the snapshot's coverage.
   package var first: Batch?
-  /// Is there no other batch?
+  /// Whether there is no further batch.
   package var isWhole: Bool
 
   /// All fields.

@@ -1,21 +1,21 @@
 internal import SyncStore
 
-/// What the parts of a session have in common: the actions they ask for, the bytes under way, the figures.
+/// Shared by the parts of a session: requested actions, bytes in flight, statistics.
 struct SessionPort {
-  /// What the other side is called here, for messages to people.
+  /// The peer's name here, for messages to people.
   let peerName: String
-  /// What was asked for since the last event.
+  /// Actions requested since the last event.
   var actions: [SessionAction] = []
-  /// Bytes given to the transport that it has not yet handed on.
+  /// Bytes passed to the transport that it has not yet passed on.
   var queued = 0
-  /// Does the node hold more than it is to hold, for all sessions together?
+  /// Whether all sessions together exceed the node's memory limit.
   var isCrowded = false
   var figures = SessionFigures()
-  /// What became of what the own side asked for beside its plan.
+  /// Results of requests outside the plan.
   var notifications: [SessionNotification] = []
-  /// Something was said that waits for an answer.
+  /// Whether a message was sent that awaits an answer.
   private var awaitsReply = false
-  /// A round was asked for: what is sent of an own one meanwhile costs no time of its own.
+  /// Whether a round was requested: own rounds sent meanwhile add no round trip.
   private var hasRequestedRound = false
 
   init(peerName: String) { self.peerName = peerName }
@@ -37,7 +37,7 @@ struct SessionPort {
     }
   }
 
-  /// Takes notice of a message that came.
+  /// Accounts for a received message.
   mutating func recordReceived(_ message: Message) {
     switch message {
     case .blobRange, .blobUnavailable, .recipe, .recipeUnavailable: figures.blobSteps += 1
@@ -58,13 +58,13 @@ extension Message {
   }
 }
 
-/// Why a session ends before its time: thrown inside it, never out of it.
+/// A premature end of the session: thrown inside it, never out of it.
 struct SessionEnd: Error {
-  /// What the other side is told, if anything.
+  /// The refusal sent to the other side, if any.
   var refusal: Refusal?
-  /// What the own side is told.
+  /// The outcome reported to the own side.
   var outcome: SessionOutcome
-  /// Why the own copy must take a new actor first, if it must.
+  /// The reason why the own copy must first take a new actor, if it must.
   var newActor: String?
 
   /// The other side broke the protocol.
@@ -75,7 +75,7 @@ struct SessionEnd: Error {
         .protocolViolation, "the other side broke the protocol: \(text): its program may be damaged"))
   }
 
-  /// The own side could not do its part, or not read what the other one sent.
+  /// The own side failed, or could not decode what the other one sent.
   static func failed(
     _ code: ReplicationError.Code, message: String, cause: StoreError.Code?
   ) -> SessionEnd {
@@ -93,12 +93,12 @@ struct SessionEnd: Error {
     return SessionEnd(refusal: refusal, outcome: .failed(code, message))
   }
 
-  /// What the two sides know of each other does not hold any more: both are to begin another session, and may know why.
+  /// The sides' knowledge of each other is outdated: both begin another session, and may know why.
   static func tryAgain(_ text: String) -> SessionEnd {
     SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
   }
 
-  /// The own side does not go on, for a reason that both sides may know.
+  /// The own side refuses, for a reason that both sides may know.
   static func refused(_ code: Refusal.Code, _ text: String) -> SessionEnd {
     SessionEnd(refusal: Refusal(code, text), outcome: .failed(code.error, text))
   }
@@ -112,8 +112,8 @@ struct SessionEnd: Error {
 }
 
 extension Refusal {
-  /// What the other side is told when the own store cannot go on: the kind of trouble, for its people to know whose disk it
-  /// is, and no path.
+  /// The refusal sent when the own store fails: the kind of failure, so that operators know whose disk it is,
+  /// and no path.
   init(ownStore cause: StoreError.Code?) {
     let text =
       switch cause {
@@ -128,7 +128,7 @@ extension Refusal {
 }
 
 extension Refusal.Code {
-  /// The same reason, as the library names it.
+  /// The reason as an error code of the library.
   package var error: ReplicationError.Code {
     switch self {
     case .notAMember: .notAMember

@@ -1,4 +1,4 @@
-/// Points in time for people, in UTC, without any calendar library.
+/// Formats points in time in UTC, without a calendar library.
 package enum UniversalTime {
   /// `2026-11-21T11:14:48.123Z`, from milliseconds since 1970.
   package static func string(milliseconds: UInt64) -> String {

@@ -15,7 +15,7 @@ enum Base64 {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// The bytes; nil unless `text` is exactly what `string(of:)` gives for them.
+  /// Decodes `text`; nil unless it is exactly what `string(of:)` produces.
   static func bytes(of text: some StringProtocol) -> [UInt8]? {
     var bytes: [UInt8] = []
     var word = 0

@@ -1,19 +1,22 @@
 private import COpenSSL
 package import SyncStore
 
-/// The key pair by which a device is known: Ed25519 (RFC 8032). Its certificate only carries the public key; who
-/// issued it and until when it holds is looked at by nobody.
+/// The Ed25519 key pair (RFC 8032) that identifies a device.
 ///
-/// This is one of the few files that use `unsafe`: OpenSSL's objects are pointers, none of which outlives its function.
+/// Its certificate only carries the public key; issuer and validity are not checked.
+///
+/// This is one of the few files that use `unsafe`: OpenSSL's objects are pointers, none of which outlives its
+/// function.
 package struct DeviceIdentity: Sendable {
   /// Bytes of a private key, and of a public one.
   package static let keyBytes = 32
-  /// Digits of the device's name in a certificate, for people who look at it. It is sent with every handshake.
+  /// Digits of the device ID in a certificate, for people who inspect it. It is sent with every handshake.
   private static let nameBytes: Int32 = 4
-  /// Bytes of a PEM file that are read.
+  /// Maximum bytes of a PEM file that are read.
   package static let maximumPEMBytes = 4096
 
-  // DER of PrivateKeyInfo (RFC 5958) and SubjectPublicKeyInfo (RFC 8410) up to the key: all else in them is fixed.
+  // DER of PrivateKeyInfo (RFC 5958) and SubjectPublicKeyInfo (RFC 8410) up to the key: everything before it
+  // is constant.
   private static let privatePrefix: [UInt8] = [
     0x30, 0x2E, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
   ]
@@ -21,16 +24,16 @@ package struct DeviceIdentity: Sendable {
     0x30, 0x2A, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x03, 0x21, 0x00,
   ]
 
-  /// The device this is: the SHA-256 of `publicKeyInfo`.
+  /// The device ID: the SHA-256 of `publicKeyInfo`.
   package let id: DeviceID
   /// The public key (DER, SubjectPublicKeyInfo).
   package let publicKeyInfo: [UInt8]
-  /// The self-signed certificate (DER). The same key always makes the same one.
+  /// The self-signed certificate (DER), a deterministic function of the key.
   package let certificate: [UInt8]
   /// The 32 bytes of the private key: a secret.
   let privateKey: [UInt8]
 
-  /// The identity of `privateKey` (32 bytes). `.cryptography` if OpenSSL cannot work with Ed25519.
+  /// Creates the identity of `privateKey` (32 bytes). `.cryptography` if OpenSSL does not support Ed25519.
   package init(privateKey: [UInt8]) throws(ReplicationError) {
     precondition(privateKey.count == Self.keyBytes, "an Ed25519 key has 32 bytes")
     guard let key = unsafe EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nil, privateKey, Self.keyBytes)
@@ -47,12 +50,12 @@ package struct DeviceIdentity: Sendable {
     certificate = try unsafe Self.certify(key, id: id)
   }
 
-  /// A new device.
+  /// Generates the identity of a new device.
   package static func generate() throws(ReplicationError) -> DeviceIdentity {
     try DeviceIdentity(privateKey: SecureRandom.bytes(keyBytes))
   }
 
-  /// The device whose public key (32 bytes) this is.
+  /// The device ID for a public key (32 bytes).
   static func id(ofPublicKey key: [UInt8]) -> DeviceID {
     guard let id = DeviceID(bytes: SHA256.hash(publicPrefix + key)) else {
       fatalError("32 bytes make a name")
@@ -60,7 +63,7 @@ package struct DeviceIdentity: Sendable {
     return id
   }
 
-  /// The 32 bytes of an Ed25519 public key; nil for a key of any other kind.
+  /// The 32 bytes of an Ed25519 public key; nil for other kinds of keys.
   static func publicKey(of key: OpaquePointer) -> [UInt8]? {
     guard unsafe EVP_PKEY_get_id(key) == EVP_PKEY_ED25519 else { return nil }
     var bytes = [UInt8](repeating: 0, count: keyBytes)
@@ -75,7 +78,8 @@ package struct DeviceIdentity: Sendable {
     guard let certificate = unsafe X509_new() else { throw OpenSSLFailure.error(failed, advice: advice) }
     defer { unsafe X509_free(certificate) }
     let name = unsafe X509_get_subject_name(certificate)
-    // The whole range that X.509 can express (RFC 5280, 4.1.2.5): a device without a right clock must still connect.
+    // The whole range that X.509 can express (RFC 5280, 4.1.2.5): a device with a wrong clock must still
+    // connect.
     guard unsafe X509_set_version(certificate, Int(X509_VERSION_3)) == 1,
       unsafe ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), 1) == 1,
       unsafe ASN1_TIME_set_string_X509(X509_getm_notBefore(certificate), "19700101000000Z") == 1,
@@ -99,13 +103,14 @@ extension DeviceIdentity {
   private static let firstLine = "-----BEGIN PRIVATE KEY-----"
   private static let lastLine = "-----END PRIVATE KEY-----"
 
-  /// The private key as PEM (PKCS #8, RFC 7468), as `openssl genpkey -algorithm ed25519` writes it: a secret.
+  /// The private key as PEM (PKCS #8, RFC 7468), in the form of `openssl genpkey -algorithm ed25519`: a
+  /// secret.
   package var pem: String {
     let encoded = Base64.string(of: Self.privatePrefix + privateKey)
     return "\(Self.firstLine)\n\(encoded)\n\(Self.lastLine)\n"
   }
 
-  /// The identity that `pem` wrote. `.cryptography` for anything but one unencrypted Ed25519 key.
+  /// Parses what `pem` produces. `.cryptography` for anything but one unencrypted Ed25519 key.
   package init(pem: String) throws(ReplicationError) {
     let failure = ReplicationError(
       .cryptography,
@@ -122,9 +127,9 @@ extension DeviceIdentity {
 }
 
 extension DeviceIdentity: CustomStringConvertible, CustomReflectable {
-  /// The device's name, never its key: an identity may end up in a log.
+  /// The device ID, never the key: an identity may end up in a log.
   package var description: String { "device \(id)" }
 
-  /// Nothing: `dump` would show the key.
+  /// Empty, because `dump` would show the key.
   package var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -1,13 +1,13 @@
 private import COpenSSL
 
-/// The queue in which OpenSSL leaves, for each thread, what went wrong.
+/// OpenSSL's error queue of the current thread.
 ///
 /// This is one of the few files that use `unsafe`: the texts are C strings.
 enum OpenSSLFailure {
-  /// Forgets what earlier calls left.
+  /// Clears the errors of earlier calls.
   static func clear() { ERR_clear_error() }
 
-  /// Takes what the calls since `clear()` left: the number of the first reason, and its text.
+  /// Takes the errors since `clear()`: the number of the first reason, and its text.
   static func take() -> (reason: Int32, text: String) {
     let code = ERR_get_error()
     ERR_clear_error()

@@ -1,15 +1,17 @@
 private import COpenSSL
 package import SyncStore
 
-/// What all connections of one device in one role have in common: its key, and the rules of the handshake. Made once,
-/// so that a connection costs only its own buffers. Safe to share between threads.
+/// Shared state of all connections of one device in one role: its key and the rules of the handshake.
 ///
-/// The rules: TLS 1.3 and nothing older (F76); Ed25519 keys on both sides, accepted by pin and never by authority (F75);
-/// an application protocol must be agreed on; no tickets, no resumption, no early data, no compression, no renegotiation.
+/// Created once, so that a connection costs only its own buffers. Safe to share between threads.
 ///
-/// This is one of the few files that use `unsafe`: OpenSSL's objects and callbacks deal in pointers.
+/// The rules: TLS 1.3 only (F76); Ed25519 keys on both sides, accepted by pin and never by authority (F75);
+/// an application protocol must be negotiated; no tickets, no resumption, no early data, no compression, no
+/// renegotiation.
+///
+/// This is one of the few files that use `unsafe`: OpenSSL's objects and callbacks are pointers.
 @safe package final class TLSContext: Sendable {
-  /// Which side of a connection.
+  /// The side of a connection.
   package enum Role: Sendable {
     /// The side that connects.
     case client
@@ -17,30 +19,30 @@ package import SyncStore
     case server
   }
 
-  /// The side.
+  /// The side of the connections.
   package let role: Role
-  /// The device whose key is shown.
+  /// The device whose key is presented.
   package let device: DeviceID
   private nonisolated(unsafe) let context: OpaquePointer
 
-  /// Bytes of certificates that are read from a peer. Ours has about 240.
+  /// Maximum bytes of certificates accepted from a peer. Ours have about 240.
   private static let certificateBytes = 4096
 
-  /// The rules, and the key of `identity`. `.cryptography` if OpenSSL cannot follow them.
+  /// Creates a context with the key of `identity`. `.cryptography` if OpenSSL does not support the rules.
   package init(role: Role, identity: DeviceIdentity) throws(ReplicationError) {
     self.role = role
     device = identity.id
     OpenSSLFailure.clear()
     let method = unsafe role == .client ? TLS_client_method() : TLS_server_method()
     guard let context = unsafe SSL_CTX_new(method) else { throw Self.failure() }
-    // Owned from here on: a failure below frees it with the object.
+    // Owned from here on: an error below frees it with the object.
     unsafe self.context = context
     let privateKey = unsafe EVP_PKEY_new_raw_private_key(
       EVP_PKEY_ED25519, nil, identity.privateKey, identity.privateKey.count)
     defer { unsafe EVP_PKEY_free(privateKey) }
     guard unsafe sync_tls_only_version(context, TLS1_3_VERSION) == 1,
       unsafe sync_tls_set_signatures(context, "ed25519") == 1,
-      // Who has Ed25519 has it: a list of others is only longer.
+      // Every implementation with Ed25519 has it; more groups would only lengthen the handshake.
       unsafe sync_tls_set_groups(context, "X25519") == 1,
       unsafe SSL_CTX_set_num_tickets(context, 0) == 1,
       unsafe SSL_CTX_set_max_early_data(context, 0) == 1,
@@ -51,10 +53,10 @@ package import SyncStore
     unsafe SSL_CTX_set_options(context, sync_tls_refusals)
     unsafe sync_tls_set_session_cache(context, Int(SSL_SESS_CACHE_OFF))
     unsafe sync_tls_set_certificate_limit(context, Self.certificateBytes)
-    // Thousands of connections that are quiet keep no record buffers.
+    // Thousands of idle connections keep no record buffers.
     unsafe sync_tls_set_mode(context, Int(SSL_MODE_RELEASE_BUFFERS))
     unsafe SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nil)
-    // In place of the whole verification of chains: the pin is all that counts.
+    // Replaces the verification of certificate chains: only the pin counts.
     unsafe SSL_CTX_set_cert_verify_callback(context, { store, _ in unsafe TLSContext.verify(store) }, nil)
     if role == .server {
       unsafe SSL_CTX_set_client_hello_cb(
@@ -80,8 +82,8 @@ package import SyncStore
     OpenSSLFailure.error("TLS", advice: "check the configuration of OpenSSL on this machine")
   }
 
-  /// Called with the peer's certificate. Only the key in it is looked at: that the peer holds it is proven by its
-  /// signature over the handshake.
+  /// Called with the peer's certificate. Only its key is checked; the signature over the handshake proves
+  /// that the peer holds it.
   private static func verify(_ store: OpaquePointer?) -> Int32 {
     guard
       let connection = unsafe X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()),
@@ -90,13 +92,12 @@ package import SyncStore
     let key = unsafe X509_get0_pubkey(X509_STORE_CTX_get0_cert(store))
     let publicKey = unsafe key.flatMap { unsafe DeviceIdentity.publicKey(of: $0) }
     let accepted = engine.accepts(publicKey.map(DeviceIdentity.id(ofPublicKey:)))
-    // Decides which alert the peer is sent.
+    // Selects the alert that is sent to the peer.
     unsafe X509_STORE_CTX_set_error(store, accepted ? X509_V_OK : X509_V_ERR_CERT_REJECTED)
     return accepted ? 1 : 0
   }
 
-  /// Called with the client's hello, before anything else: one that names no application protocol would be let
-  /// through by OpenSSL.
+  /// Called first, with the client's hello. OpenSSL would accept a hello without an application protocol.
   private static func checkHello(_ connection: OpaquePointer?, _ alert: UnsafeMutablePointer<Int32>?) -> Int32
   {
     var bytes: UnsafePointer<UInt8>?
@@ -110,7 +111,7 @@ package import SyncStore
     return SSL_CLIENT_HELLO_SUCCESS
   }
 
-  /// Called with the application protocols that the client offers.
+  /// Called with the application protocols offered by the client.
   private static func select(
     _ connection: OpaquePointer?, _ selected: UnsafeMutablePointer<UnsafePointer<UInt8>?>?,
     _ selectedCount: UnsafeMutablePointer<UInt8>?, _ offered: UnsafePointer<UInt8>?, _ offeredCount: UInt32

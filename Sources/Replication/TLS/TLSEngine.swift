@@ -1,27 +1,29 @@
 private import COpenSSL
 package import SyncStore
 
-/// One TLS connection as a machine without sockets: ciphertext from the peer goes in, ciphertext for the peer comes
-/// out, and the same for plaintext. Not thread-safe: one owner at a time.
+/// One TLS connection without a socket: ciphertext and plaintext in, plaintext and ciphertext out.
+///
+/// Not thread-safe: one owner at a time.
 ///
 /// Invariants:
-/// - no application byte goes out, and none is given to the owner, before the peer's key was accepted (F75);
-/// - after a failure nothing is taken in, sent or given out any more, but for the alert in `takeOutgoing()`;
-/// - all ciphertext is worked off when it comes, so that what waits here is at most what the owner has not taken.
+/// - no application byte is sent, and none is passed to the owner, before the peer's key was accepted (F75);
+/// - after a failure nothing is received, sent or passed on any more, except for the alert in
+///   `takeOutgoing()`;
+/// - all ciphertext is processed on arrival, so that at most what the owner has not taken is buffered here.
 ///
-/// This is one of the few files that use `unsafe`: OpenSSL's objects are pointers. Those to the owner's bytes are valid
-/// only during the call they were given to.
+/// This is one of the few files that use `unsafe`: OpenSSL's objects are pointers. Pointers to the owner's
+/// bytes are valid only during the call that received them.
 @safe package final class TLSEngine {
-  /// Decides whether the device may connect, for the application protocol named.
+  /// Decides whether the device may connect with this application protocol.
   package typealias Accept = (_ device: DeviceID, _ applicationProtocol: String) -> Bool
 
-  /// The peer's key as it was shown in the handshake; accepted only once `isEstablished`.
+  /// The peer's key as presented in the handshake; accepted only once `isEstablished`.
   package private(set) var peer: DeviceID?
-  /// Is the handshake over, and the peer accepted? It stays true after a close.
+  /// Whether the handshake is complete and the peer accepted. It stays true after a close.
   package private(set) var isEstablished = false
-  /// Has the peer said that it sends nothing more? A connection that ends without was cut.
+  /// Whether the peer has closed its direction. A connection that ends without this was truncated.
   package private(set) var isClosedByPeer = false
-  /// What ended the connection, if anything did.
+  /// The error that ended the connection, if any.
   package private(set) var failure: ReplicationError?
 
   private let context: TLSContext
@@ -34,12 +36,15 @@ package import SyncStore
   private var outgoing: [UInt8] = []
   private var incoming = unsafe UnsafeRawBufferPointer(start: nil, count: 0)
 
-  // The largest plaintext of a record, and what a record adds to it (RFC 8446, 5.2; AEAD of 16 bytes).
+  // The maximum plaintext of a record, and what a record adds to it (RFC 8446, 5.2; AEAD of 16 bytes).
   private static let recordBytes = 16384
   private static let recordOverheadBytes = 22
 
-  /// One end of a connection. `alpn` are the application protocols spoken, best first, 1 to 255 bytes each; `accept`
-  /// is asked once, during the handshake. A client's first bytes are ready to be taken at once.
+  /// Creates one end of a connection. A client's first bytes are available at once.
+  ///
+  /// - Parameters:
+  ///   - alpn: The supported application protocols, best first, 1 to 255 bytes each.
+  ///   - accept: Called once, during the handshake.
   package init(context: TLSContext, alpn: [String], accept: @escaping Accept) throws(ReplicationError) {
     precondition(
       !alpn.isEmpty && alpn.allSatisfy { (1...255).contains($0.utf8.count) },
@@ -71,23 +76,25 @@ package import SyncStore
 
   deinit { unsafe SSL_free(connection) }
 
-  /// The application protocol agreed on; nil as long as there is none.
+  /// The negotiated application protocol; nil before the negotiation.
   package var negotiatedProtocol: String? {
     let name = selectedProtocol
     return name.isEmpty ? nil : String(decoding: name, as: UTF8.self)
   }
 
-  /// What to do about a device of which nothing is known here. Two that were invited by the same member know nothing of each
-  /// other until each has met that one again, or another that knows both.
+  /// Advice for an unknown device. Two devices invited by the same member learn of each other only when each
+  /// syncs with that member again, or with another that knows both.
   static let cure =
     "if another member invited it, have both sides synchronize with a member that knows both, or else invite it"
 
-  /// Takes in what the peer has sent, any number of bytes. What it led to is in `isEstablished`, `takePlaintext()` and
-  /// `takeOutgoing()`; the latter holds something to send even after a failure (an alert).
+  /// Processes ciphertext from the peer, any number of bytes.
   ///
-  /// `.notAMember` if a side does not accept the other's key, `.incompatible` if there is no common version or
-  /// application protocol, `.protocolViolation` for anything else that is not TLS, or if more than
-  /// `Limits.connectionBytes` of plaintext would wait to be taken.
+  /// The results are in `isEstablished`, `takePlaintext()` and `takeOutgoing()`; the latter has something to
+  /// send (an alert) even after a failure.
+  ///
+  /// `.notAMember` if a side does not accept the other's key, `.incompatible` if there is no common version
+  /// or application protocol, `.protocolViolation` for anything else that is not TLS, or if more than
+  /// `Limits.connectionBytes` of plaintext would be buffered.
   package func receive(_ ciphertext: [UInt8]) throws(ReplicationError) {
     if let failure { throw failure }
     guard !ciphertext.isEmpty, !isClosedByPeer else { return }
@@ -103,8 +110,8 @@ package import SyncStore
     try result.get()
   }
 
-  /// Encrypts `plaintext`; the ciphertext is in `takeOutgoing()`. `.network` if the connection is not established, or
-  /// closed.
+  /// Encrypts `plaintext`; the ciphertext is in `takeOutgoing()`. `.network` if the connection is closed or
+  /// not yet established.
   package func send(_ plaintext: ArraySlice<UInt8>) throws(ReplicationError) {
     if let failure { throw failure }
     guard isEstablished, !isClosed else {
@@ -123,25 +130,26 @@ package import SyncStore
     guard result == 1, written == plaintext.count else { throw fail(result) }
   }
 
-  /// The ciphertext for the peer, in order. It is handed over: a second call gives only what came after the first.
+  /// Takes the ciphertext for the peer since the last call, in order.
   package func takeOutgoing() -> [UInt8] {
     let taken = outgoing
     outgoing = []
     return taken
   }
 
-  /// Bytes that `takeOutgoing()` would give.
+  /// Bytes that `takeOutgoing()` would return.
   package var outgoingCount: Int { outgoing.count }
 
-  /// The plaintext from the peer, in order. It is handed over: a second call gives only what came after the first.
+  /// Takes the plaintext from the peer since the last call, in order.
   package func takePlaintext() -> [UInt8] {
     let taken = plaintext
     plaintext = []
     return taken
   }
 
-  /// `count` bytes that both ends of this connection can compute, and nobody else, different for each connection, `label`
-  /// and `context` (RFC 8446, 7.5; F77). `.network` if the connection is not established.
+  /// Exports keying material: `count` bytes that only both ends of this connection can compute, distinct for
+  /// each connection, `label` and `context` (RFC 8446, 7.5; F77). `.network` if the connection is not
+  /// established.
   package func exporter(label: String, context: [UInt8], count: Int) throws(ReplicationError) -> [UInt8] {
     guard isEstablished else {
       throw ReplicationError(.network, "exporting keying material: the handshake is not over: connect again")
@@ -158,8 +166,7 @@ package import SyncStore
     return output
   }
 
-  /// Says to the peer that nothing more is sent; the message is in `takeOutgoing()`. Receiving goes on. Harmless when
-  /// repeated.
+  /// Closes the sending direction; the message is in `takeOutgoing()`. Receiving continues. Idempotent.
   package func close() {
     guard isEstablished, !isClosed, failure == nil else { return }
     isClosed = true
@@ -169,14 +176,14 @@ package import SyncStore
 
   // MARK: The handshake's callbacks
 
-  /// The engine that a connection belongs to.
+  /// The engine of a connection.
   static func owner(of connection: OpaquePointer?) -> TLSEngine? {
     unsafe SSL_get_ex_data(connection, 0).map {
       unsafe Unmanaged<TLSEngine>.fromOpaque($0).takeUnretainedValue()
     }
   }
 
-  /// Is the peer that shows this key (nil: none of a kind we know) let in?
+  /// Whether the peer with this key is accepted; nil means a key of an unsupported kind.
   func accepts(_ device: DeviceID?) -> Bool {
     let name = selectedProtocol
     guard protocols.contains(name) else {
@@ -195,7 +202,7 @@ package import SyncStore
     return true
   }
 
-  /// Where in `offered` (a count byte before each name) the best of our protocols stands.
+  /// The range in `offered` (a count byte before each name) of the protocol that we prefer.
   func choice(among offered: [UInt8]) -> Range<Int>? {
     var ranges: [Range<Int>] = []
     var index = 0
@@ -227,7 +234,7 @@ package import SyncStore
         if unsafe SSL_get_error(connection, result) == SSL_ERROR_WANT_READ { return }
         throw fail(result)
       }
-      // Whatever OpenSSL thinks: without an accepted peer there is no connection.
+      // Whatever OpenSSL reports: without an accepted peer there is no connection.
       guard peer != nil, refusal == nil else {
         throw fail(.protocolViolation, "TLS: the other side has not shown a key: the connection is closed")
       }
@@ -238,7 +245,7 @@ package import SyncStore
 
   private func decrypt() throws(ReplicationError) {
     var result: Int32 = 1
-    // What is here, and the record of which the first part came earlier.
+    // The bytes here, and a record that began in earlier ones.
     let capacity = unsafe incoming.count + Self.recordBytes
     plaintext.append(addingCapacity: capacity) { span in
       unsafe span.withUnsafeMutableBufferPointer { buffer, filled in
@@ -281,7 +288,7 @@ package import SyncStore
     }
   }
 
-  /// The two sides speak no application protocol (ALPN) in common: another service, or another version of this one.
+  /// No common application protocol (ALPN): another service, or another version of this one.
   private var noCommonProtocol: String {
     let own = protocols.map { String(decoding: $0, as: UTF8.self) }.joined(separator: ", ")
     return
@@ -298,7 +305,7 @@ package import SyncStore
 
   // MARK: The transport under OpenSSL
 
-  /// Reads from the bytes of the call under way and appends to `outgoing`, with no buffer of its own between.
+  /// Reads from the bytes of the current call and appends to `outgoing`, without a buffer of its own.
   private nonisolated(unsafe) static let bioMethod: OpaquePointer? = {
     let method = unsafe BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "syncstore")
     unsafe BIO_meth_set_read(method) { bio, output, count in

@@ -1,22 +1,23 @@
 internal import SyncStore
 
-/// Which of the connections that have not yet proven who they are may try (F88, F89). A value without a clock.
+/// Decides which unauthenticated connections may run their handshake (F88, F89). A value without a clock.
 ///
-/// A place is taken from the first byte to the proof. Silent connections never take one: they wait, at the cost of a
-/// descriptor, until they speak or are dropped. Who speaks and finds no place waits, and the one that came last is served
-/// first: in a flood a member's is served as soon as a place is free, and places become free because one that is held for
-/// longer than the grace is given up when another waits for it.
+/// A place is held from the first byte to the proof of identity. Silent connections never hold one: they
+/// wait, at the cost of a descriptor, until they send or are dropped. Connections that have sent and find no
+/// place wait and are served last in, first out. In a flood a member is thus served as soon as a place is
+/// free, and places become free because one held for longer than the grace is given up when another
+/// connection waits for it.
 ///
-/// A network (`SocketAddress.network`) that holds no place goes before those that hold some. It takes one over after `newcomerGrace`, from
-/// a network that holds several after the shorter `fairGrace`: a flood keeps it waiting for less than a second, unless more than `total`
-/// networks without a place come after it in that time. A connection that was
-/// refused, and only lingers for its last words, gives its place up at once.
+/// A network (`SocketAddress.network`) without a place goes before those with some. It takes one over after
+/// `newcomerGrace`, or after the shorter `fairGrace` from a network that holds several: a flood delays it by
+/// less than a second, unless more than `total` networks without a place arrive after it in that time. A
+/// refused connection that only lingers until the peer has read the reason gives its place up at once.
 struct Admission {
-  /// What to do with a connection.
+  /// An action on a connection.
   enum Action: Equatable {
-    /// It may prove itself.
+    /// Start its handshake.
     case start(UInt64)
-    /// It must go.
+    /// Close it.
     case drop(UInt64)
   }
 
@@ -44,7 +45,7 @@ struct Admission {
     var hasSpoken = false
   }
 
-  /// Nobody is here. The bounds are those of `Limits` but in tests.
+  /// Creates an empty state. The bounds are those of `Limits`, except in tests.
   init(
     total: Int = Limits.unauthenticatedConnections,
     perAddress: Int = Limits.unauthenticatedConnectionsPerAddress,
@@ -56,12 +57,12 @@ struct Admission {
     (self.newcomerGrace, self.fairGrace) = (newcomerGrace, fairGrace)
   }
 
-  /// Connections that are proving themselves.
+  /// Connections in their handshake.
   var placesTaken: Int { places.count }
   /// Connections that wait for a place.
   var waitingCount: Int { waiting.count }
 
-  /// A connection came from a network; `number` is a name for it that was never used before.
+  /// A connection arrived from a network; `number` must never have been used before.
   mutating func arrived(_ number: UInt64, from address: String, at now: UInt64) -> [Action] {
     waiting.append(Visitor(number: number, address: address, since: now))
     return bound(spoken: false)
@@ -74,7 +75,7 @@ struct Admission {
     return fill(at: now) + bound(spoken: true)
   }
 
-  /// Drops the oldest of those that have spoken, or of the silent ones, if they are too many.
+  /// Drops the oldest of the connections that have sent, or of the silent ones, if they are too many.
   private mutating func bound(spoken: Bool) -> [Action] {
     guard waiting.count(where: { $0.hasSpoken == spoken }) > waitingLimit,
       let oldest = waiting.firstIndex(where: { $0.hasSpoken == spoken })
@@ -82,7 +83,7 @@ struct Admission {
     return [.drop(waiting.remove(at: oldest).number)]
   }
 
-  /// The connection has proven itself, or is gone.
+  /// The connection has proven its identity, or is closed.
   mutating func left(_ number: UInt64, at now: UInt64) -> [Action] {
     if let place = places.removeValue(forKey: number) {
       free(place.address)
@@ -92,14 +93,15 @@ struct Admission {
     return fill(at: now)
   }
 
-  /// The connection was refused, and stays only until the peer has read why.
+  /// The connection was refused, and lingers only until the peer has read the reason.
   mutating func finishes(_ number: UInt64, at now: UInt64) -> [Action] {
     guard places[number] != nil else { return [] }
     places[number]?.isFinishing = true
     return fill(at: now)
   }
 
-  /// Time has passed: gives up what was held or waited for too long. To be called now and then while anybody waits.
+  /// Drops connections that held a place or waited for too long. Call it periodically while any connection
+  /// waits.
   mutating func tick(at now: UInt64, deadline: UInt64 = UInt64(Limits.handshakeSeconds) * 1000) -> [Action] {
     var actions: [Action] = []
     while let first = waiting.first, first.since + deadline <= now {
@@ -112,10 +114,11 @@ struct Admission {
     fill(at: now) { $0 == 0 } + fill(at: now) { $0 > 0 }
   }
 
-  /// Gives places to those who wait and whose network holds a number of places that `isTheirTurn`.
+  /// Assigns places to waiting connections whose network's number of places satisfies `isTheirTurn`.
   private mutating func fill(at now: UInt64, _ isTheirTurn: (Int) -> Bool) -> [Action] {
     var actions: [Action] = []
-    // In a flood many wait that come from few networks: none gets a place where another one of its network got none.
+    // In a flood many connections come from few networks: once one of a network gets no place, skip the
+    // others.
     var blocked: StringSet = []
     var index = waiting.count - 1
     while index >= 0 {
@@ -144,7 +147,8 @@ struct Admission {
     return actions
   }
 
-  /// Nil if there is a place for `address`; else the holder that must give its own up, if it must.
+  /// Nil if there is a place for `address`; otherwise the holder that must give up its place, if there is
+  /// one.
   private func blocker(of address: String, at now: UInt64) -> (expired: UInt64?, Void)? {
     let own = held[address, default: 0]
     let isAddressFull = own >= perAddress

@@ -1,22 +1,23 @@
 /// A host and a port as people write them: `host:port`, `192.0.2.1:7420`, `[2001:db8::1]:7420`.
 public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
-  /// The port where a node listens if nothing else is said.
+  /// The default port of a node.
   public static let defaultPort = WireLimits.defaultPort
-  /// Bytes of a host name (RFC 1035, and as much for an address with its zone).
+  /// Maximum bytes of a host name (RFC 1035; also used for an address with its zone).
   public static let hostBytes = 255
 
   /// A name, or an address without brackets. Empty: every address when listening.
   public let host: String
-  /// The port; 0 for any when listening.
+  /// The port; 0 for any port when listening.
   public let port: UInt16
 
-  /// Both parts, taken as they are.
+  /// Creates an endpoint without checking its parts.
   public init(host: String, port: UInt16 = defaultPort) { (self.host, self.port) = (host, port) }
 
-  /// Reads `host:port`, `host`, `:port`, `[v6]:port`, `[v6]`. Nil for anything else: an IPv6 address needs its brackets,
-  /// because its last group could be taken for a port.
+  /// Parses `host:port`, `host`, `:port`, `[v6]:port`, `[v6]`.
+  ///
+  /// Nil for anything else. An IPv6 address needs brackets, because its last group could be a port.
   public init?(_ text: some StringProtocol) {
-    // Scalars, because a mark that combines with a colon would hide it in a character.
+    // Scalars: in a `Character` a combining mark would hide the colon.
     let text = Substring(text).unicodeScalars
     let host: Substring.UnicodeScalarView
     let rest: Substring.UnicodeScalarView

@@ -4,29 +4,29 @@ internal import SyncStore
 
 /// An epoll instance and the descriptor that wakes it.
 ///
-/// This is one of the few files that use `unsafe`: the operating system fills buffers in.
+/// This is one of the few files that use `unsafe`: the operating system fills buffers.
 struct Epoll: ~Copyable {
-  /// What happened to a descriptor.
+  /// The state of a descriptor.
   struct Event {
-    /// What the descriptor was registered with.
+    /// The token that the descriptor was registered with.
     var token: UInt64
-    /// There is something to read, or the other side has closed.
+    /// Bytes can be read, or the other side has closed.
     var isReadable: Bool
-    /// There is room to write.
+    /// Bytes can be written.
     var isWritable: Bool
-    /// It broke.
+    /// The descriptor has an error.
     var isBroken: Bool
   }
 
-  /// The token of the wake-up descriptor, given to no other.
+  /// The token of the wake-up descriptor, reserved for it.
   static let wakeToken: UInt64 = 0
   private static let capacity = 256
 
   private let descriptor: Int32
-  /// Writing to it wakes a waiting `wait`.
+  /// A write to it wakes a blocked `wait`.
   let wakeDescriptor: Int32
 
-  /// Fails only for want of descriptors or memory.
+  /// Fails only if descriptors or memory are exhausted.
   init() throws(ReplicationError) {
     let poll = sync_epoll_create()
     let wake = sync_event_descriptor()
@@ -51,15 +51,15 @@ struct Epoll: ~Copyable {
     sync_epoll_control(descriptor, 0, watched, Self.bits(reading: reading, writing: writing), token) == 0
   }
 
-  /// Changes what is watched for.
+  /// Changes the watched conditions.
   func change(_ watched: Int32, reading: Bool, writing: Bool, token: UInt64) {
     _ = sync_epoll_control(descriptor, 1, watched, Self.bits(reading: reading, writing: writing), token)
   }
 
-  /// Watches it no more.
+  /// Stops watching the descriptor.
   func remove(_ watched: Int32) { _ = sync_epoll_control(descriptor, 2, watched, 0, 0) }
 
-  /// Waits for at most `milliseconds` (-1: until something happens). A wake-up alone gives no event.
+  /// Waits for at most `milliseconds` (-1: without limit). A wake-up alone returns no event.
   func wait(milliseconds: Int32) -> [Event] {
     unsafe withUnsafeTemporaryAllocation(of: UInt32.self, capacity: Self.capacity) { bits in
       unsafe withUnsafeTemporaryAllocation(of: UInt64.self, capacity: Self.capacity) { tokens in
@@ -84,7 +84,7 @@ struct Epoll: ~Copyable {
     }
   }
 
-  /// Makes a `wait` on another thread return, or the next one return at once.
+  /// Makes the current or next `wait` return at once. Callable from any thread.
   static func wake(_ wakeDescriptor: Int32) {
     var one: UInt64 = 1
     _ = unsafe write(wakeDescriptor, &one, 8)
@@ -100,7 +100,7 @@ struct Epoll: ~Copyable {
   }
 }
 
-/// The clock of timers: it never steps.
+/// The clock of timers; it never jumps.
 enum MonotonicClock {
   /// Milliseconds since some point in the past.
   static func milliseconds() -> UInt64 { nanoseconds() / 1_000_000 }

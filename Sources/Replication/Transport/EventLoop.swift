@@ -3,17 +3,17 @@ private import Dispatch
 private import Glibc
 private import Synchronization
 
-/// What is told about a descriptor. Called on the loop.
+/// Receives the events of a descriptor, on the loop.
 protocol EventHandler: AnyObject {
-  /// Something happened to the descriptor.
+  /// Handles an event of the descriptor.
   func handle(_ event: Epoll.Event)
 }
 
 /// One thread that waits for all descriptors, timers and tasks (docs/decisions/0001-event-loop.md).
 ///
 /// Invariants:
-/// - handlers, timers and what they hold are touched on the loop's own thread alone;
-/// - a token is never used twice, so that an event of a closed descriptor finds no handler;
+/// - handlers, timers and what they hold are accessed only on the loop's own thread;
+/// - a token is never reused: otherwise an event of a closed descriptor could reach another handler;
 /// - nothing on the loop blocks.
 ///
 /// This is one of the few files that use `unsafe`: the state of the loop's own thread has no lock.
@@ -35,7 +35,7 @@ protocol EventHandler: AnyObject {
   private let thread = Atomic<UInt>(0)
   private nonisolated(unsafe) var state = State()
 
-  /// A loop that runs until `stop`. Fails only for want of descriptors.
+  /// Creates a loop that runs until `stop`. Fails only if descriptors are exhausted.
   package init() throws(ReplicationError) {
     epoll = try Epoll()
     wakeDescriptor = epoll.wakeDescriptor
@@ -44,35 +44,36 @@ protocol EventHandler: AnyObject {
 
   private static let sharedLoop = Result { () throws(ReplicationError) in try EventLoop() }
 
-  /// The loop that the nodes of this process share. It is never stopped.
+  /// The loop shared by the nodes of this process. It is never stopped.
   package static func shared() throws(ReplicationError) -> EventLoop { try sharedLoop.get() }
 
-  /// Runs `task` on the loop, after those given before. From any thread. After `stop` it is dropped.
+  /// Runs `task` on the loop, after earlier ones. Callable from any thread. After `stop` the task is dropped.
   package func execute(_ task: @escaping @Sendable () -> Void) {
     let mustWake = shared.withLock { shared in
       guard !shared.isStopping else { return false }
       shared.tasks.append(task)
       return shared.tasks.count == 1
     }
-    // The loop itself looks before it waits.
+    // The loop itself checks for tasks before it waits.
     if mustWake, !isCurrent { Epoll.wake(wakeDescriptor) }
   }
 
-  /// Ends the loop once the tasks given so far are done. From any thread.
+  /// Ends the loop after the tasks submitted so far. Callable from any thread.
   package func stop() {
     shared.withLock { $0.isStopping = true }
     Epoll.wake(wakeDescriptor)
   }
 
-  /// Is this the loop's own thread?
+  /// Whether the caller is on the loop's own thread.
   package var isCurrent: Bool { thread.load(ordering: .relaxed) == UInt(pthread_self()) }
 
-  /// Ends the program if this is not the loop's own thread: whoever comes here breaks the first invariant.
+  /// Traps if the caller is not on the loop's own thread, which would break the first invariant.
   func checkCurrent() { precondition(isCurrent, "state of the event loop touched from another thread") }
 
   // MARK: On the loop
 
-  /// Watches a descriptor; nil if the operating system has no room for it. The handler is kept until `remove`.
+  /// Watches a descriptor; nil if the operating system has no room for it. The handler is retained until
+  /// `remove`.
   func add(_ descriptor: Int32, reading: Bool, writing: Bool, _ handler: any EventHandler) -> UInt64? {
     checkCurrent()
     unsafe state.lastToken += 1
@@ -82,27 +83,27 @@ protocol EventHandler: AnyObject {
     return token
   }
 
-  /// Changes what is watched for.
+  /// Changes the watched conditions.
   func change(_ descriptor: Int32, reading: Bool, writing: Bool, token: UInt64) {
     checkCurrent()
     epoll.change(descriptor, reading: reading, writing: writing, token: token)
   }
 
-  /// Watches the descriptor no more. To be called before it is closed.
+  /// Stops watching the descriptor. Must be called before it is closed.
   func remove(_ descriptor: Int32, token: UInt64) {
     checkCurrent()
     epoll.remove(descriptor)
     unsafe state.handlers[token] = nil
   }
 
-  /// Runs `body` once, `milliseconds` from now. The number is for `cancel`.
+  /// Runs `body` once, `milliseconds` from now. Returns the number for `cancel`.
   func schedule(after milliseconds: Int, _ body: @escaping () -> Void) -> UInt64 {
     checkCurrent()
     return unsafe state.timers.insert(
       deadline: MonotonicClock.milliseconds() + UInt64(max(0, milliseconds)), body)
   }
 
-  /// The timer is no longer wanted; one that has run already is no error.
+  /// Cancels a timer; no effect if it has already run.
   func cancel(_ timer: UInt64) {
     checkCurrent()
     unsafe state.timers.remove(timer)
@@ -126,7 +127,7 @@ protocol EventHandler: AnyObject {
         unsafe state.handlers[event.token]?.handle(event)
       }
     }
-    // Breaks the cycles between the loop and what it served.
+    // Breaks the reference cycles between the loop and its handlers.
     unsafe state = State()
   }
 

@@ -1,29 +1,30 @@
 internal import SyncStore
 
-/// Connections whose last words are on their way: an alert, a refusal, what was queued before it. Belongs to its loop's
-/// thread.
+/// Connections that are closing but still have bytes to send: an alert, a refusal, and what was queued
+/// before. Confined to its loop's thread.
 ///
-/// Invariant: all together have at most `limit` bytes queued, or there is one alone, and they are at most `most`; the oldest ones are
-/// closed for it. Who ends session after session with much queued would have the node hold all of it, and who is refused again and again
-/// a descriptor for each time.
+/// Invariant: there are at most `most`, with at most `limit` bytes queued in total unless there is only one;
+/// the oldest are closed to keep this. Otherwise a peer that ends session after session with much queued
+/// would fill the node's memory, and one that is refused repeatedly would use up its descriptors.
 final class FinishingConnections {
   private let limit: Int
   private let most: Int
   private var connections: [UInt64: TCPConnection] = [:]
 
-  /// There are none yet. The bounds are those of `TransportLimits` but in tests.
+  /// Creates an empty set. The bounds are those of `TransportLimits`, except in tests.
   init(limit: Int = TransportLimits.finishingBytes, most: Int = TransportLimits.finishingConnections) {
     (self.limit, self.most) = (limit, most)
   }
 
-  /// How many there are.
+  /// Number of connections.
   var count: Int { connections.count }
 
-  /// Bytes queued in all of them.
+  /// Total of their queued bytes.
   var queuedBytes: Int { connections.values.reduce(0) { $0 + $1.queuedBytes } }
 
-  /// Takes over a connection that is finishing, or closed already. `gone` is called once, when its descriptor is closed.
-  /// Numbers rise with time.
+  /// Takes over a connection that is finishing or already closed.
+  ///
+  /// `gone` is called once, when its descriptor is closed. Numbers must rise over time.
   func add(_ number: UInt64, connection: TCPConnection, gone: @escaping () -> Void) {
     guard connection.isOpen else { return gone() }
     connections[number] = connection

@@ -2,16 +2,19 @@ private import CLinux
 private import Glibc
 internal import SyncStore
 
-/// Tells when addresses of this machine have gone, and when some have come, or their link runs again. Belongs to its loop's
-/// thread. The kernel says that something has changed (rtnetlink(7)); what it is, is found by comparing with what there was.
+/// Reports addresses of this machine that were removed or added, and links that came up again. Confined to
+/// its loop's thread.
+///
+/// The kernel reports that something changed (rtnetlink(7)); the change itself is found by comparing the
+/// addresses.
 final class NetworkWatch: EventHandler {
-  /// What a look at the addresses has found.
+  /// A change of the addresses.
   struct Change: Hashable {
-    /// All addresses there are now.
+    /// All current addresses.
     var present: StringSet
-    /// Has an address come, or does the link of one run again?
+    /// Whether an address was added, or the link of one came up again.
     var hasCome = false
-    /// Has one gone?
+    /// Whether an address was removed.
     var hasGone = false
   }
 
@@ -25,12 +28,13 @@ final class NetworkWatch: EventHandler {
   private var timer: UInt64?
   private let onChange: (Change) -> Void
 
-  /// Begins to watch; nil where the kernel does not allow it: what is dead then shows by its silence alone.
+  /// Starts watching; nil if the kernel does not allow it. Dead connections are then detected only by their
+  /// silence.
   init?(_ loop: EventLoop, onChange: @escaping (Change) -> Void) {
     loop.checkCurrent()
     let descriptor = sync_network_watch()
     guard descriptor >= 0 else { return nil }
-    // After the socket is there: what changes from now on is told.
+    // The addresses are read after the socket exists, so that no later change is missed.
     (self.loop, self.descriptor, self.onChange) = (loop, SystemCall.moveAboveStdio(descriptor), onChange)
     known = SocketAddress.present() ?? ([], [])
     guard let token = loop.add(self.descriptor, reading: true, writing: false, self) else {
@@ -40,7 +44,7 @@ final class NetworkWatch: EventHandler {
     self.token = token
   }
 
-  /// Ends.
+  /// Stops watching.
   func stop() {
     guard token != 0 else { return }
     if let timer { loop.cancel(timer) }

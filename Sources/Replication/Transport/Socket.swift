@@ -2,36 +2,36 @@ private import CLinux
 private import Glibc
 internal import SyncStore
 
-/// A TCP socket, closed when its owner goes. All calls return at once.
+/// A non-blocking TCP socket, closed when its owner releases it.
 ///
 /// This is one of the few files that use `unsafe`: the operating system takes pointers and counts.
 struct Socket: ~Copyable {
-  /// What reading gave.
+  /// The result of a read.
   enum Reading {
     case bytes([UInt8])
-    /// Nothing is there yet.
+    /// No bytes are available yet.
     case wouldBlock
-    /// The other side sends nothing more.
+    /// The other side has closed its direction.
     case end
     case failed(Int32)
   }
 
-  /// What writing did.
+  /// The result of a write.
   enum Writing {
     case wrote(Int)
-    /// There is no room at the moment.
+    /// No room at the moment.
     case wouldBlock
     case failed(Int32)
   }
 
-  /// What came out of accepting.
+  /// The result of an accept.
   enum Accepting: ~Copyable {
     case accepted(Socket, from: SocketAddress)
-    /// Nobody waits.
+    /// No connection is waiting.
     case wouldBlock
-    /// No descriptors, or no memory, are left (F33).
+    /// Descriptors or memory are exhausted (F33).
     case exhausted
-    /// This one connection is gone already.
+    /// The connection was closed before it could be accepted.
     case gone
   }
 
@@ -41,7 +41,7 @@ struct Socket: ~Copyable {
 
   deinit { close(descriptor) }
 
-  /// A socket bound to `address` that takes connections.
+  /// Creates a socket that is bound to `address` and accepts connections.
   static func listening(at address: SocketAddress) throws(ReplicationError) -> Socket {
     let socket = try Socket.open(family: address.family, for: "listen on \(address)")
     socket.set(level: SOL_SOCKET, option: SO_REUSEADDR, to: 1)
@@ -57,7 +57,8 @@ struct Socket: ~Copyable {
     return socket
   }
 
-  /// A socket that connects to `address`: it becomes writable when it is through; then ask `pendingError`.
+  /// Creates a socket that connects to `address`. It becomes writable when the attempt ends; then read
+  /// `pendingError`.
   static func connecting(to address: SocketAddress) throws(ReplicationError) -> Socket {
     let socket = try Socket.open(family: address.family, for: "connect to \(address)")
     let code = unsafe address.withPointer { unsafe connect(socket.descriptor, $0, $1) }
@@ -70,7 +71,7 @@ struct Socket: ~Copyable {
     return socket
   }
 
-  /// The next connection that waits.
+  /// Accepts the next waiting connection.
   func accept() -> Accepting {
     var count = UInt32(SocketAddress.capacity)
     var bytes = [UInt8](repeating: 0, count: SocketAddress.capacity)
@@ -90,7 +91,7 @@ struct Socket: ~Copyable {
     return .accepted(socket, from: SocketAddress(raw: Array(bytes.prefix(Int(count)))))
   }
 
-  /// Up to `count` bytes of what came.
+  /// Reads up to `count` available bytes.
   func read(_ count: Int) -> Reading {
     var done = 0
     let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
@@ -102,7 +103,7 @@ struct Socket: ~Copyable {
     return errno == EAGAIN ? .wouldBlock : .failed(errno)
   }
 
-  /// Sends what there is room for of `bytes` from `offset` on. A closed connection raises no signal.
+  /// Writes as much of `bytes` from `offset` on as there is room for. A closed connection raises no signal.
   func write(_ bytes: [UInt8], from offset: Int) -> Writing {
     let done = unsafe bytes.withUnsafeBytes { source in
       SystemCall.retrying {
@@ -113,10 +114,10 @@ struct Socket: ~Copyable {
     return errno == EAGAIN ? .wouldBlock : .failed(errno)
   }
 
-  /// Tells the other side that nothing more comes.
+  /// Closes the sending direction.
   func endWriting() { _ = shutdown(descriptor, Int32(SHUT_WR)) }
 
-  /// The error that a connection attempt, or the connection, ended with; nil if none.
+  /// The error of the connection or the connection attempt; nil if none.
   var pendingError: Int32? {
     var code: Int32 = 0
     var count = socklen_t(MemoryLayout<Int32>.size)
@@ -124,7 +125,7 @@ struct Socket: ~Copyable {
     return code == 0 ? nil : code
   }
 
-  /// The own address.
+  /// The local address.
   var localAddress: SocketAddress {
     unsafe SocketAddress { unsafe getsockname(descriptor, $0, $1) }
   }
@@ -139,11 +140,11 @@ struct Socket: ~Copyable {
     return Socket(descriptor: descriptor)
   }
 
-  // Messages are put together before they are sent: waiting for more would only delay them.
+  // Messages are already assembled before they are sent: Nagle's algorithm would only delay them.
   private func sendAtOnce() { set(level: Int32(IPPROTO_TCP), option: TCP_NODELAY, to: 1) }
 
-  // tcp(7). By itself the kernel repeats lost segments for a quarter of an hour. Where the option is refused, the pings of the
-  // session find out, later.
+  // tcp(7). By default the kernel retransmits for a quarter of an hour. Where the option is refused, the
+  // pings of the session detect the loss, later.
   private func boundRetransmission() {
     set(level: Int32(IPPROTO_TCP), option: TCP_USER_TIMEOUT, to: Int32(Limits.unacknowledgedSeconds * 1000))
   }
@@ -154,10 +155,10 @@ struct Socket: ~Copyable {
   }
 }
 
-// Its name in <netinet/in.h> is both a macro and a case of an enumeration.
+// Its name in <netinet/in.h> is both a macro and an enumeration case.
 private let IPPROTO_V6 = 41
 
-/// An address and a port, as the operating system writes them.
+/// An address and a port, in the operating system's representation.
 package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
   static let capacity = 128
   private let raw: [UInt8]
@@ -173,8 +174,10 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     raw = code == 0 ? Array(bytes.prefix(Int(count))) : []
   }
 
-  /// The addresses of `host` (a name, or an address as text) with `port`. Blocks, for seconds if it must: never call it
-  /// on the loop. `listening` turns the empty host into the wildcard instead of loopback.
+  /// Resolves `host` (a name, or an address as text) with `port`.
+  ///
+  /// **Blocks, for seconds if necessary**: never call it on the loop. With `listening`, the empty host means
+  /// the wildcard address instead of loopback.
   package static func resolve(_ endpoint: Endpoint, listening: Bool = false) throws(ReplicationError)
     -> [SocketAddress]
   {
@@ -200,12 +203,12 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
       if !addresses.contains(address) { addresses.append(address) }
       unsafe next = entry.pointee.ai_next
     }
-    // One socket for IPv6 can serve IPv4 too, not the reverse.
+    // An IPv6 socket can serve IPv4 too, but not the reverse.
     if endpoint.host.isEmpty, listening { addresses.sort { $0.family == AF_INET6 && $1.family != AF_INET6 } }
     return addresses
   }
 
-  /// The addresses by which other machines may reach this one, without those that hold on one link only.
+  /// The addresses at which other machines may reach this one, without link-local ones.
   package static func ofThisMachine() -> [String] {
     var hosts: [String] = []
     _ = forEachOfThisMachine { host, _ in
@@ -215,7 +218,8 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     return hosts
   }
 
-  /// The addresses of this machine on links that run, as `host` writes them, and all that it has; nil if that is not known.
+  /// The addresses of this machine on running links, as `host` formats them, and all its addresses; nil if
+  /// they cannot be listed.
   static func present() -> (running: StringSet, all: StringSet)? {
     var (running, all): (StringSet, StringSet) = ([], [])
     let isKnown = forEachOfThisMachine { host, isRunning in
@@ -225,8 +229,8 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     return isKnown ? (running, all) : nil
   }
 
-  /// Calls `body` with each IPv4 and IPv6 address of this machine (`getifaddrs`), and whether its link runs. False if they
-  /// cannot be listed.
+  /// Calls `body` with each IPv4 and IPv6 address of this machine (`getifaddrs`) and whether its link is
+  /// running. False if they cannot be listed.
   private static func forEachOfThisMachine(_ body: (_ host: String, _ isRunning: Bool) -> Void) -> Bool {
     var list: UnsafeMutablePointer<ifaddrs>?
     guard unsafe getifaddrs(&list) == 0 else { return false }
@@ -248,19 +252,20 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     return true
   }
 
-  /// Is it an address of the machine itself, which no link takes away?
+  /// Whether it is a loopback address, which no link can remove.
   var isLoopback: Bool { host == "::1" || host.hasPrefix("127.") }
 
-  /// The address without the port, as text; one that came over an IPv6 socket from IPv4 is given as IPv4.
+  /// The address without the port, as text; an IPv4-mapped IPv6 address is returned as IPv4.
   package var host: String { name.host }
   /// The port.
   package var port: UInt16 { name.port }
   /// `host:port`, `[host]:port` for IPv6.
   package var description: String { Endpoint(host: host, port: port).description }
 
-  /// What attempts are counted by: the address, but of an IPv6 address the first 64 bits: a holder of one has the whole network.
+  /// The key for counting attempts: the address, or the first 64 bits of an IPv6 address, since a holder of
+  /// one has the whole /64.
   var network: String {
-    // Where `sockaddr_in6` has its address.
+    // The offset of the address in `sockaddr_in6`.
     guard family == AF_INET6, raw.count >= 24 else { return host }
     let address = raw[8..<24]
     let isMapped =
@@ -291,7 +296,7 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
   }
 
   fileprivate func withPointer<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
-    // A copy whose size and alignment are those of the largest address.
+    // A copy with the size and alignment of the largest address type.
     var storage = sockaddr_storage()
     return unsafe withUnsafeMutableBytes(of: &storage) { buffer in
       unsafe buffer.copyBytes(from: raw.prefix(buffer.count))

@@ -1,29 +1,31 @@
 internal import SyncStore
 
-/// A connection that is open: bytes in, bytes out, no meaning. Belongs to its loop's thread.
+/// An open connection: bytes in, bytes out. Confined to its loop's thread.
 ///
 /// Invariants:
 /// - at most `TransportLimits.queueBytes` are queued for the peer, or the connection ends (F90);
-/// - while bytes are queued, the peer takes one at least every `TransportLimits.stallMilliseconds`, or the connection ends;
-/// - once it is finishing it is closed within `TransportLimits.stallMilliseconds`, whatever the peer takes meanwhile;
-/// - it reads at most `TransportLimits.readBudget` each time it is woken: peers are treated alike;
+/// - while bytes are queued, the peer takes at least one every `TransportLimits.stallMilliseconds`, or the
+///   connection ends;
+/// - once finishing, it is closed within `TransportLimits.stallMilliseconds`, whatever the peer takes
+///   meanwhile;
+/// - it reads at most `TransportLimits.readBudget` per event, so that peers are served fairly;
 /// - `onEnd` is called once, unless the owner itself ended the connection.
 package final class TCPConnection: EventHandler {
-  /// Where the peer is.
+  /// The peer's address.
   package let remote: SocketAddress
-  /// The own address of the connection.
+  /// The local address.
   package let local: SocketAddress
-  /// Called with what came, in order.
+  /// Called with received bytes, in order.
   package var onBytes: ([UInt8]) -> Void = { _ in }
-  /// Called with how many bytes have been handed to the operating system since the beginning.
+  /// Called with the total number of bytes passed to the operating system so far.
   package var onSent: (UInt64) -> Void = { _ in }
   /// Called when the peer closed the connection (nil) or it broke.
   package var onEnd: (ReplicationError?) -> Void = { _ in }
-  /// Called once, when the descriptor is closed, by whomever.
+  /// Called once, when the descriptor is closed by either side.
   package var onClose: () -> Void = {}
-  /// Bytes that were given to `send` and not yet to the operating system.
+  /// Bytes passed to `send` and not yet to the operating system.
   package private(set) var queuedBytes = 0
-  /// Is it neither broken nor closed?
+  /// Whether the connection is neither broken nor closed.
   package private(set) var isOpen = true
 
   private let loop: EventLoop
@@ -42,7 +44,7 @@ package final class TCPConnection: EventHandler {
   private var finishTimer: UInt64?
   private var onFirstBytes: (() -> Void)?
 
-  /// Takes over a socket that is connected. Nothing is read before `start`.
+  /// Takes over a connected socket. Nothing is read before `start`.
   init(
     _ socket: consuming Socket, remote: SocketAddress, loop: EventLoop,
     stallMilliseconds: Int = TransportLimits.stallMilliseconds
@@ -56,14 +58,15 @@ package final class TCPConnection: EventHandler {
     self.stallMilliseconds = stallMilliseconds
   }
 
-  /// Calls `spoke` once the peer has sent something, or is gone. Nothing is read before `start`. False if the operating
-  /// system cannot watch one more connection.
+  /// Calls `spoke` once the peer has sent something or is gone.
+  ///
+  /// Nothing is read before `start`. False if the operating system cannot watch another connection.
   func waitForFirstBytes(_ spoke: @escaping () -> Void) -> Bool {
     onFirstBytes = spoke
     return start()
   }
 
-  /// Begins to read. False if the operating system cannot watch one more connection.
+  /// Starts reading. False if the operating system cannot watch another connection.
   func start() -> Bool {
     guard token == 0 else {
       watch()
@@ -77,7 +80,7 @@ package final class TCPConnection: EventHandler {
     return true
   }
 
-  /// Queues bytes, and hands on what there is room for.
+  /// Queues bytes, and writes as many as there is room for.
   package func send(_ bytes: [UInt8]) {
     guard isOpen, !isFinishing, !bytes.isEmpty else { return }
     guard queuedBytes + bytes.count <= TransportLimits.queueBytes else {
@@ -91,30 +94,32 @@ package final class TCPConnection: EventHandler {
     watch()
   }
 
-  /// Reads no more until `resume`.
+  /// Stops reading until `resume`.
   package func pause() {
     isPaused = true
     watch()
   }
 
-  /// Reads again.
+  /// Resumes reading.
   package func resume() {
     isPaused = false
     watch()
   }
 
-  /// Sends what is queued, says that nothing follows, and closes once the peer has done so too, or soon after.
+  /// Sends what is queued, closes the sending direction, and closes the connection once the peer has done so
+  /// too, or soon after.
   package func finish() {
     guard isOpen, !isFinishing else { return }
     isFinishing = true
     isPaused = false
-    // Nobody bounds it any more: a peer that takes a byte now and then would keep all that is queued in memory.
+    // No other bound applies any more: a peer that takes a byte now and then would keep the whole queue in
+    // memory.
     finishTimer = loop.schedule(after: stallMilliseconds) { [weak self] in self?.close() }
     if queuedBytes == 0 { endWriting() }
     watch()
   }
 
-  /// Closes at once. What is queued is lost.
+  /// Closes at once. Queued bytes are lost.
   package func close() {
     guard isOpen else { return }
     isOpen = false
@@ -122,7 +127,7 @@ package final class TCPConnection: EventHandler {
     for timer in [stallTimer, lingerTimer, finishTimer] { if let timer { loop.cancel(timer) } }
     socket = nil
     queue = Queue()
-    // They hold whoever uses the connection, who holds the connection.
+    // The closures retain the connection's owner, which retains the connection.
     (onBytes, onSent, onEnd) = ({ _ in }, { _ in }, { _ in })
     onFirstBytes = nil
     let tell = onClose
@@ -133,7 +138,7 @@ package final class TCPConnection: EventHandler {
   func handle(_ event: Epoll.Event) {
     if let spoke = onFirstBytes {
       onFirstBytes = nil
-      // What came waits in the kernel, at the peer's cost.
+      // Received bytes stay in the kernel's buffer until reading starts.
       watched = (false, false)
       loop.change(descriptor, reading: false, writing: false, token: token)
       return spoke()
@@ -143,7 +148,7 @@ package final class TCPConnection: EventHandler {
       watch()
     }
     guard isOpen, event.isReadable || event.isBroken else { return }
-    // A broken connection is reported until it is closed, whether one reads or not.
+    // epoll reports a broken connection until it is closed, even without interest in reading.
     if event.isBroken, isPaused { return fail(socket?.pendingError) }
     readSome()
   }
@@ -155,7 +160,7 @@ package final class TCPConnection: EventHandler {
       switch reading {
       case .bytes(let bytes):
         budget -= bytes.count
-        // Nobody is interested any more, but unread bytes would turn the close into a reset.
+        // The bytes are no longer needed, but unread bytes would turn the close into a reset.
         if !isFinishing { onBytes(bytes) }
         if bytes.count < TransportLimits.readBytes { return }
       case .wouldBlock: return

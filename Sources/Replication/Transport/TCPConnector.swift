@@ -1,8 +1,9 @@
 private import Dispatch
 internal import SyncStore
 
-/// Makes a connection: finds the addresses of a name off the loop, then tries one after the other. Belongs to its loop's
-/// thread. It keeps itself alive until it has answered.
+/// Opens a connection: resolves the name off the loop, then tries one address after the other.
+///
+/// Confined to its loop's thread. It retains itself until it has reported a result.
 final class TCPConnector: EventHandler {
   private static let resolving = DispatchQueue(
     label: "syncstore.resolve", qos: .utility, attributes: .concurrent)
@@ -17,7 +18,7 @@ final class TCPConnector: EventHandler {
   private var lastError: ReplicationError?
   private var completion: ((Result<TCPConnection, ReplicationError>) -> Void)?
 
-  /// Connects to `endpoint` and tells `completion`, on the loop, once. The connection is not started yet.
+  /// Connects to `endpoint` and calls `completion` on the loop, once. The connection is not started yet.
   static func connect(
     to endpoint: Endpoint, loop: EventLoop,
     completion: @escaping (Result<TCPConnection, ReplicationError>) -> Void

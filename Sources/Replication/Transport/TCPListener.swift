@@ -1,10 +1,10 @@
 internal import SyncStore
 
-/// Takes connections at one address. Belongs to its loop's thread.
+/// Accepts connections at one address. Confined to its loop's thread.
 ///
-/// When no descriptors are left it rests, longer each time, instead of spinning (F33).
+/// When descriptors are exhausted it pauses, for longer each time, instead of spinning (F33).
 final class TCPListener: EventHandler {
-  /// Where it listens, with the real port.
+  /// The address, with the actual port.
   let address: SocketAddress
 
   private let loop: EventLoop
@@ -17,7 +17,7 @@ final class TCPListener: EventHandler {
   private let accept: (borrowing Socket) -> Socket.Accepting
   private let onConnection: (consuming Socket, SocketAddress) -> Void
 
-  /// Listens at `address`; `onConnection` takes over each connection. `accept` is the operating system's but in tests.
+  /// Listens at `address`; `onConnection` takes over each connection. `accept` is replaced only in tests.
   init(
     at address: SocketAddress, loop: EventLoop, log: @escaping (LogLevel, String) -> Void,
     accept: @escaping (borrowing Socket) -> Socket.Accepting = { $0.accept() },
@@ -34,7 +34,7 @@ final class TCPListener: EventHandler {
     self.token = token
   }
 
-  /// Takes no more connections.
+  /// Stops accepting connections.
   func close() {
     guard socket != nil else { return }
     loop.remove(descriptor, token: token)

@@ -1,4 +1,4 @@
-/// Timers in the order in which they are due: a binary heap. A value without a clock.
+/// Timers in order of their deadlines: a binary heap. A value without a clock.
 ///
 /// Invariant: the heap holds each live timer once, and at most as many dead entries as live ones, plus a few.
 struct TimerHeap<Payload> {
@@ -12,10 +12,10 @@ struct TimerHeap<Payload> {
   private var live: [UInt64: Payload] = [:]
   private var lastNumber: UInt64 = 0
 
-  /// How many timers wait.
+  /// Number of live timers.
   var count: Int { live.count }
 
-  /// Adds a timer, and returns its number, from 1.
+  /// Adds a timer and returns its number, from 1.
   mutating func insert(deadline: UInt64, _ payload: Payload) -> UInt64 {
     lastNumber += 1
     live[lastNumber] = payload
@@ -24,15 +24,15 @@ struct TimerHeap<Payload> {
     return lastNumber
   }
 
-  /// Removes a timer; one that is gone already is no error.
+  /// Removes a timer; no effect if it is gone.
   mutating func remove(_ number: UInt64) {
     guard live.removeValue(forKey: number) != nil, heap.count > 2 * live.count + 32 else { return }
-    // Each connection moves its timers all the time: the dead entries must not pile up.
+    // Each connection reschedules its timers all the time: dead entries must not accumulate.
     heap.removeAll { live[$0.number] == nil }
     for index in heap.indices.reversed() { siftDown(index) }
   }
 
-  /// When the next timer is due; nil if none waits.
+  /// The deadline of the next timer; nil if there is none.
   mutating func nextDeadline() -> UInt64? {
     while let first = heap.first {
       if live[first.number] != nil { return first.deadline }
@@ -41,7 +41,7 @@ struct TimerHeap<Payload> {
     return nil
   }
 
-  /// Takes out the next timer that is due at `now`.
+  /// Removes and returns the next timer that is due at `now`.
   mutating func popDue(at now: UInt64) -> Payload? {
     guard let deadline = nextDeadline(), deadline <= now else { return nil }
     return live.removeValue(forKey: removeFirst())

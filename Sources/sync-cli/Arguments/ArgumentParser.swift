@@ -1,21 +1,21 @@
 import SyncStore
 
-/// Turns the words of a command line into an `Invocation`, by the table of commands.
+/// Parses a command line into an `Invocation`, by the table of commands.
 ///
-/// Options are long: `--name value` or `--name=value`, before or after the command and between its operands; `--` ends
-/// them. Everything that is wrong is said in one line that names what could have been meant.
+/// Options are long: `--name value` or `--name=value`, before or after the command and between its operands;
+/// `--` ends them. Every error is reported in one line that names what could have been meant.
 struct ArgumentParser {
   let commands: [Command]
   let globals: [Option]
-  /// Names of commands that other versions have: said as such, not guessed at.
+  /// Names of commands of other versions: reported as such, without a guess.
   let absent: StringSet
-  /// What the name of a family means alone; without one it is an error.
+  /// The meaning of a family name on its own; without an entry it is an error.
   var alone: StringDictionary<String> = [:]
   private static let short: [Argument: String] = [
     Argument("-h"): "--help", Argument("-q"): "--quiet", Argument("-v"): "--verbose",
   ]
 
-  /// What a command line asks for.
+  /// The request in a command line.
   enum Outcome {
     case run(Invocation)
     /// Help for one command, or for all of them.
@@ -23,7 +23,7 @@ struct ArgumentParser {
     case version
   }
 
-  /// What `words`, the program's own name left out, ask for.
+  /// Parses `words`, without the program's own name.
   func parse(_ words: [Argument]) throws(Failure) -> Outcome {
     var rest = words[...]
     var found: Command?
@@ -107,13 +107,13 @@ struct ArgumentParser {
 
   // MARK: - Commands and operands
 
-  /// The command that begins with `word`; nil where help on a whole family is asked for.
+  /// The command that begins with `word`; nil if help on a whole family is requested.
   private func command(
     _ word: Argument, from rest: inout ArraySlice<Argument>, helping: Bool
   ) throws(Failure) -> Command? {
     let name = word.text
     if let command = commands.first(where: { $0.name == name }) {
-      // Beside a command there may be others of its family: `invite`, and `invite list`.
+      // A command may be the first word of others in its family: `invite`, and `invite list`.
       guard let second = rest.first,
         let longer = commands.first(where: { $0.name == "\(name) \(second.text)" })
       else {
@@ -188,7 +188,7 @@ struct ArgumentParser {
       ? names.joined() : names.dropLast().joined(separator: ", ") + " or " + names[names.count - 1]
   }
 
-  /// The name that was most likely meant; nil if none is near.
+  /// The name that was most likely meant; nil if none is close.
   static func nearest(to word: String, in names: [String]) -> String? {
     if word.count >= 2, let match = names.filter({ $0.hasPrefix(word) }).min(by: { $0.count < $1.count }) {
       return match
@@ -198,7 +198,7 @@ struct ArgumentParser {
     return name
   }
 
-  /// How many letters must be added, left out, changed or swapped with their neighbour to make `b` of `a`
+  /// The number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`
   /// (optimal string alignment).
   static func distance(_ a: [Character], _ b: [Character]) -> Int {
     var rows = [Array(0...b.count)]

@@ -1,10 +1,10 @@
 import SyncStore
 
-/// One `--name` of a command, or of all of them.
+/// One `--name` option of a command, or of all commands.
 struct Option: Sendable {
   /// Without the dashes.
   let name: String
-  /// What stands for the value in the help; nil for a switch that has none.
+  /// Name of the value in the help; nil for a switch.
   let value: String?
   let help: String
   let repeats: Bool
@@ -13,20 +13,20 @@ struct Option: Sendable {
     (self.name, self.value, self.help, self.repeats) = (name, value, help, repeats)
   }
 
-  /// How the help writes it.
+  /// The form shown in the help.
   var usage: String { "--\(name)" + (value.map { " \($0)" } ?? "") }
 }
 
-/// What a command takes besides options.
+/// A positional argument of a command.
 struct Operand: Sendable {
-  /// `many` may be none, `some` are at least one.
+  /// `many` means any number, `some` at least one.
   enum Arity: Sendable { case one, optional, many, some }
   let name: String
   let arity: Arity
 
   init(_ name: String, _ arity: Arity = .one) { (self.name, self.arity) = (name, arity) }
 
-  /// How the help writes it.
+  /// The form shown in the help.
   var usage: String {
     switch arity {
     case .one: name
@@ -36,14 +36,14 @@ struct Operand: Sendable {
   }
 }
 
-/// One thing that the program does.
+/// A command of the program.
 struct Command: Sendable {
   /// One word, or two for a member of a family (`peer add`).
   let name: String
   let summary: String
   let operands: [Operand]
   let options: [Option]
-  /// What the help says besides; may be empty.
+  /// Further help text; may be empty.
   let notes: String
   let run: @Sendable (Invocation, Output) throws -> ExitCode
 
@@ -62,32 +62,32 @@ struct Command: Sendable {
   }
 }
 
-/// A word of the command line. Keys may hold any bytes, so it is bytes first.
+/// A word of the command line, kept as bytes: keys may contain any.
 struct Argument: Hashable, Sendable {
   let bytes: [UInt8]
 
   init(_ bytes: [UInt8]) { self.bytes = bytes }
   init(_ text: String) { bytes = Array(text.utf8) }
 
-  /// The text; bytes that are not UTF-8 are replaced.
+  /// The text; invalid UTF-8 is replaced.
   var text: String { String(decoding: bytes, as: UTF8.self) }
   /// For messages.
   var shown: String { Text.printable(bytes) }
 }
 
-/// A command line, understood.
+/// A parsed command line.
 struct Invocation: Sendable {
   let command: Command
   let operands: [Argument]
   let values: StringDictionary<[Argument]>
 
-  /// Is the switch there, or the option with its value?
+  /// Whether the switch or option is present.
   func has(_ option: String) -> Bool { values[option] != nil }
 
-  /// The value of an option that may be given once.
+  /// The value of an option that may occur once.
   func value(_ option: String) -> Argument? { values[option]?.first }
 
-  /// The value as a whole number within `range`.
+  /// The value as an integer within `range`.
   func integer<Number: FixedWidthInteger>(_ option: String, in range: ClosedRange<Number>) throws -> Number? {
     guard let argument = value(option) else { return nil }
     guard let number = Number(argument.text), range.contains(number) else {
@@ -98,7 +98,7 @@ struct Invocation: Sendable {
     return number
   }
 
-  /// The value as a span of time, in milliseconds.
+  /// The value as a duration, in milliseconds.
   func milliseconds(_ option: String) throws -> UInt64? {
     guard let argument = value(option) else { return nil }
     guard let span = Text.milliseconds(argument.text) else {
@@ -108,8 +108,8 @@ struct Invocation: Sendable {
     return span
   }
 
-  /// The path that an argument or a variable names, for what takes text. Other bytes could only be guessed at, and the
-  /// guess may be another file.
+  /// The path in an argument or a variable, for APIs that take text. Invalid UTF-8 is an error: replacing it
+  /// could name another file.
   func path(_ argument: Argument) throws(Failure) -> String {
     guard let path = String(validating: argument.bytes, as: UTF8.self) else {
       throw usage(
@@ -119,7 +119,7 @@ struct Invocation: Sendable {
     return path
   }
 
-  /// The error of a command line that cannot be meant.
+  /// The error for an invalid command line.
   func usage(_ what: String, reason why: String, advice todo: String) -> Failure {
     Failure(.usage, "\(command.name): \(what): \(why): \(todo)")
   }

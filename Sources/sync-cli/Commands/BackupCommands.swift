@@ -1,6 +1,6 @@
 import SyncStore
 
-/// `backup`, `restore`, `destroy`: the store as a whole.
+/// `backup`, `restore`, `destroy`: operations on the whole store.
 enum BackupCommands {
   static let backup = Command(
     "backup", "back the store up into a file", operands: [Operand("FILE")],
@@ -55,7 +55,7 @@ enum BackupCommands {
   ) { invocation, output in
     let path = try invocation.storePath()
     let file = try invocation.path(invocation.operands[0])
-    // Said as for every other file that is to be read.
+    // Reports a missing or unreadable file as other commands do.
     _ = try Descriptor.reading(invocation.operands[0].bytes, waiting: false)
     guard try Descriptor.kind(at: invocation.operands[0].bytes) == .file else { throw notAFile(invocation) }
     try InitCommand.makeParent(of: path)

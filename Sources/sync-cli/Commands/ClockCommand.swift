@@ -1,8 +1,8 @@
 import Replication
 import SyncStore
 
-/// `clock`: how the clocks of members stand against this one, as they told when they were last met; and what is done about writes that
-/// were stamped by a clock that ran ahead.
+/// `clock`: the clocks of members relative to this one, as of their last session, and handling of writes
+/// stamped by a clock that ran ahead.
 enum ClockCommand {
   static let command = Command(
     "clock", "show by how much the clocks of members differ from this one",
@@ -43,10 +43,10 @@ enum ClockCommand {
     }
   }
 
-  /// Commands that write keys of the user's, and warn where those will not count elsewhere for a while.
+  /// Commands that write user keys, and warn if those will not take effect elsewhere for a while.
   static let writers: StringSet = ["put", "delete", "import", "load", "conflicts restore"]
 
-  /// What is to be said of stamps that run ahead of the clock; nil if they do not.
+  /// The warning about stamps that are ahead of the clock; nil if none are.
   static func warning(_ store: Store) throws(StoreError) -> String? {
     guard try store.isClockAhead else { return nil }
     let lead = try store.clockLead()

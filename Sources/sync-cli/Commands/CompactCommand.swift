@@ -1,6 +1,6 @@
 import SyncStore
 
-/// `compact`: gives the space of superseded records back now, rather than when there is enough of it.
+/// `compact`: reclaims the space of superseded records now instead of waiting until there is enough of it.
 enum CompactCommand {
   static let command = Command(
     "compact", "give the space of superseded records back",

@@ -1,14 +1,16 @@
 import SyncStore
 
-/// Writes the values of a range of keys as files. A key that can be no file below the directory, or whose value cannot be
-/// read or written, is a failure of its own; the others are written.
+/// Writes the values of a range of keys as files.
+///
+/// A key that cannot be a file below the directory, or whose value cannot be read or written, is reported as
+/// a failure; the others are written.
 struct Exporter {
   let store: Store
   let invocation: Invocation
-  /// What is taken off each key to make its path.
+  /// Prefix that is removed from each key to form its path.
   let prefix: [UInt8]
   var failures: ItemFailures
-  /// Files that were written, and their bytes.
+  /// Number of files written, and their bytes.
   private(set) var files = 0
   private(set) var bytes: UInt64 = 0
 
@@ -17,8 +19,9 @@ struct Exporter {
     failures = ItemFailures(invocation)
   }
 
-  /// Writes all files below `directory`, and returns how many seconds that took; everything is durable on return. With `--strict` nothing is written if one of the
-  /// keys can be no file.
+  /// Writes all files below `directory` and returns the seconds that took; everything is durable on return.
+  ///
+  /// With `--strict` nothing is written if one of the keys cannot be a file.
   mutating func run(into directory: Argument) throws -> Double {
     let totalBytes = try survey(directory)
     let writer = try TreeWriter(directory.bytes)
@@ -40,7 +43,7 @@ struct Exporter {
     return progress.seconds
   }
 
-  /// The bytes of all values. Strict exports find out here which keys can be no file.
+  /// The total bytes of all values. Strict exports check here which keys cannot be files.
   private func survey(_ directory: Argument) throws -> UInt64 {
     var (totalBytes, nested): (UInt64, NestedPaths) = (0, NestedPaths())
     _ = try store.snapshot().scanReadable(KeyRange(prefix: prefix)) { entry in
@@ -61,7 +64,7 @@ struct Exporter {
         + "use \"sync-cli get KEY --output F\" for it")
   }
 
-  /// False if the key was deleted meanwhile, or is noted as a failure.
+  /// False if the key was deleted meanwhile, or was recorded as a failure.
   private mutating func export(_ entry: Entry, as path: [UInt8], by writer: TreeWriter) throws -> Bool {
     do {
       if entry.blob == nil {

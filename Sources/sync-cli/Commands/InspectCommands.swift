@@ -1,6 +1,6 @@
 import SyncStore
 
-/// `digest`, `log`, `why`, `conflicts list` and `verify`: what the store knows of itself.
+/// `digest`, `log`, `why`, `conflicts list` and `verify`: inspection of the store.
 enum InspectCommands {
   // MARK: - digest
 
@@ -60,7 +60,7 @@ enum InspectCommands {
       + ahead(entry)
   }
 
-  /// Of a write that is stamped so far ahead that other copies let it wait.
+  /// Marks a write stamped so far ahead that other copies park it.
   private static func ahead(_ entry: LogEntry) -> String {
     let counts = Store.applicationTime(of: entry.stamp)
     guard counts > System.wallMilliseconds else { return "" }
@@ -89,7 +89,7 @@ enum InspectCommands {
     "\(Text.date(milliseconds: entry.stamp.milliseconds)) (\(entry.stamp))"
   }
 
-  /// What was written, its text if it is short.
+  /// The written content, as text if it is short.
   static func content(_ entry: LogEntry) -> String {
     if entry.isTombstone { return "deleted" }
     if let value = entry.value, entry.type != .string, value.count <= 1000,

@@ -1,7 +1,7 @@
 import Replication
 import SyncStore
 
-/// `invite list`, `invite revoke`: the invitations that this copy has given out.
+/// `invite list`, `invite revoke`: the invitations issued by this copy.
 enum InviteCommands {
   static let list = Command(
     "invite list", "show the invitations of this copy: id, right, when it ends, who redeemed it",

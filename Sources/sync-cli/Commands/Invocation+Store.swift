@@ -1,14 +1,14 @@
 import Replication
 import SyncStore
 
-/// What most commands need: the store they are about, and what the global options ask for.
+/// Access to the store and to the global options, for most commands.
 extension Invocation {
   var wantsJSON: Bool { has("json") }
   var isQuiet: Bool { has("quiet") }
-  /// Is there somebody to look at a progress bar?
+  /// Whether to show a progress bar: only on a terminal.
   var showsProgress: Bool { !isQuiet && !has("no-progress") && System.isTerminal(2) }
 
-  /// How a node of one command logs: its warnings, and with `--verbose` all it says.
+  /// Configuration of a node that serves one command: logs warnings, and everything with `--verbose`.
   var nodeConfiguration: Node.Configuration {
     let isVerbose = has("verbose")
     return Node.Configuration { level, line in
@@ -16,8 +16,8 @@ extension Invocation {
     }
   }
 
-  /// The directory of the store, without slashes at its end: what is made beside it, or of the directory above it,
-  /// would be made in it.
+  /// The directory of the store, without trailing slashes: otherwise files to be made next to it would be
+  /// made inside it.
   func storePath() throws -> String {
     var path = try namedStorePath()
     while path.utf8.count > 1, path.unicodeScalars.last == "/" { path.unicodeScalars.removeLast() }
@@ -43,29 +43,31 @@ extension Invocation {
     return home + "/.local/share/sync-store"
   }
 
-  /// How a command opens the store: so that a daemon or a service may have it open, too. A person is asked for the
-  /// passphrase here, before anything is opened.
+  /// Path and configuration to open the store with, in a mode that allows a daemon or service to have it open
+  /// too.
+  ///
+  /// Asks for the passphrase, before anything is opened.
   func opening(toWrite: Bool) throws -> (path: String, configuration: Configuration) {
     var configuration = configuration(toWrite ? .shared : .readOnly)
     let path = try storePath()
-    // One that is named is for this store; one in the environment may be for others.
+    // A passphrase file named by the option is for this store; one in the environment may be for others.
     if try has(Secrets.option.name) || Store.isEncrypted(at: path) {
       configuration.passphrase = try Secrets.passphrase(self)
     }
     return (path, configuration)
   }
 
-  /// How a store is opened, as the global options ask for it.
+  /// The configuration to open a store with, by the global options.
   func configuration(_ mode: Configuration.Mode) -> Configuration {
     Configuration(mode: mode, allowsNetworkFileSystem: has("force-network"))
   }
 
-  /// Runs `body` with the store open, and closes it.
+  /// Opens the store, runs `body` and closes it.
   func withStore<Result>(toWrite: Bool = true, _ body: (Store) throws -> Result) throws -> Result {
     try withStore(try opening(toWrite: toWrite), body)
   }
 
-  /// Runs `body` with the store open that way, and closes it.
+  /// Opens the store with that path and configuration, runs `body` and closes it.
   func withStore<Result>(
     _ opening: (path: String, configuration: Configuration), _ body: (Store) throws -> Result
   ) throws -> Result {
@@ -85,12 +87,12 @@ extension Invocation {
   /// The prefix in an option or an operand; empty if there is none.
   func prefix(_ argument: Argument?) -> [UInt8] { argument?.bytes ?? [] }
 
-  /// Tells a result to people, unless they want quiet or a program reads.
+  /// Prints a result, as JSON if requested; text is omitted with `--quiet`.
   func report(_ text: String, json: @autoclosure () -> JSON, _ output: Output) throws {
     if wantsJSON { try output.line(json()) } else if !isQuiet { try output.line(text) }
   }
 
-  /// Says more where more was asked for.
+  /// Logs a message if `--verbose` is set.
   func logVerbose(_ text: @autoclosure () -> String) {
     if has("verbose") { Diagnostics.report("\(command.name): \(text())") }
   }
@@ -106,7 +108,7 @@ enum KeyLine {
     return JSON.Member(name: "key", value: .string(text))
   }
 
-  /// The beginning of keys: a text, or an object with `base64` where it is not UTF-8.
+  /// A key prefix: a text, or an object with `base64` if it is not UTF-8.
   static func prefix(_ bytes: [UInt8]) -> JSON {
     guard let text = String(validating: bytes, as: UTF8.self) else {
       return ["base64": .string(Base64.encode(bytes))]
@@ -120,7 +122,7 @@ enum KeyLine {
       .with("expires", value.deadline.map { .integer($0) })
   }
 
-  /// Reads the key of such a line.
+  /// Parses the key of such a line.
   static func key(of line: JSON) throws(Reason) -> [UInt8] {
     switch (line["key"], line["key_base64"]) {
     case (.string(let text), nil): return Array(text.utf8)

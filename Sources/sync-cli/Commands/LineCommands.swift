@@ -38,9 +38,10 @@ enum LineCommands {
     }
   }
 
-  /// Gives each line of a dump to `body`, whose errors end it. `failed` is told of a key whose value cannot be read, or
-  /// whose line `load` would refuse, and may go on: nothing of such a line is given, and a value that makes it too long
-  /// by itself is not even read. Returns what is left open by damage.
+  /// Passes each line of a dump to `body`, whose errors end it. Returns what damage leaves in doubt.
+  ///
+  /// `failed` is called for a key whose value cannot be read, or whose line `load` would refuse; it may
+  /// continue. No part of such a line is written, and a value that alone exceeds the limit is not even read.
   @discardableResult
   static func lines(
     of snapshot: Snapshot, _ prefix: [UInt8], limit: Int = LineReader.lineBytes,

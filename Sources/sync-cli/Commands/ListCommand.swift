@@ -1,6 +1,6 @@
 import SyncStore
 
-/// `list`: the keys there are.
+/// `list`: lists keys.
 enum ListCommand {
   static let command = Command(
     "list", "show the keys, in the order of their bytes, one a line",

@@ -1,7 +1,7 @@
 import Replication
 import SyncStore
 
-/// `invite` and `join`: how a copy gets its members. `peer …`: what they are called here.
+/// `invite` and `join`: adding members. `peer …`: their names on this copy.
 enum MemberCommands {
   // MARK: - invite
 
@@ -37,7 +37,7 @@ enum MemberCommands {
 
   private static let longestInvitation: UInt64 = 30 * 86_400_000
 
-  /// The name of a member or a peer that an argument gives.
+  /// The name of a member or peer in an argument.
   private static func name(_ argument: Argument, _ invocation: Invocation) throws -> String {
     guard StoreIdentity.isName(argument.text) else {
       throw invocation.usage(
@@ -47,7 +47,7 @@ enum MemberCommands {
     return argument.text
   }
 
-  /// The address that an argument names, which must have a port.
+  /// The address in an argument; it must have a port.
   static func endpoint(_ argument: Argument, _ invocation: Invocation) throws -> Endpoint {
     guard let endpoint = Endpoint(argument.text), !endpoint.host.isEmpty, endpoint.port > 0 else {
       throw invocation.usage("\"\(argument.shown)\"", reason: "no address", advice: "write host:port")
@@ -99,7 +99,7 @@ enum MemberCommands {
     ]
     if !invocation.wantsJSON, !invocation.isQuiet {
       try output.line("joined \(joined.inviterName) as \(joined.memberName) in \(path)")
-      // Whatever becomes of the pull: the token is used up.
+      // Print the result even if the pull fails: the token is used up.
       try output.flush()
     }
     var report: SessionReport?

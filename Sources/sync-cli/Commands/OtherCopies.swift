@@ -1,18 +1,18 @@
 import Replication
 import SyncStore
 
-/// The members of this store besides this copy, by what they have told of themselves.
+/// The other members of this store, by what they last reported.
 struct OtherCopies {
-  /// One of them, that is not revoked.
+  /// A member that is not revoked.
   struct Copy {
     let name: String
     let right: Member.Right
     let device: DeviceID
-    /// What its last session told; nil if it was never met.
+    /// The report of its last session; nil if there was none.
     let contact: Contact?
   }
 
-  /// No more writes than so many are counted for a member: more take time, and say no more to people.
+  /// Writes are counted for a member only up to this number: more would take time without helping the reader.
   static let countedWrites = 10_000
 
   let members: [Copy]
@@ -31,10 +31,10 @@ struct OtherCopies {
 
   func name(of actor: ActorID) -> String? { byActor[actor] }
 
-  /// Up to this position of the journal some member has acknowledged all.
+  /// The position of the journal up to which some member has acknowledged everything.
   var acknowledged: UInt64 { members.compactMap(\.contact?.received).max() ?? 0 }
 
-  /// Members that have not acknowledged a write to this copy, and have not made it themselves.
+  /// Members that have neither acknowledged a write to this copy nor made it themselves.
   func lacking(_ entry: LogEntry) -> [String] {
     members.filter { member in
       guard let contact = member.contact else { return true }
@@ -44,7 +44,7 @@ struct OtherCopies {
 
   // MARK: - For `status`
 
-  /// A line for each: what it lacks, by how much its clock differs, until where it has acknowledged, when it was met.
+  /// A line per member: missing writes, clock difference, acknowledged position, last session.
   static func lines(_ store: Store) throws -> [String] {
     let members = try OtherCopies(store).members
     let hasMetAny = members.contains { $0.contact != nil }
@@ -54,7 +54,8 @@ struct OtherCopies {
         lacking > countedWrites ? "more than \(countedWrites) keys" : Text.count(lacking, noun: "key")
       var words = [lacking == 0 ? "lacks nothing that is here" : "not known to have \(count)"]
       guard let contact = member.contact else {
-        // One that meets others, as this copy does, is no reason for alarm: they pass on what is here.
+        // A member that syncs with others, as this copy does, is no cause for alarm: they pass on the writes
+        // of this copy.
         if hasMetAny, lacking > 0 { words = ["met only through others"] } else { words.append("not met yet") }
         return "member     \(Text.printable(member.name.utf8)): " + words.joined(separator: ", ")
       }
@@ -66,7 +67,7 @@ struct OtherCopies {
     }
   }
 
-  /// The same for programs.
+  /// The members as JSON.
   static func json(_ store: Store) throws -> JSON {
     .array(
       try OtherCopies(store).members.map { member in

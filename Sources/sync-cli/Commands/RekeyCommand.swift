@@ -1,6 +1,6 @@
 import SyncStore
 
-/// `rekey`: another passphrase, another master key, encrypting and decrypting, all while the store is in use.
+/// `rekey`: changes the passphrase or master key, encrypts or decrypts, all while the store is in use.
 enum RekeyCommand {
   static let command = Command(
     "rekey", "change the passphrase, or the keys, of a store",
@@ -36,7 +36,7 @@ enum RekeyCommand {
       switch switches.first {
       case "master-key": return try store.renewKeys()
       case "decrypt":
-        // An earlier one had to leave its last step to whoever opens the store alone: that was the opening.
+        // An earlier rekey left its last step to the next exclusive opening, which just happened.
         guard store.isEncrypted || !wasEncrypted else { return Store.RekeyingReport(isComplete: true) }
         return try store.decrypt()
       case "encrypt": return try store.encrypt(with: try Secrets.newPassphrase(invocation))

@@ -1,7 +1,7 @@
 import Replication
 import SyncStore
 
-/// `peer revoke`: who is a member no more.
+/// `peer revoke`: ends a membership.
 enum RevokeCommand {
   static let command = Command(
     "peer revoke", "take a member's rights away, and begin a new group key", operands: [Operand("NAME")],

@@ -21,9 +21,9 @@ enum ServeCommand {
   ) { invocation, output in
     let configuration = try configuration(invocation)
     if invocation.has("check") { return try check(configuration, invocation: invocation, output: output) }
-    // Who is asked for the passphrase can still end it.
+    // Before the signals are blocked, so that the passphrase prompt can be interrupted.
     let opening = try invocation.opening(toWrite: true)
-    // Before any thread is made: they inherit it.
+    // Before any thread starts: threads inherit the mask.
     System.blockSignals()
     let log = DaemonLog(configuration)
     log.subscribeToStores()
@@ -75,7 +75,7 @@ enum ServeCommand {
     let lock = try DaemonLock(store)
     defer { lock.end() }
     do { try configuration.checkPeers(in: store) } catch {
-      // It may be named later.
+      // Only a warning: the peer may be added later.
       log.write(.warning, Failure(error).message)
     }
     try configuration.blobs?.keep(in: store)
@@ -86,7 +86,7 @@ enum ServeCommand {
     try lock.publish(address: "\(address)")
     var report = DaemonReport(store: store, node: node, log: log)
     defer { report.end() }
-    // Whoever started the daemon may have gone: that is no reason for it to go, too.
+    // The process that started the daemon may be gone: that must not end the daemon.
     try? announce(address, invocation: invocation, output: output)
     log.write(.notice, "listening on \(address), store \(store.name) in \(store.path)")
     if let warning = store.clockWarning { log.write(.warning, warning) }
@@ -97,14 +97,14 @@ enum ServeCommand {
     while true {
       switch System.nextSignal(within: min(manager.watchdogSeconds ?? .infinity, 3)) {
       case .none:
-        // Somebody may read again.
+        // The log may have a reader again.
         Diagnostics.flush()
         report.update()
         do {
           try store.checkSyncs()
           try notifyWatchdog(store: store, manager: manager, log: log)
         } catch {
-          // Only who opens it anew can go on: the service manager has that done.
+          // Only opening the store anew can help: the service manager restarts the daemon.
           log.write(.error, "ending: \(error)")
           manager.notify("STOPPING=1")
           try blocking { await node.stop() }
@@ -131,8 +131,9 @@ enum ServeCommand {
     try output.flush()
   }
 
-  /// A store that can no longer be read is no life: the service manager will start us anew. One that was encrypted meanwhile, or whose
-  /// keys this process does not have, never can be again: that is thrown.
+  /// Feeds the watchdog only while the store can be read: otherwise the service manager restarts the daemon.
+  /// Throws if the store was encrypted meanwhile, or if this process lacks its keys, since it can then never
+  /// be read again.
   private static func notifyWatchdog(
     store: Store, manager: ServiceManager, log: DaemonLog
   ) throws(StoreError) {
@@ -152,9 +153,9 @@ enum ServeCommand {
   ) {
     manager.notify("RELOADING=1\nMONOTONIC_USEC=\(Int(System.monotonicSeconds * 1e6))")
     do {
-      // Whoever waits for a pipe's writer hears no signal.
+      // Waiting for a pipe's writer would block signals.
       let configuration = try configuration(invocation, waiting: false)
-      // What can fail comes first: then nothing of it is taken over.
+      // Checks that can fail come first, so that a faulty configuration is not applied in part.
       try configuration.checkPeers(in: store)
       if configuration.blobs != current.blobs { try configuration.blobs?.keep(in: store) }
       log.configure(configuration)
@@ -166,7 +167,7 @@ enum ServeCommand {
           .warning, "still sending pings after \(current.pingSeconds) s: another interval needs a restart")
       }
       if configuration.keeping != current.keeping { node.keepInStep(configuration.keeping) }
-      // The sender of the signal knows that something has changed.
+      // The signal suggests that the cause of earlier failures has changed.
       node.retryNow()
       current.blobs = configuration.blobs
       current.keeping = configuration.keeping

@@ -1,7 +1,7 @@
 import Replication
 import SyncStore
 
-/// `peer set-right`: what a member may do.
+/// `peer set-right`: sets the access right of a member.
 enum SetRightCommand {
   static let command = Command(
     "peer set-right", "let a member only read, or read and write",

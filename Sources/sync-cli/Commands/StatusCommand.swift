@@ -1,14 +1,14 @@
 import Replication
 import SyncStore
 
-/// `status`: sizes, counts, and how far the other copies are.
+/// `status`: sizes, counts, and the progress of the other copies.
 enum StatusCommand {
   static let command = Command("status", "show sizes, counts, members and what needs attention") {
     invocation, output in
     try invocation.withStore(toWrite: false) { store in
       let (status, actor) = (try store.status(), try store.actor)
       let (absent, trim) = (try store.absentValues(), try store.lastBlobTrim())
-      // Whatever is wrong with its keys, the figures are right.
+      // The statistics are valid even if the keys cannot be read.
       let denial = try store.writeDenial ?? (try? Membership(store).own())?.right.denial
       let isRevoked = denial == .revoked
       let daemon = try DaemonReport.read(store)

@@ -1,7 +1,7 @@
 import Replication
 import SyncStore
 
-/// `push`, `pull` and `sync`: one session with a peer, to its receipt.
+/// `push`, `pull` and `sync`: one session with a peer, up to its receipt.
 enum SyncCommands {
   static let push = command("push", summary: "give a peer all that it lacks", direction: .push)
   static let pull = command(
@@ -53,7 +53,8 @@ enum SyncCommands {
     }
   }
 
-  /// Names the failure of a peer. If the own store has failed, the next peer would find it so.
+  /// Records the failure of a peer. A failure of the own store is thrown, since the next peer would meet it
+  /// too.
   private static func recordFailure(
     _ error: any Error, of peer: Argument, _ invocation: Invocation, _ failures: inout ItemFailures
   ) throws {
@@ -67,7 +68,7 @@ enum SyncCommands {
     try failures.record(Failure(failure.code, "\(invocation.command.name) \(message)"))
   }
 
-  /// The keys that `--prefix` names; nil if it was not given.
+  /// The keys in `--prefix`; nil if it was not given.
   static func scope(_ invocation: Invocation) throws -> KeyScope? {
     guard let prefixes = invocation.values["prefix"], !prefixes.isEmpty else { return nil }
     do throws(StoreError) { return try KeyScope(prefixes: prefixes.map(\.bytes)) } catch {
@@ -77,7 +78,7 @@ enum SyncCommands {
     }
   }
 
-  /// What `pull --prefix` asks for: all that is held, and more. Nil if it was not given.
+  /// The scope requested by `pull --prefix`: the current one and more. Nil if it was not given.
   private static func widened(_ invocation: Invocation, _ store: Store) throws -> KeyScope?? {
     guard let prefixes = invocation.values["prefix"], !prefixes.isEmpty else { return .none }
     guard let held = try store.scope else {
@@ -87,7 +88,7 @@ enum SyncCommands {
     return .some(try scope(invocation).map { try held.union($0) })
   }
 
-  /// One session, with a progress bar if somebody looks on; `widening` to these keys, if it is given.
+  /// Runs one session, with a progress bar on a terminal; `widening` expands the scope to these keys.
   static func run(
     _ invocation: Invocation, _ store: Store, with peer: String, _ direction: SyncDirection,
     widening: KeyScope?? = .none
@@ -106,8 +107,8 @@ enum SyncCommands {
     return try blocking { try await node.synchronize(with: peer, direction: direction, progress: show) }
   }
 
-  /// What the bar tells, from the text that tells most to the shortest: the share is one of records, since the bytes still
-  /// to come are not known.
+  /// Texts for the progress bar, longest first. The share is one of records, since the remaining bytes are
+  /// not known.
   static func lines(_ progress: SessionProgress, seconds: Double) -> [String] {
     let done = progress.sentRecords + progress.receivedRecords
     let total = max(done, progress.recordsToSend + progress.recordsToReceive)
@@ -124,7 +125,7 @@ enum SyncCommands {
     ]
   }
 
-  /// The line of figures.
+  /// The line of statistics.
   static func text(_ report: SessionReport) -> String {
     func moved(records: Int, blobs: Int, bytes: UInt64) -> String {
       "\(Text.count(records, noun: "record")), \(Text.count(blobs, noun: "blob")), \(Text.size(bytes))"
@@ -137,7 +138,7 @@ enum SyncCommands {
       + (report.leavesBlobsOut ? "; it leaves large values out" : "")
   }
 
-  /// The same for programs; the names are kept.
+  /// The statistics as JSON; the names of its members are stable.
   static func json(_ report: SessionReport) -> JSON {
     var figures: JSON = [
       "peer": .string(report.peer), "sent_records": .integer(report.sentRecords),

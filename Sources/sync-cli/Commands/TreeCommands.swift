@@ -1,6 +1,6 @@
 import SyncStore
 
-/// `import` and `export`: files on one side, values on the other.
+/// `import` and `export`: between files and values.
 enum TreeCommands {
   // MARK: - import
 
@@ -53,7 +53,7 @@ enum TreeCommands {
     return root
   }
 
-  /// The key of these bytes; the error names the file where it can be none.
+  /// The key with these bytes; the error names the file if they are no valid key.
   static func key(_ bytes: [UInt8]) throws(Failure) -> Key {
     do { return try Key(bytes: bytes) } catch {
       throw Failure(
@@ -78,7 +78,7 @@ enum TreeCommands {
       """
   ) { invocation, output in
     let prefix = invocation.prefix(invocation.value("prefix"))
-    // Large values are written by their path.
+    // Large values are written by path, which must be text.
     _ = try invocation.path(invocation.operands[0])
     return try TierCommands.withAllValues(invocation) { store in
       var exporter = Exporter(store, invocation, prefix: prefix)

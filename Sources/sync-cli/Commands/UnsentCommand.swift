@@ -1,6 +1,6 @@
 import SyncStore
 
-/// `unsent`: the keys that only this copy is known to have as they are.
+/// `unsent`: keys whose current state no other copy is known to have.
 enum UnsentCommand {
   static let command = Command(
     "unsent", "show the keys written here that no other member is known to have",
@@ -21,7 +21,7 @@ enum UnsentCommand {
     return try invocation.withStore(toWrite: false) { store in
       var position = try OtherCopies(store).acknowledged
       while left > 0 {
-        // Page by page: a copy that never met a member may have millions.
+        // Page by page: a copy that never synced may have millions.
         let writes = try store.ownWrites(behind: position, limit: min(left, 1000))
         guard let last = writes.last else { break }
         for write in writes { try output.line(write, asJSON: invocation.wantsJSON) }

@@ -1,7 +1,7 @@
 import Replication
 import SyncStore
 
-/// `why`: why a key has the value it has, or has none.
+/// `why`: explains why a key has its value, or none.
 enum WhyCommand {
   static let command = Command(
     "why", "tell why a key has the value it has", operands: [Operand("KEY")],
@@ -47,7 +47,7 @@ enum WhyCommand {
 
   private static let mostWaiting = 100
 
-  /// A key that has no value yet, only writes that wait for their time.
+  /// Reports a key without a value whose only writes are parked.
   private static func reportWaiting(
     _ key: Key, waiting: [LogEntry], invocation: Invocation, output: Output
   ) throws -> ExitCode {
@@ -71,7 +71,7 @@ enum WhyCommand {
     }
   }
 
-  /// What can be said of a key of which there is no record.
+  /// Explains the absence of any record of a key.
   private static func absence(_ store: Store, _ key: Key) throws -> String {
     if let scope = try store.scope, !scope.contains(key.bytes) {
       return

@@ -1,6 +1,6 @@
 import SyncStore
 
-/// What the daemon's configuration says of large values; `schemas/config.md` describes it.
+/// The daemon's configuration of large values; `schemas/config.md` describes it.
 struct BlobConfiguration: Equatable {
   var policy = BlobPolicy.eager
   var limits = BlobLimits()
@@ -59,7 +59,7 @@ struct BlobConfiguration: Equatable {
     return number
   }
 
-  /// Keeps it in the store, for all that use it.
+  /// Saves it in the store, for all processes that use the store.
   func keep(in store: Store) throws(StoreError) {
     try store.setBlobLimits(limits)
     try store.setBlobPolicy(policy)

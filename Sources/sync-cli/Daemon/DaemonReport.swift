@@ -1,9 +1,11 @@
 import Replication
 import SyncStore
 
-/// What the daemon tells other processes of itself, for `status`: a local record of the store, which is encrypted where the
-/// store is. It is written when something has changed, and not more often than it is asked to. Whether the daemon lives is told by
-/// its lock (`DaemonLock`), not by this.
+/// The daemon's report of its state to other processes, for `status`: a local record of the store, encrypted
+/// if the store is.
+///
+/// It is written on changes, and no more often than `update` is called. Whether the daemon is alive is shown
+/// by its lock (`DaemonLock`), not by this.
 struct DaemonReport {
   /// The key of the local record; its value is the JSON that `status --json` shows.
   static let key = Array("daemon".utf8)
@@ -20,7 +22,7 @@ struct DaemonReport {
     (self.store, self.node, self.log) = (store, node, log)
   }
 
-  /// Writes down what has changed, and logs both edges of what keeps writes from counting.
+  /// Saves changes, and logs when writes stop or resume taking effect.
   mutating func update() {
     do {
       let state = json(node.state)
@@ -30,12 +32,12 @@ struct DaemonReport {
       }
       try reportClock()
     } catch {
-      // Whether the store can go on is found out elsewhere.
+      // Other operations detect whether the store can continue.
       log.write(.debug, "the daemon's state is not written down: \(error)")
     }
   }
 
-  /// The daemon ends.
+  /// Removes the report when the daemon ends.
   func end() { try? store.setLocal(Self.key, nil) }
 
   private mutating func reportClock() throws(StoreError) {
@@ -90,7 +92,7 @@ struct DaemonReport {
 
   // MARK: - For `status`
 
-  /// The daemon that serves the store, with what it has said; nil if none does.
+  /// The report of the daemon that serves the store; nil if there is no daemon.
   static func read(_ store: Store) throws -> JSON? {
     guard let holder = try DaemonLock.holder(of: store) else { return nil }
     var members: [JSON.Member] = []
@@ -104,7 +106,7 @@ struct DaemonReport {
     return .object(members)
   }
 
-  /// The same for people.
+  /// The report as text.
   static func lines(_ daemon: JSON?) -> [String] {
     guard let daemon else { return ["daemon     none serves this store"] }
     var words: [String] = []

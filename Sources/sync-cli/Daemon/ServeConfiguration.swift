@@ -3,28 +3,28 @@ import SyncStore
 import Replication
 import SyncStore
 
-/// What the daemon is told by its configuration file; `schemas/config.md` describes it.
+/// The daemon's configuration file; `schemas/config.md` describes it.
 struct ServeConfiguration: Equatable {
   enum LogFormat: String, CaseIterable { case journal, json }
 
-  /// Where to listen.
+  /// The address to listen at.
   var listen = Endpoint(host: "")
   var logFormat = LogFormat.journal
-  /// Lines that matter less are left out.
+  /// Less important lines are omitted.
   var logLevel = LogLevel.info
-  /// Whom to keep in step, and how.
+  /// The peers to keep in step, and how.
   var keeping = KeepPolicy()
-  /// Seconds without a byte after which a connection is asked for a sign of life.
+  /// Seconds of silence on a connection before a ping.
   var pingSeconds = Limits.pingSeconds
-  /// Which large values the copy takes and keeps; nil for what the store has.
+  /// Which large values the copy takes and keeps; nil for the store's own settings.
   var blobs: BlobConfiguration?
 
   static let fileBytes = 1 << 20
 
-  /// The defaults.
+  /// Creates the default configuration.
   init() {}
 
-  /// Reads a file; without `waiting` a pipe that nobody writes into is an error.
+  /// Reads a file. Without `waiting`, a pipe without a writer is an error.
   init(fileAt path: Argument, waiting: Bool = true) throws(Failure) {
     let text = try Descriptor.reading(path.bytes, waiting: waiting).readAll(limit: Self.fileBytes)
     do {
@@ -39,7 +39,7 @@ struct ServeConfiguration: Equatable {
     }
   }
 
-  /// Reads what a file holds.
+  /// Decodes the content of a file.
   init(json: JSON) throws(Reason) {
     guard case .object(let members) = json else { throw Reason("it does not hold an object") }
     for member in members {
@@ -80,7 +80,7 @@ struct ServeConfiguration: Equatable {
     }
   }
 
-  /// `"all"`, or the names of peers and members; none is nobody.
+  /// `"all"`, or the names of peers and members; an empty list means none.
   private static func peers(_ value: JSON) throws(Reason) -> StringSet? {
     if value.text == "all" { return nil }
     guard case .array(let items) = value else {
@@ -94,7 +94,7 @@ struct ServeConfiguration: Equatable {
     return names
   }
 
-  /// Fails if a peer that is named is none: it would never be kept in step, without a word.
+  /// Fails if a named peer does not exist: otherwise it would silently never be kept in step.
   func checkPeers(in store: Store) throws {
     guard let names = keeping.peers else { return }
     let membership = Membership(store)
@@ -106,7 +106,7 @@ struct ServeConfiguration: Equatable {
         + "those there are")
   }
 
-  /// `"live"`, or how many seconds lie between two meetings.
+  /// `"live"`, or the seconds between two sessions.
   private static func schedule(_ value: JSON) throws(Reason) -> KeepPolicy.Schedule {
     if value.text == "live" { return .live }
     guard case .number(let number) = value, let seconds = Int(number), (1...604_800).contains(seconds) else {

@@ -1,18 +1,19 @@
 import SyncStore
 
-/// Coded values as JSON. JSON says less: what it cannot say exactly is shown as well as it can, and kept as bytes.
+/// Converts coded values to and from JSON. A value that JSON cannot represent exactly is shown approximately
+/// and kept as bytes.
 enum CodedText {
-  /// What a person is to see of a coded value; nil if the bytes are none.
+  /// A readable form of a coded value; nil if the bytes are none.
   static func shown(_ bytes: [UInt8]) -> JSON? { (try? CodedItem(decoding: bytes)).map(json) }
 
-  /// The JSON that says the value exactly, so that `coded` gives the same bytes again; nil if none does.
+  /// The exact JSON form, from which `coded` restores the same bytes; nil if there is none.
   static func exact(_ bytes: [UInt8]) -> JSON? {
     guard let json = shown(bytes), json.hasDistinctNames, let again = try? item(json), again.bytes == bytes
     else { return nil }
     return json
   }
 
-  /// The bytes of the coded value that a JSON value is.
+  /// The bytes of the coded value for a JSON value.
   static func coded(_ json: JSON) throws(Reason) -> [UInt8] { try item(json).bytes }
 
   private static func json(_ item: CodedItem) -> JSON {
@@ -58,7 +59,7 @@ enum CodedText {
     }
   }
 
-  /// Whole numbers are integers, all others are doubles.
+  /// Integers without a fraction, doubles otherwise.
   private static func number(_ text: String) throws(Reason) -> CodedItem {
     if !text.contains(where: { ".eE".contains($0) }) {
       if let value = UInt64(text) { return .unsigned(value) }
@@ -76,9 +77,9 @@ enum CodedText {
 
   // MARK: Times and UUIDs
 
-  /// Seconds since 1970 with nine digits behind the point, which no double is written with.
+  /// Seconds since 1970 with nine decimals; doubles are never formatted like that.
   static func instant(_ seconds: Int64, _ nanoseconds: UInt32) -> String {
-    // Below zero the fraction counts downwards from the next whole second.
+    // Below zero the fraction counts down from the next whole second.
     let isNegative = seconds < 0
     let whole = isNegative && nanoseconds > 0 ? seconds + 1 : seconds
     let part = isNegative && nanoseconds > 0 ? 1_000_000_000 - nanoseconds : nanoseconds
@@ -87,7 +88,7 @@ enum CodedText {
       + digits
   }
 
-  /// The bytes of a date that is written as `instant` does; nil if it is not.
+  /// The bytes of a date in the form of `instant`; nil if it is none.
   static func bytes(ofInstant text: String) -> [UInt8]? {
     let parts = text.split(separator: ".", omittingEmptySubsequences: false)
     guard parts.count == 2, parts[1].utf8.count == 9, let part = UInt32(parts[1]),
@@ -117,7 +118,7 @@ enum CodedText {
     return text
   }
 
-  /// The 16 bytes of a UUID's 36 characters; nil if they are none.
+  /// The 16 bytes of a UUID's 36 characters; nil if invalid.
   static func bytes(ofUUID text: String) -> [UInt8]? {
     let parts = text.lowercased().split(separator: "-", omittingEmptySubsequences: false)
     guard parts.map(\.utf8.count) == [8, 4, 4, 4, 12] else { return nil }

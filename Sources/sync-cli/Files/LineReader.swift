@@ -1,23 +1,23 @@
-/// The lines of a file or stream, without their ends.
+/// The lines of a file or stream, without line ends.
 struct LineReader {
   private let source: Descriptor
   private let limit: Int
   private var buffer: [UInt8] = []
   private var start = 0
   private var ended = false
-  /// A line that is too long is under way: its bytes are dropped.
+  /// Whether an overlong line is being skipped.
   private var isPassingOver = false
-  /// The number of the line that came last, from 1.
+  /// The number of the last line, from 1.
   private(set) var number = 0
 
   /// One line of a source.
   enum Line: Equatable {
     case text([UInt8])
-    /// One of more than `limit` bytes, which was not kept.
+    /// A line of more than `limit` bytes, which was dropped.
     case tooLong
   }
 
-  /// A longer line is passed over, so that a stream without lines cannot fill the memory.
+  /// Longer lines are skipped: otherwise a stream without line ends would exhaust memory.
   static let lineBytes = 256 << 20
 
   init(_ source: Descriptor, limit: Int = lineBytes) { (self.source, self.limit) = (source, limit) }

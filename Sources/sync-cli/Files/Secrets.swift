@@ -1,8 +1,9 @@
 import SyncStore
 
-/// Where passphrases come from: a file, the environment or the terminal, never the command line, which others can see.
+/// Sources of passphrases: a file, the environment or the terminal, never the command line, which other users
+/// can see.
 enum Secrets {
-  /// The option that names the file of the passphrase.
+  /// The option that names the passphrase file.
   static let option = Option(
     "passphrase-file", value: "FILE",
     "the first line of FILE opens an encrypted store (default: $SYNC_PASSPHRASE_FILE, $SYNC_PASSPHRASE, the terminal)"
@@ -19,7 +20,7 @@ enum Secrets {
     return consume(&bytes)
   }
 
-  /// One that is to be set; from the terminal it is asked for twice.
+  /// A new passphrase; on the terminal it is asked for twice.
   static func newPassphrase(_ invocation: Invocation, isFirst: Bool = false) throws -> Passphrase {
     let (option, variable) =
       isFirst

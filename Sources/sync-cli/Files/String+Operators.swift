@@ -1,8 +1,9 @@
-// The operators that this module compares strings with. They hide those of the standard library, which go by canonical
-// equivalence (`String.hasSameBytes(as:)` has the danger), also in the `==` that the compiler writes for a type with
-// strings in it: in this module two strings are equal only if their UTF-8 bytes are, and are sorted by these. Tables
-// keyed by strings are `StringDictionary` and `StringSet`. Each module has its own copy of this file, since an operator
-// that hides another one must be visible in every file; a test holds the copies equal.
+// The string comparison operators of this module: by UTF-8 bytes.
+//
+// They shadow those of the standard library, which use canonical equivalence (`String.hasSameBytes(as:)`
+// describes the danger), also in a synthesized `==` of a type with strings in it. Tables keyed by strings are
+// `StringDictionary` and `StringSet`. Each module has its own copy of this file, since a shadowing operator
+// must be visible in every file; a test holds the copies equal.
 
 internal import SyncStore
 

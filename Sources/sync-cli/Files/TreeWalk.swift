@@ -1,24 +1,24 @@
 /// The regular files below a directory.
 ///
-/// Symbolic links are not followed and devices, pipes and sockets are not opened: both are counted, so that the caller
-/// can say what was left out.
+/// Symbolic links are not followed and devices, pipes and sockets are not opened; both are counted, so that
+/// the caller can report what was left out.
 struct TreeWalk {
   struct File: Equatable {
-    /// Relative to the directory, parts joined by "/".
+    /// Relative to the directory, components joined by "/".
     let path: [UInt8]
     let size: UInt64
   }
 
-  /// In the order of their paths, directory by directory.
+  /// In path order, directory by directory.
   private(set) var files: [File] = []
-  /// Links and special files that were left out.
+  /// Number of links and special files left out.
   private(set) var skipped = 0
-  /// Directories that could not be listed, and entries that could not be looked at.
+  /// Directories that could not be listed, and entries that could not be examined.
   private(set) var failures: [Failure] = []
   /// The sum of all sizes.
   var totalBytes: UInt64 { files.reduce(0) { $0 + $1.size } }
 
-  /// Walks through everything below `root`, which must be readable itself.
+  /// Walks everything below `root`, which must be readable itself.
   init(_ root: Descriptor) throws(Failure) {
     var waiting: [[UInt8]] = [[]]
     while let relative = waiting.popLast() {
@@ -34,13 +34,13 @@ struct TreeWalk {
     }
   }
 
-  /// Takes in what `directory` holds, and returns the directories in it.
+  /// Adds the files of `directory` and returns its subdirectories.
   private mutating func list(_ directory: Descriptor, _ relative: [UInt8]) throws(Failure) -> [[UInt8]] {
     var below: [[UInt8]] = []
     for name in try directory.names() {
       let path = relative.isEmpty ? name : Descriptor.joined(relative, name)
       do throws(Failure) {
-        // Nothing there any more: it was removed while we looked.
+        // The entry was removed during the walk.
         guard let (kind, size) = try directory.kind(of: name) else { continue }
         switch kind {
         case .file: files.append(File(path: path, size: size))

@@ -1,14 +1,14 @@
 private import SyncStore
 
-/// Makes files below a directory, each at once or not at all, and never outside of it.
+/// Creates files below a directory, each atomically, and never outside of it.
 final class TreeWriter {
   private let root: Descriptor
-  /// The directory that the last file went to: files come in the order of their paths.
+  /// The directory of the last file, cached because files come in path order.
   private var last: (path: [UInt8], directory: Descriptor)?
   private static let slash = UInt8(ascii: "/")
   private static let nameBytes = 255
 
-  /// Writes below `path`, which is made if it is missing.
+  /// Writes below `path`, which is created if missing.
   init(_ path: [UInt8]) throws(Failure) {
     try Descriptor.makeDirectories(path)
     root = try Descriptor.reading(path, waiting: false)
@@ -18,7 +18,8 @@ final class TreeWriter {
     }
   }
 
-  /// Why a file of that relative path would not lie below the directory, or could not be made there; nil if it can.
+  /// The reason why a file with that relative path would not lie below the directory or cannot be created;
+  /// nil if it can.
   static func objection(to path: [UInt8]) -> String? {
     if path.isEmpty { return "it would have no name" }
     if path.first == slash { return "it is an absolute path" }
@@ -33,7 +34,7 @@ final class TreeWriter {
     return nil
   }
 
-  /// Makes the file `path` with that content.
+  /// Creates the file `path` with that content.
   func make(_ path: [UInt8], holding content: [UInt8]) throws(Failure) {
     let (directory, name) = try place(path)
     let temporary = Self.temporaryName()
@@ -46,7 +47,8 @@ final class TreeWriter {
     }
   }
 
-  /// Makes the file `path` of one that `body` makes at the path it is given; false if it made none.
+  /// Creates the file `path`: `body` writes it at the temporary path that it is given, or returns false to
+  /// create none.
   func make(_ path: [UInt8], by body: (String) throws -> Bool) throws -> Bool {
     let (directory, name) = try place(path)
     let temporary = Self.temporaryName()
@@ -58,7 +60,7 @@ final class TreeWriter {
       return true
     } catch {
       root.remove(temporary)
-      // People know the file by the name that it was to get.
+      // Messages name the final file instead of the temporary one.
       guard let error = error as? StoreError, error.path?.contains(Self.temporaryPrefix) ?? false else {
         throw error
       }
@@ -69,7 +71,7 @@ final class TreeWriter {
 
   private static let temporaryPrefix = ".sync-cli-\(System.processID)-"
 
-  /// A name that no file of ours has, for one that is not finished.
+  /// A unique name for an unfinished file.
   static func temporaryName() -> [UInt8] {
     Array("\(temporaryPrefix)\(UInt64.random(in: 0 ... .max)).part".utf8)
   }
@@ -92,12 +94,12 @@ final class TreeWriter {
   }
 }
 
-/// Finds paths that would lie below a file, among paths that come in the order of their bytes.
+/// Detects paths that would lie below a file. Paths must be passed in byte order.
 struct NestedPaths {
-  /// Those that the last one begins with, and itself. All that begin with one of them come without a gap.
+  /// Prefixes of the last path, and itself. All paths that begin with one of them are consecutive.
   private var open: [[UInt8]] = []
 
-  /// Why the next path could not be made beside those before it; nil if it can.
+  /// The reason why the next path conflicts with earlier ones; nil if it does not.
   mutating func objection(to path: [UInt8]) -> String? {
     while let last = open.last, !path.starts(with: last) { open.removeLast() }
     let file = open.first { $0.count < path.count && path[$0.count] == UInt8(ascii: "/") }

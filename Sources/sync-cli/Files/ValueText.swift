@@ -1,8 +1,8 @@
 import SyncStore
 
-/// Typed values as people write them and as JSON shows them. The bytes are those of `schemas/values.md`.
+/// Typed values as text and as JSON. The bytes are those of `schemas/values.md`.
 enum ValueText {
-  /// The bytes of `argument`, given on the command line for a value of that type; nil if it is none.
+  /// The bytes of a value of that type from a command-line argument; nil if it is invalid.
   static func bytes(of argument: [UInt8], as type: ValueType) -> [UInt8]? {
     let text = String(decoding: argument, as: UTF8.self)
     switch type {
@@ -20,7 +20,7 @@ enum ValueText {
     }
   }
 
-  /// How the command line of a value of that type is to be written.
+  /// The expected form of a value of that type on the command line.
   static func expectation(_ type: ValueType) -> String {
     switch type {
     case .bool: "write true or false"
@@ -35,7 +35,8 @@ enum ValueText {
     }
   }
 
-  /// The members that hold a value in a line of JSON: `value` where JSON can say it exactly, else `base64`; `type`.
+  /// The members that hold a value in a line of JSON: `value` where JSON can represent it exactly, otherwise
+  /// `base64`; `type`.
   static func members(_ bytes: [UInt8], _ type: ValueType) -> [JSON.Member] {
     let value =
       exact(bytes, type).map { JSON.Member(name: "value", value: $0) }
@@ -47,7 +48,7 @@ enum ValueText {
     return members + [JSON.Member(name: "shown", value: shown)]
   }
 
-  /// What a value says, where bytes would tell a person nothing; nil if there is no better way than those.
+  /// A readable form of a value whose bytes say nothing to people; nil if there is none.
   static func shown(_ bytes: [UInt8], _ type: ValueType) -> JSON? {
     switch type {
     case .cbor: CodedText.shown(bytes)
@@ -64,7 +65,7 @@ enum ValueText {
     case .double where bytes.count == 8, .date where bytes.count == 8:
       let value = Double(bitPattern: integer(bytes))
       guard value.isFinite else { return nil }
-      // Nine digits behind the point would be those of a date in its longer form.
+      // Nine decimals would be parsed as the longer form of a date.
       let isLikeInstant = type == .date && CodedText.bytes(ofInstant: "\(value)") != nil
       return .number("\(value)" + (isLikeInstant ? "0" : ""))
     case .float where bytes.count == 4:
@@ -82,7 +83,7 @@ enum ValueText {
     }
   }
 
-  /// Reads back what `members` wrote. Throws a text that says what is wrong.
+  /// Parses what `members` produces. Throws a text that explains the error.
   static func value(of line: JSON) throws(Reason) -> (bytes: [UInt8], type: ValueType) {
     let name: String
     switch line["type"] {
@@ -116,7 +117,7 @@ enum ValueText {
     return (bytes, type)
   }
 
-  /// A type of another version is kept and passed on (F103).
+  /// A type of a newer version is kept and passed on (F103).
   private static func unknownType(_ name: String) -> ValueType? {
     guard name.hasPrefix("type-"), let number = UInt8(name.dropFirst(5)) else { return nil }
     return ValueType(rawValue: number)
@@ -131,7 +132,7 @@ enum ValueText {
   }
 }
 
-/// Why something that was read makes no sense, without the place, which the caller knows.
+/// The reason why input is invalid, without its place, which the caller knows.
 struct Reason: Error {
   let text: String
   init(_ text: String) { self.text = text }

@@ -1,4 +1,4 @@
-/// Base 64 as RFC 4648 section 4 has it, with padding.
+/// Base64 (RFC 4648, section 4), with padding.
 enum Base64 {
   private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
   private static let pad = UInt8(ascii: "=")
@@ -8,7 +8,7 @@ enum Base64 {
     return values
   }()
 
-  /// The text of `bytes`.
+  /// Encodes `bytes`.
   static func encode(_ bytes: [UInt8]) -> String {
     var text: [UInt8] = []
     text.reserveCapacity((bytes.count + 2) / 3 * 4)
@@ -22,7 +22,7 @@ enum Base64 {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// Nil unless the text is exactly what `encode` makes of some bytes.
+  /// Decodes a text; nil unless it is exactly what `encode` produces.
   static func decode(_ text: String) -> [UInt8]? {
     let letters = Array(text.utf8)
     guard letters.count.isMultiple(of: 4) else { return nil }

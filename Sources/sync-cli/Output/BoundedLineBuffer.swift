@@ -1,26 +1,26 @@
 private import SyncStore
 
-/// Lines for a stream that nobody may read any more: what finds no place in it is held, up to a bound; beyond that lines are
-/// lost, and counted. Nobody ever waits.
+/// Buffers lines for a stream that may have no reader. Never blocks: beyond a bound, lines are dropped and
+/// counted.
 ///
 /// Invariants:
-/// - what is written is a row of whole lines, but for the last one when the process ends;
-/// - where lines were lost, a line says how many before the next one follows.
+/// - the output consists of whole lines, except for the last one when the process ends;
+/// - where lines were dropped, a line with their number precedes the next one.
 struct BoundedLineBuffer {
-  /// Bytes that are held at most.
+  /// Maximum number of buffered bytes.
   static let mostBytes = 256 << 10
-  /// A pipe that can be written to takes so many bytes at once (`PIPE_BUF`, pipe(7)).
+  /// A writable pipe accepts this many bytes atomically (`PIPE_BUF`, pipe(7)).
   private static let pieceBytes = 4096
 
-  /// The line that tells how many were lost.
+  /// Makes the line that reports the number of dropped lines.
   private let notice: @Sendable (Int) -> String
   private(set) var bytes: [UInt8] = []
   private(set) var lost = 0
 
-  /// None yet.
+  /// Creates an empty buffer.
   init(notice: @escaping @Sendable (Int) -> String) { self.notice = notice }
 
-  /// Takes in a line, or counts it as lost.
+  /// Adds a line, or counts it as dropped.
   mutating func add(_ line: [UInt8]) {
     appendLossNotice()
     guard lost == 0, bytes.count + line.count <= Self.mostBytes else {
@@ -30,13 +30,13 @@ struct BoundedLineBuffer {
     bytes += line
   }
 
-  /// Gives on what is taken without waiting. False if something is left.
+  /// Writes what the stream accepts without blocking. False if something is left.
   mutating func drain(to stream: Descriptor, within milliseconds: Int32 = 0) -> Bool {
     while true {
       while !bytes.isEmpty {
         guard stream.isWritable(within: milliseconds) else { return false }
         let piece = Array(bytes.prefix(Self.pieceBytes))
-        // Whoever read it has gone: failing to tell is no failure.
+        // The reader is gone: a lost diagnostic is no error.
         do { try stream.write(piece) } catch { bytes = [] }
         bytes.removeFirst(min(bytes.count, piece.count))
       }

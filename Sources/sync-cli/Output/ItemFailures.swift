@@ -2,38 +2,38 @@ import SyncStore
 
 /// The failures of single items in a command over many: files, keys, lines, peers.
 ///
-/// The command processes the remaining items. Each failure is named on standard error when it happens, up to `named` of
-/// them; the command then ends with the exit code of the worst (`ExitCode.severity`). With `--strict` the first failure
-/// is thrown and ends the command.
+/// The command processes the remaining items. Each failure is reported on standard error when it happens, up
+/// to `named` of them; the command then ends with the exit code of the worst (`ExitCode.severity`). With
+/// `--strict` the first failure is thrown and ends the command.
 ///
-/// Errors that every later item would meet, too (a poisoned store, a closed snapshot, a broken pipe), are never counted
-/// here: callers throw them on.
+/// Errors that every later item would meet too (a poisoned store, a closed snapshot, a broken pipe) are never
+/// counted here: callers rethrow them.
 struct ItemFailures {
   /// The option that makes the first failure end the command.
   static let strict = Option("strict", "end at the first failure instead of doing the rest")
-  /// Failures that are named; further ones are only counted.
+  /// Maximum number of reported failures; further ones are only counted.
   static let named = 1000
 
   let isStrict: Bool
   private let command: String
-  /// The command has one item: its failure is the command's own, and needs no summary.
+  /// Whether the command has a single item: its failure is then the command's own, without a summary.
   private let isAlone: Bool
   private(set) var count = 0
   private var worst: Failure?
   /// Damage can be met twice: when a value is read, and in the doubts of the scan.
   private var damagedKeys: Set<[UInt8]> = []
 
-  /// No failures yet. `isAlone` says that the command has a single item.
+  /// Creates an empty list. `isAlone`: the command has a single item.
   init(_ invocation: Invocation, isAlone: Bool = false) {
     self.init(command: invocation.command.name, isStrict: invocation.has(Self.strict.name), isAlone: isAlone)
   }
 
-  /// No failures yet, for a command of that name.
+  /// Creates an empty list for a command of that name.
   init(command: String, isStrict: Bool = false, isAlone: Bool = false) {
     (self.command, self.isStrict, self.isAlone) = (command, isStrict, isAlone)
   }
 
-  /// Names a failure, or throws it if the command is strict.
+  /// Reports a failure, or throws it if the command is strict.
   mutating func record(_ failure: Failure) throws(Failure) {
     guard !isStrict, !failure.isBrokenPipe else { throw failure }
     count += 1
@@ -41,18 +41,19 @@ struct ItemFailures {
     if !isAlone, count <= Self.named { Diagnostics.report(failure.message) }
   }
 
-  /// Names the failure of a key. An error that is not about this key alone is thrown.
+  /// Reports the failure of a key. Errors that concern more than this key are thrown.
   mutating func record(_ key: Key, _ error: StoreError) throws {
     guard error.concernsOneItem else { throw error }
     if error.code == .damaged, !damagedKeys.insert(key.bytes).inserted { return }
     try record(Failure(StoreError(error, to: "\(command) \(Text.printable(key.bytes))")))
   }
 
-  /// Names what a scan has left open. Of a listing that ended at a limit, only doubts up to `last` count.
+  /// Reports keys that a scan left in doubt. For a listing that ended at a limit, only doubts up to `last`
+  /// count.
   mutating func record(_ doubts: [PossibleLoss], upTo last: Key? = nil) throws {
     for doubt in doubts {
       if let key = doubt.key, let last, last < key { continue }
-      // A doubt without a key stands for any number of keys.
+      // A doubt without a key may concern any number of keys.
       guard damagedKeys.insert(doubt.key?.bytes ?? []).inserted else { continue }
       let name = doubt.key.map { " \(Text.printable($0.bytes))" } ?? ""
       let what = doubt.key == nil ? "some keys may be missing: " : ""
@@ -60,7 +61,7 @@ struct ItemFailures {
     }
   }
 
-  /// Fails with the code of the worst failure, if there was any.
+  /// Throws the code of the worst failure, if there was any.
   func check() throws(Failure) {
     guard let worst else { return }
     guard !isAlone || count > 1 else { throw worst }
@@ -75,7 +76,7 @@ struct ItemFailures {
 }
 
 extension StoreError {
-  /// Can the next item of a command succeed though this one has failed?
+  /// Whether the next item may succeed although this one failed.
   var concernsOneItem: Bool {
     [
       .damaged, .malformedValue, .foreignFile, .blobUnavailable, .invalidKey, .outOfBounds, .wrongType,
@@ -83,7 +84,7 @@ extension StoreError {
     ].contains(code)
   }
 
-  /// The same error, with what failed in front.
+  /// The same error, prefixed with what failed.
   init(_ error: StoreError, to what: String) {
     let separator = what.hasSuffix(" ") ? "" : ": "
     self.init(error.code, "\(what)\(separator)\(error.description)", errno: error.errno)

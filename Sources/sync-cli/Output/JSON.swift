@@ -1,7 +1,7 @@
-/// A JSON value, as RFC 8259 has it.
+/// A JSON value (RFC 8259).
 ///
-/// Numbers keep their text, so that a 64-bit integer or a double passes through unchanged; objects keep the order of
-/// their members.
+/// Numbers keep their text, so that a 64-bit integer or a double passes through unchanged; objects keep the
+/// order of their members.
 enum JSON: Equatable, Sendable {
   /// One name and its value.
   struct Member: Equatable, Sendable {
@@ -19,16 +19,16 @@ enum JSON: Equatable, Sendable {
   /// A whole number.
   static func integer(_ value: some BinaryInteger) -> JSON { .number(String(value)) }
 
-  /// A number; `null` for infinities and "not a number", which JSON cannot say.
+  /// A number; `null` for infinities and NaN, which JSON cannot represent.
   static func real(_ value: Double) -> JSON { value.isFinite ? .number("\(value)") : .null }
 
-  /// The value of a member; nil if this is no object or has none of that name.
+  /// The value of a member; nil if this is no object or has no such member.
   subscript(name: String) -> JSON? {
     guard case .object(let members) = self else { return nil }
     return members.first { $0.name == name }?.value
   }
 
-  /// Is no name twice in one object? `JSONParser` refuses others.
+  /// Whether no object has a name twice. `JSONParser` refuses those.
   var hasDistinctNames: Bool {
     switch self {
     case .array(let values): values.allSatisfy(\.hasDistinctNames)
@@ -39,7 +39,7 @@ enum JSON: Equatable, Sendable {
     }
   }
 
-  /// The text, if it is one.
+  /// The text of a string; nil for other values.
   var text: String? {
     guard case .string(let text) = self else { return nil }
     return text
@@ -58,7 +58,7 @@ extension JSON: ExpressibleByDictionaryLiteral, ExpressibleByArrayLiteral {
   }
   init(arrayLiteral elements: JSON...) { self = .array(elements) }
 
-  /// The same object with one more member at its end.
+  /// The object with one more member at its end.
   func with(_ name: String, _ value: JSON?) -> JSON {
     guard case .object(let members) = self, let value else { return self }
     return .object(members + [Member(name: name, value: value)])
@@ -68,7 +68,7 @@ extension JSON: ExpressibleByDictionaryLiteral, ExpressibleByArrayLiteral {
 // MARK: - Writing
 
 extension JSON {
-  /// The text on one line.
+  /// The JSON text on one line.
   var encoded: [UInt8] {
     var output: [UInt8] = []
     encode(into: &output)

@@ -1,4 +1,4 @@
-/// Why a text is not JSON, and where.
+/// The reason and place of a JSON syntax error.
 struct JSONFailure: Error, Equatable, CustomStringConvertible {
   let reason: String
   let line: Int
@@ -6,7 +6,7 @@ struct JSONFailure: Error, Equatable, CustomStringConvertible {
   var description: String { "line \(line): \(reason)" }
 }
 
-/// Reads JSON (RFC 8259), strictly, except that `//` and `/* */` comments are allowed where the caller says so.
+/// Parses JSON (RFC 8259), strictly, except that `//` and `/* */` comments are allowed on request.
 struct JSONParser {
   private let bytes: [UInt8]
   private var index = 0
@@ -14,10 +14,10 @@ struct JSONParser {
   private let comments: Bool
   private let depthLimit: Int
 
-  /// Deeper nesting than this is refused, so that a hostile text cannot exhaust the stack.
+  /// Maximum nesting: a hostile text could exhaust the stack otherwise.
   static let maximumDepth = 64
 
-  /// The one value in `bytes`.
+  /// Parses the single value in `bytes`.
   static func parse(
     _ bytes: [UInt8], comments: Bool = false, depth: Int = maximumDepth
   ) throws(JSONFailure) -> JSON {
@@ -97,7 +97,7 @@ struct JSONParser {
 
   private mutating func object() throws(JSONFailure) -> JSON {
     var members: [JSON.Member] = []
-    // Bytes: texts that Unicode holds to be equivalent are two names to all who wrote them.
+    // Compared as bytes: canonically equivalent texts are distinct names.
     var names: Set<[UInt8]> = []
     try skipSpace()
     if next == UInt8(ascii: "}") {

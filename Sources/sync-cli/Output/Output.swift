@@ -1,14 +1,14 @@
 private import SyncStore
 
-/// Standard output: data and nothing else. Buffered; `finish` tells whether all of it arrived.
+/// Standard output, for data only. Buffered; `finish` reports whether all of it was written.
 final class Output {
   private let descriptor = Descriptor(standard: 1)
   private var buffer: [UInt8] = []
   private static let bufferBytes = 64 << 10
-  /// Does a person look on?
+  /// Whether standard output is a terminal.
   let isTerminal = System.isTerminal(1)
 
-  /// A key as text: a terminal could be upset by what it may hold; a program wants its very bytes.
+  /// A key for output: escaped on a terminal, which control characters could upset; unchanged for programs.
   func shown(key: [UInt8]) -> [UInt8] { isTerminal ? Array(Text.printable(key).utf8) : key }
 
   /// Appends bytes, unchanged.
@@ -20,10 +20,10 @@ final class Output {
   /// Appends a line.
   func line(_ text: String) throws(Failure) { try write(Array(text.utf8) + [0x0A]) }
 
-  /// Appends a value on a line of its own.
+  /// Appends a JSON value on a line of its own.
   func line(_ value: JSON) throws(Failure) { try write(value.encoded + [0x0A]) }
 
-  /// Hands over what is buffered.
+  /// Writes what is buffered.
   func flush() throws(Failure) {
     guard !buffer.isEmpty else { return }
     let bytes = buffer
@@ -32,28 +32,28 @@ final class Output {
   }
 }
 
-/// Standard error: what is told to people. Failing to tell is no failure of the command.
+/// Standard error, for messages to people. Failing to write one is no error of the command.
 enum Diagnostics {
   private static let descriptor = Descriptor(standard: 2)
-  /// Nil where a line is waited for until it is taken.
+  /// Nil while lines are written blocking.
   private static let held = LockedField<BoundedLineBuffer?>(nil)
 
-  /// From now on nobody waits for a line to be taken: a daemon is not to stand still because nobody reads what it says. `notice` makes
-  /// the line that tells how many were lost.
+  /// Switches to non-blocking output: a daemon must not stall because its log is not read. `notice` makes the
+  /// line that reports the number of dropped lines.
   static func setNonBlocking(_ notice: @escaping @Sendable (Int) -> String) {
     held.withLock { $0 = BoundedLineBuffer(notice: notice) }
   }
 
-  /// Gives on what is held; waits for a reader, for so many milliseconds at most.
+  /// Writes buffered lines, waiting for a reader for at most this many milliseconds.
   static func flush(within milliseconds: Int32 = 0) {
     held.withLock { _ = $0?.drain(to: descriptor, within: milliseconds) }
   }
 
-  /// Does a progress line stand on the terminal, without an end of line?
+  /// Whether a progress line without line end is on the terminal.
   private static let showsLine = LockedField(false)
 
-  /// `sync-cli: message`, kept on one line whatever the message holds. A progress line makes room for it, and is shown
-  /// again when there is more to tell.
+  /// Prints `sync-cli: message` on a single line. A progress line is cleared for it and shown again with the
+  /// next update.
   static func report(_ message: String) {
     let clearing = showsLine.withLock { shown in
       defer { shown = false }
@@ -62,7 +62,7 @@ enum Diagnostics {
     write("\(clearing)sync-cli: \(Text.printable(ToolWords.translated(message).utf8))\n")
   }
 
-  /// Shows a progress line in place of the one before; nil takes it away.
+  /// Shows a progress line in place of the previous one; nil removes it.
   static func showLine(_ text: String?) {
     let wasShown = showsLine.withLock { shown in
       defer { shown = text != nil }
@@ -71,7 +71,7 @@ enum Diagnostics {
     if text != nil || wasShown { write("\r\(text ?? "")\u{1B}[K") }
   }
 
-  /// Text as it is: whole lines.
+  /// Writes text unchanged; it must consist of whole lines.
   static func write(_ text: String) {
     let isHeld = held.withLock { lines in
       lines?.add(Array(text.utf8))

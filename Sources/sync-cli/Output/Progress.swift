@@ -1,5 +1,5 @@
-/// A line on a terminal that tells how far a long command has come, how fast, and how much time is left. It is never wider
-/// than the terminal: a line that wraps could not be replaced.
+/// A progress line on a terminal, with speed and remaining time. It never exceeds the terminal's width: a
+/// wrapped line could not be replaced.
 struct Progress {
   private let title: String
   private var totalBytes: UInt64
@@ -9,31 +9,31 @@ struct Progress {
   private var shown = false
   private static let intervalSeconds = 0.1
   private static let barWidths = [24, 10]
-  /// Columns where the terminal does not tell how many it has.
+  /// Columns if the terminal does not report its width.
   private static let usualColumns = 80
 
-  /// A bar for work on `totalBytes` bytes; silent unless `enabled`.
+  /// Creates a progress line for work on `totalBytes` bytes; silent unless `enabled`.
   init(_ title: String, totalBytes: UInt64, enabled: Bool) {
     (self.title, self.totalBytes, self.enabled) = (title, totalBytes, enabled)
   }
 
-  /// Seconds since the beginning.
+  /// Seconds since the start.
   var seconds: Double { System.monotonicSeconds - start }
 
-  /// Tells that `bytes` bytes of `total` are done, for work whose size shows only on the way.
+  /// Reports that `bytes` bytes of `total` are done, for work whose size becomes known on the way.
   mutating func update(bytes: UInt64, of total: UInt64, _ detail: String) {
     totalBytes = total
     update(bytes: bytes, detail)
   }
 
-  /// Tells that `bytes` bytes are done, and what else.
+  /// Reports that `bytes` bytes are done, with a detail.
   mutating func update(bytes: UInt64, _ detail: String) {
     let (title, total) = (title, totalBytes)
     show { Self.lines(title, bytes: bytes, of: total, seconds: $0, detail) }
   }
 
-  /// Shows the first of the caller's texts that fits the terminal. They are made of the seconds since the beginning, and
-  /// come in the order of what they tell, the shortest last: that one is cut if it does not fit either.
+  /// Shows the first of the caller's texts that fits the terminal. They are made from the elapsed seconds and
+  /// sorted longest first; the last one is cut if it does not fit either.
   mutating func show(_ texts: (_ seconds: Double) -> [String]) {
     guard enabled else { return }
     let now = System.monotonicSeconds
@@ -42,20 +42,20 @@ struct Progress {
     Diagnostics.showLine(Self.fitting(texts(now - start), System.terminalColumns(2) ?? Self.usualColumns))
   }
 
-  /// Takes the line away.
+  /// Removes the line.
   func finish() {
     if shown { Diagnostics.showLine(nil) }
   }
 
-  /// The first of `texts` that fits into `columns`, else the beginning of the last one. The last column stays empty: many
-  /// terminals wrap when it is written to.
+  /// The first of `texts` that fits into `columns`, otherwise the beginning of the last one. The last column
+  /// stays empty: many terminals wrap when it is written.
   static func fitting(_ texts: [String], _ columns: Int) -> String {
     let room = max(1, columns - 1)
     if let text = texts.first(where: { $0.unicodeScalars.count <= room }) { return text }
     return String(String.UnicodeScalarView((texts.last ?? "").unicodeScalars.prefix(room)))
   }
 
-  /// The texts of the line, from the one that tells most to the shortest.
+  /// The texts of the line, longest first.
   static func lines(
     _ title: String, bytes: UInt64, of total: UInt64, seconds: Double, _ detail: String
   ) -> [String] {

@@ -1,8 +1,8 @@
 private import SyncStore
 
-/// How bytes, amounts and times are shown to people, and read from them.
+/// Formats and parses bytes, sizes and times.
 enum Text {
-  /// UTF-8 text with what would upset a terminal, or a line, written as `\xNN`.
+  /// UTF-8 text in which everything that would upset a terminal or a line is written as `\xNN`.
   static func printable(_ bytes: some Sequence<UInt8>) -> String {
     let bytes = Array(bytes)
     guard let text = String(validating: bytes, as: UTF8.self) else {
@@ -54,7 +54,8 @@ enum Text {
     }
   }
 
-  /// Milliseconds in a span such as `90s`, `30m`, `1h`, `7d`, `2w`, `250ms`; nil if it is none, or above 100 years.
+  /// Milliseconds of a duration such as `90s`, `30m`, `1h`, `7d`, `2w`, `250ms`; nil if invalid or above 100
+  /// years.
   static func milliseconds(_ text: String) -> UInt64? {
     let units: [(String, UInt64)] = [
       ("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000),
@@ -67,7 +68,7 @@ enum Text {
     return overflow || product > 100 * 366 * 86_400_000 ? nil : product
   }
 
-  /// `4096`, `500K`, `20M`, `3G`, `1T`: bytes, in powers of 1024; nil if it is none.
+  /// Bytes of a size such as `4096`, `500K`, `20M`, `3G`, `1T`, in powers of 1024; nil if invalid.
   static func bytes(_ text: String) -> UInt64? {
     let units: [(String, UInt64)] = [("", 1), ("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)]
     let digits = text.prefix { $0.isASCII && $0.isNumber }

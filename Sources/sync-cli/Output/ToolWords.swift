@@ -1,4 +1,4 @@
-/// The libraries tell programs which call helps; people at a terminal are told the command that does the same.
+/// Translates advice in library messages, which names API calls, into the corresponding commands.
 enum ToolWords {
   private static let commands = [
     ("`Store.create`", "`init`"), ("`Store.verify`", "`verify --repair`"),
@@ -11,7 +11,7 @@ enum ToolWords {
     ("`Membership.withdrawInvitation`", "`invite revoke`"),
   ]
 
-  /// A message of a library in the words of the tool.
+  /// The library's message with commands in place of API calls.
   static func translated(_ message: String) -> String {
     guard message.contains("`") else { return message }
     return commands.reduce(message) { text, word in

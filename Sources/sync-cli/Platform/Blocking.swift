@@ -1,8 +1,8 @@
 private import SyncStore
 private import Dispatch
 
-/// Runs `body` on the threads of the runtime and waits here until it is through. Only for the main thread, which has
-/// nothing else to do: the runtime's own threads must not be made to wait.
+/// Runs `body` on the runtime's threads and blocks until it is done. Only for the main thread: blocking the
+/// runtime's own threads could deadlock.
 func blocking<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Value) throws -> Value {
   let answer = Answer<Value>()
   Task {

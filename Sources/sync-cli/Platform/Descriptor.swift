@@ -2,10 +2,11 @@ private import CLinux
 private import Glibc
 private import SyncStore
 
-/// A file or directory that is open; closed with its last reference.
+/// An open file or directory; closed with its last reference.
 ///
-/// Names are bytes here, since a file's name may hold any but "/" and NUL. This file and `System.swift` are the only
-/// ones of the program with unsafe code: each pointer is made for one call of the C library and does not outlive it.
+/// Names are bytes, since a file name may contain anything but "/" and NUL. This file and `System.swift` are
+/// the only ones of the program with unsafe code: each pointer is made for one call of the C library and does
+/// not outlive it.
 final class Descriptor: Sendable {
   let number: Int32
   /// For messages.
@@ -15,30 +16,31 @@ final class Descriptor: Sendable {
     (self.number, self.path) = (SystemCall.moveAboveStdio(number), path)
   }
 
-  /// One that the process was started with: 0, 1 or 2.
+  /// Wraps a standard stream: 0, 1 or 2.
   init(standard number: Int32) { (self.number, path) = (number, Array("standard stream \(number)".utf8)) }
 
   deinit { if number > 2 { close(number) } }
 
-  /// What a directory entry is.
+  /// The kind of a directory entry.
   enum Kind { case file, directory, link, other }
 
   // MARK: - Opening
 
-  /// Opens what the user has named for reading. A symbolic link in the last place is followed.
+  /// Opens a path named by the user for reading. A symbolic link in the last component is followed.
   ///
-  /// A pipe is read as others read it, once its writer comes with what it has to say. Without `waiting` nothing makes
-  /// it wait, and a pipe seems empty: for what should be a directory, and for who must not be held up.
+  /// Opening a pipe blocks until it has a writer. Without `waiting` it does not block, and a pipe seems
+  /// empty: for paths that should be directories, and for callers that must not block.
   static func reading(_ path: [UInt8], waiting: Bool = true) throws(Failure) -> Descriptor {
     try opened(path, in: nil, flags: O_RDONLY | O_NOCTTY | (waiting ? 0 : O_NONBLOCK), doing: "open")
   }
 
-  /// Opens a device or a pipe that the user has named for writing; nothing is made.
+  /// Opens a device or pipe named by the user for writing; nothing is created.
   static func writing(_ path: [UInt8]) throws(Failure) -> Descriptor {
     try opened(path, in: nil, flags: O_WRONLY | O_NOCTTY, doing: "open")
   }
 
-  /// The stream of the process, standard output or standard error, that a path leads to, such as /dev/stdout; nil if it leads to neither.
+  /// The standard stream (output or error) that a path leads to, such as /dev/stdout; nil if it leads to
+  /// neither.
   static func standard(at path: [UInt8]) -> Descriptor? {
     var named = stat()
     guard unsafe withName(path, { unsafe stat($0, &named) }) == 0 else { return nil }
@@ -52,7 +54,7 @@ final class Descriptor: Sendable {
     return nil
   }
 
-  /// What a path that the user has named leads to; nil if there is nothing. A symbolic link is followed.
+  /// The kind of a path named by the user, following symbolic links; nil if it does not exist.
   static func kind(at path: [UInt8]) throws(Failure) -> Kind? {
     var answer = stat()
     guard unsafe withName(path, { unsafe stat($0, &answer) }) == 0 else {
@@ -62,18 +64,19 @@ final class Descriptor: Sendable {
     return kind(answer.st_mode)
   }
 
-  /// Opens the file at `path` below this directory for reading; no link in any part of it is followed, and a device
-  /// does not make it wait.
+  /// Opens the file at `path` below this directory for reading. Links in any component are refused, and a
+  /// device does not block.
   func reading(_ path: [UInt8]) throws(Failure) -> Descriptor {
     try beneath(path, flags: O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, doing: "open")
   }
 
-  /// Opens the directory at `path` below this one; no link in any part of it is followed.
+  /// Opens the directory at `path` below this one. Links in any component are refused.
   func directory(_ path: [UInt8]) throws(Failure) -> Descriptor {
     try beneath(path, flags: O_RDONLY | O_NOFOLLOW | O_DIRECTORY, doing: "enter")
   }
 
-  /// O_NOFOLLOW alone is about the last part of a path: a directory in the middle could be made a link meanwhile.
+  /// O_NOFOLLOW alone protects only the last component: a directory in the middle could be replaced by a
+  /// link.
   private func beneath(_ path: [UInt8], flags: Int32, doing: String) throws(Failure) -> Descriptor {
     let opened = unsafe Self.withName(path) { name in
       SystemCall.retrying { unsafe sync_open_beneath(number, name, flags, 0) }
@@ -83,8 +86,8 @@ final class Descriptor: Sendable {
     return Descriptor(opened, full)
   }
 
-  /// Makes a new file in this directory, with the permissions that the process's mask allows. `shown` is the name that
-  /// messages give it, where its own is a temporary one.
+  /// Creates a new file in this directory, with the permissions that the umask allows. `shown` is its name in
+  /// messages, if its own is temporary.
   func creating(
     _ name: [UInt8], mode: UInt32 = 0o666, shownAs shown: [UInt8]? = nil
   ) throws(Failure) -> Descriptor {
@@ -107,14 +110,14 @@ final class Descriptor: Sendable {
 
   // MARK: - Content
 
-  /// What is open, and its size in bytes.
+  /// The kind of the open file, and its size in bytes.
   func status() throws(Failure) -> (kind: Kind, size: UInt64) {
     var answer = stat()
     guard unsafe fstat(number, &answer) == 0 else { throw Self.failure("look at", path) }
     return (Self.kind(answer.st_mode), UInt64(max(0, answer.st_size)))
   }
 
-  /// Up to `count` bytes from where the last reading ended; none at the end.
+  /// Reads up to `count` bytes from the current offset; empty at the end.
   func read(_ count: Int) throws(Failure) -> [UInt8] {
     var failed = false
     let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
@@ -126,7 +129,7 @@ final class Descriptor: Sendable {
     return bytes
   }
 
-  /// All that is left, but no more than `limit` bytes.
+  /// Reads the rest, at most `limit` bytes.
   func readAll(limit: Int) throws(Failure) -> [UInt8] {
     var content: [UInt8] = []
     while content.count < limit {
@@ -149,8 +152,8 @@ final class Descriptor: Sendable {
     }
   }
 
-  /// Would a write of at most `PIPE_BUF` bytes be taken within so many milliseconds, or fail at once? Writes to what nobody reads
-  /// wait for ever.
+  /// Whether a write of at most `PIPE_BUF` bytes would return within this time, successfully or not. A write
+  /// without a reader blocks forever.
   func isWritable(within milliseconds: Int32) -> Bool {
     var waiting = pollfd(fd: number, events: Int16(POLLOUT), revents: 0)
     return SystemCall.retrying { Int(unsafe poll(&waiting, 1, milliseconds)) } != 0
@@ -161,7 +164,7 @@ final class Descriptor: Sendable {
     guard fdatasync(number) == 0 else { throw Self.failure("sync", path) }
   }
 
-  /// Makes all that was written to this file system durable.
+  /// Makes everything written to this file system durable.
   func syncFileSystem() throws(Failure) {
     guard sync_file_system(number) == 0 else { throw Self.failure("sync the file system of", path) }
   }
@@ -185,7 +188,7 @@ final class Descriptor: Sendable {
     return names.sorted { $0.lexicographicallyPrecedes($1) }
   }
 
-  /// What `name` is; nil if there is none. A link is not followed.
+  /// The kind and size of `name`; nil if it does not exist. Links are not followed.
   func kind(of name: [UInt8]) throws(Failure) -> (kind: Kind, size: UInt64)? {
     var answer = stat()
     let result = unsafe Self.withName(name) { unsafe fstatat(number, $0, &answer, AT_SYMLINK_NOFOLLOW) }
@@ -196,14 +199,14 @@ final class Descriptor: Sendable {
     return (Self.kind(answer.st_mode), UInt64(max(0, answer.st_size)))
   }
 
-  /// Makes the directory `name` unless it is there.
+  /// Creates the directory `name` unless it exists.
   func makeDirectory(_ name: [UInt8], mode: UInt32 = 0o777) throws(Failure) {
     let result = unsafe Self.withName(name) { unsafe mkdirat(number, $0, mode) }
     guard result == 0 || errno == EEXIST else { throw Self.failure("make", Self.joined(path, name)) }
   }
 
-  /// Makes the directory `path` and those above it, as far as they are missing. With `durably` a loss of power takes none of them, nor
-  /// the last one that is there already.
+  /// Creates the directory `path` and its missing parents. With `durably` they survive a loss of power, and
+  /// so does the last one that already existed.
   static func makeDirectories(
     _ path: [UInt8], mode: UInt32 = 0o777, durably: Bool = false
   ) throws(Failure) {
@@ -223,7 +226,7 @@ final class Descriptor: Sendable {
     }
   }
 
-  /// Gives `name` the name `newName` in another directory, in place of whatever file had it.
+  /// Moves `name` to `newName` in another directory, replacing any file there.
   func rename(_ name: [UInt8], to newName: [UInt8], in directory: Descriptor) throws(Failure) {
     let result = unsafe Self.withName(name) { old in
       unsafe Self.withName(newName) { unsafe renameat(number, old, directory.number, $0) }
@@ -240,7 +243,7 @@ final class Descriptor: Sendable {
     }
   }
 
-  /// Removes the file `name`, if it is there.
+  /// Removes the file `name`, if it exists.
   func remove(_ name: [UInt8]) {
     _ = unsafe Self.withName(name) { unsafe unlinkat(number, $0, 0) }
   }

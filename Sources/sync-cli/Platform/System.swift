@@ -2,10 +2,12 @@ private import CLinux
 private import Glibc
 private import SyncStore
 
-/// The process and its surroundings.
+/// The process and its environment.
 enum System {
-  /// The words of the command line after the program's name, as bytes: a key need not be UTF-8. They are what the kernel has passed:
-  /// Swift's `CommandLine` reads /proc/self/cmdline, and is empty where there is no /proc.
+  /// The command line without the program's name, as bytes: a key need not be UTF-8.
+  ///
+  /// They come from the kernel: Swift's `CommandLine` reads /proc/self/cmdline, and is empty where there is
+  /// no /proc.
   static var arguments: [Argument] {
     (1..<max(1, Int(sync_argument_count()))).compactMap { index in
       guard let word = unsafe sync_argument(Int32(index)) else { return nil }
@@ -13,27 +15,28 @@ enum System {
     }
   }
 
-  /// A variable of the environment, for what is ASCII; nil if it is unset or empty.
+  /// An environment variable with ASCII content; nil if it is unset or empty.
   static func environment(_ name: String) -> String? {
     environmentBytes(name).map { String(decoding: $0, as: UTF8.self) }
   }
 
-  /// The bytes of a variable, which need not be UTF-8 any more than those of an argument; nil if it is unset or empty.
+  /// The bytes of an environment variable, which need not be UTF-8; nil if it is unset or empty.
   static func environmentBytes(_ name: String) -> [UInt8]? {
     guard let value = unsafe getenv(name) else { return nil }
     let bytes = unsafe Array(UnsafeRawBufferPointer(start: value, count: strlen(value)))
     return bytes.isEmpty ? nil : bytes
   }
 
-  /// Makes sure that no file of the store gets one of the numbers 0 to 2 (F36), where text would be written into it.
-  /// What was closed stays useless: reading or writing it is an error.
+  /// Occupies the descriptors 0 to 2 so that no file of the store gets one of them (F36): messages would be
+  /// written into it. Closed streams stay unusable: reading or writing them is an error.
   static func reserveStandardDescriptors() {
     for number in Int32(0)...2 where fcntl(number, F_GETFD) == -1 {
       _ = unsafe open("/dev/null", number == 0 ? O_WRONLY : O_RDONLY)
     }
   }
 
-  /// Takes as many descriptors as the process may have: the usual 1024 are fewer than the members that a hub can serve.
+  /// Raises the descriptor limit to its maximum: the usual 1024 are fewer than the members that a hub can
+  /// serve.
   static func raiseDescriptorLimit() {
     var limit = rlimit()
     guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0,
@@ -43,16 +46,16 @@ enum System {
     _ = unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
   }
 
-  /// Is the standard stream a terminal?
+  /// Whether the standard stream is a terminal.
   static func isTerminal(_ number: Int32) -> Bool { isatty(number) == 1 }
 
-  /// The columns of the terminal that the standard stream is; nil if it is none, or does not tell.
+  /// The width of the terminal; nil if the stream is none, or does not report it.
   static func terminalColumns(_ number: Int32) -> Int? {
     let columns = sync_terminal_columns(number)
     return columns > 0 ? Int(columns) : nil
   }
 
-  /// Seconds that only rise, from some point in the past.
+  /// Monotonic seconds since some point in the past.
   static var monotonicSeconds: Double {
     var time = timespec()
     unsafe clock_gettime(CLOCK_MONOTONIC, &time)
@@ -62,10 +65,10 @@ enum System {
   /// Milliseconds since 1970.
   static var wallMilliseconds: UInt64 { SystemCall.wallMilliseconds() }
 
-  /// This process.
+  /// The ID of this process.
   static var processID: Int32 { getpid() }
 
-  /// Does a process of that number live?
+  /// Whether a process with that ID exists.
   static func isAlive(_ process: Int32) -> Bool { kill(process, 0) == 0 || errno != ESRCH }
 
   /// The machine's name.
@@ -79,27 +82,26 @@ enum System {
 
   // MARK: - Signals
 
-  /// Writing to what nobody reads, or above the limit on file sizes (F35), is an error of that call, not the death of the
-  /// process.
+  /// Turns SIGPIPE and SIGXFSZ (F35) into errors of the write call, instead of ending the process.
   static func ignoreSignalsOfWriting() {
     signal(SIGPIPE, SIG_IGN)
     signal(SIGXFSZ, SIG_IGN)
   }
 
-  /// Ends the process as a broken pipe ends others.
+  /// Ends the process as SIGPIPE would.
   static func dieOfBrokenPipe() -> Never {
     signal(SIGPIPE, SIG_DFL)
     raise(SIGPIPE)
     exit(.inputOutput)
   }
 
-  /// Ends the process.
+  /// Ends the process at once, without exit handlers.
   ///
-  /// At once: what libraries do at the end of a program (OpenSSL frees its tables) would pull the ground from under workers
-  /// that are still at it. All output was written by then.
+  /// Handlers of libraries (OpenSSL frees its tables) would break threads that are still running. All output
+  /// was written before.
   static func exit(_ code: ExitCode) -> Never { Glibc._exit(code.rawValue) }
 
-  /// What `nextSignal` tells.
+  /// The result of `nextSignal`.
   enum Signal { case end, reload, none }
 
   private static var handled: sigset_t {
@@ -109,8 +111,8 @@ enum System {
     return set
   }
 
-  /// From now on SIGTERM, SIGINT and SIGHUP wait for `nextSignal`. Called before any thread is made, since threads
-  /// inherit it.
+  /// Blocks SIGTERM, SIGINT and SIGHUP for `nextSignal`. Call it before any thread starts, since threads
+  /// inherit the mask.
   static func blockSignals() {
     var set = handled
     unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
@@ -131,7 +133,7 @@ enum System {
 
   // MARK: - The service manager
 
-  /// Bytes of a Unix socket's name, its end included (unix(7)).
+  /// Maximum bytes of a Unix socket's name, with its terminator (unix(7)).
   private static let socketNameBytes = 108
 
   /// Sends one datagram to the Unix socket at `path`; one that begins with "@" is in the abstract name space.

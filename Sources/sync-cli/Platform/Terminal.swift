@@ -1,22 +1,22 @@
 private import CLinux
 private import Glibc
 
-/// Asking a person, whatever standard input and output are.
+/// Prompts on the terminal, whatever standard input and output are.
 enum Terminal {
-  /// Longer lines are cut: no passphrase is.
+  /// Longer lines are cut; no passphrase is that long.
   private static let longestLine = 4096
 
   private enum Answer {
     case line([UInt8])
-    /// A signal came, and the process is still there: it was stopped and goes on, or does not mind.
+    /// A signal arrived, and the process survived it: it was stopped and continued, or ignores the signal.
     case interrupted
     case failed
   }
 
-  /// Asks for a line that is not shown; nil if there is no terminal, or nothing is entered.
+  /// Prompts for a line without echo; nil if there is no terminal, or the line is empty.
   ///
-  /// A signal that ends or stops the process does so as ever, but finds the terminal as it was. Who goes on after that
-  /// is asked again.
+  /// A signal that ends or stops the process still does so, after the terminal is restored. If the process
+  /// continues, the prompt is repeated.
   static func secret(_ prompt: String) -> [UInt8]? {
     let terminal = unsafe open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)
     guard terminal >= 0 else { return nil }
@@ -33,7 +33,7 @@ enum Terminal {
   private static func ask(_ prompt: String, _ terminal: Int32) -> Answer {
     var before = termios()
     guard unsafe tcgetattr(terminal, &before) == 0, let signals = DeferredSignals() else { return .failed }
-    // After the terminal is as it was: what is deferred later is done first.
+    // Deferred actions run in reverse order: the terminal is restored before.
     defer { signals.deliver() }
     var silent = before
     silent.c_lflag &= ~tcflag_t(ECHO)
@@ -55,11 +55,12 @@ enum Terminal {
   }
 }
 
-/// Where the handler of `DeferredSignals` writes: a handler can be told nothing in another way.
+/// The pipe that the handler of `DeferredSignals` writes to. A global, because a handler takes no other
+/// argument.
 private nonisolated(unsafe) var signalPipe: Int32 = -1
 
-/// Signals that would end or stop the process wait while this lives. They are caught, not blocked: other threads, which
-/// may be there, do not block them.
+/// Defers signals that would end or stop the process. They are caught, not blocked: other threads may exist
+/// that do not block them.
 private struct DeferredSignals {
   private static let numbers = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP]
   private let pipe: (end: Int32, start: Int32)
@@ -69,13 +70,13 @@ private struct DeferredSignals {
     var ends: [Int32] = [-1, -1]
     guard unsafe Glibc.pipe(&ends) == 0 else { return nil }
     pipe = (ends[0], ends[1])
-    // `deliver` reads until nothing is left.
+    // `deliver` reads until the pipe is empty.
     _ = sync_set_nonblocking(pipe.end)
     unsafe signalPipe = pipe.start
     var action = sigaction()
     action.sa_flags = SA_RESTART
     unsafe action.__sigaction_handler.sa_handler = { number in
-      // The code that is interrupted may be about to look at it.
+      // The interrupted code may be about to read `errno`.
       let code = errno
       var byte = UInt8(truncatingIfNeeded: number)
       _ = unsafe write(signalPipe, &byte, 1)
@@ -87,7 +88,7 @@ private struct DeferredSignals {
     }
   }
 
-  /// Waits until there is something to read; false if a signal comes first.
+  /// Waits until bytes can be read; false if a signal arrives first.
   func waitReadable(_ descriptor: Int32) -> Bool {
     var waiting = [
       pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
@@ -97,14 +98,14 @@ private struct DeferredSignals {
     return waiting[1].revents == 0
   }
 
-  /// Lets those that came have their effect, and those that come.
+  /// Delivers the deferred signals and restores the handlers.
   func deliver() {
     for (number, action) in before {
       var action = action
       _ = unsafe sigaction(number, &action, nil)
     }
     var number: UInt8 = 0
-    // To this thread, which sees it before the next line.
+    // Raised on this thread, which handles it before the next line.
     while unsafe read(pipe.end, &number, 1) == 1 { raise(Int32(number)) }
     close(pipe.end)
     close(pipe.start)
