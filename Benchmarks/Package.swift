@@ -1,7 +1,8 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// The store beside its peers. Their libraries are needed for this package alone: `scripts/deps.sh bench` installs them.
+// The store compared with its peers. Only this package needs their libraries: `scripts/deps.sh bench`
+// installs them.
 let package = Package(
   name: "Benchmarks",
   dependencies: [.package(name: "sync-store", path: "..")],

@@ -7,7 +7,7 @@ let strict: [SwiftSetting] = [
   .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
-// Three small services. `README.md` beside this says what each shows; `make examples` runs them.
+// Three small services. `README.md` says what each shows; `make examples` runs them.
 let package = Package(
   name: "Examples",
   dependencies: [.package(name: "sync-store", path: "..")],

@@ -1,8 +1,8 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// What reads foreign bytes and can be reached through the public API. What only the package's own modules see is in
-// Targets/, built by run.sh.
+// Fuzzers of foreign bytes that are reachable through the public API. Those that need internals of the
+// package are in Targets/, built by run.sh.
 let package = Package(
   name: "Fuzz",
   dependencies: [.package(name: "sync-store", path: "..")],
@@ -12,7 +12,7 @@ let package = Package(
       swiftSettings: [.swiftLanguageMode(.v6)]),
     // A hub and many members as processes of sync-cli, under load and faults.
     .executableTarget(name: "Soak", swiftSettings: [.swiftLanguageMode(.v6)]),
-    // Kills a process that writes, again and again.
+    // Kills a writing process repeatedly.
     .executableTarget(
       name: "Kills", dependencies: [.product(name: "SyncStore", package: "sync-store")],
       swiftSettings: [.swiftLanguageMode(.v6)]),

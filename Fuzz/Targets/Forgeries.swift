@@ -1,4 +1,5 @@
-/// Foreign bytes in a file of a store, with the checksums that belong to them. See `ForeignBytes`, which is built into the target.
+/// Foreign bytes in a store file, with matching checksums. See `ForeignBytes`, which is built into the
+/// target.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> Int32 {
   ForeignBytes.forgeries([UInt8](UnsafeBufferPointer(start: start, count: count)))

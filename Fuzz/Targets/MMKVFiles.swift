@@ -1,4 +1,4 @@
-/// Foreign bytes as a file of MMKV and the one beside it. See `ForeignBytes`, which is built into the target.
+/// Foreign bytes as an MMKV file and its companion. See `ForeignBytes`, which is built into the target.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> Int32 {
   ForeignBytes.mmkvFiles([UInt8](UnsafeBufferPointer(start: start, count: count)))

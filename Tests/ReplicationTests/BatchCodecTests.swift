@@ -11,7 +11,7 @@ import Testing
   static let randomness = [UInt8](repeating: 0xA5, count: 32)
   let keys = GroupKeyRing(key: Array(0..<32))
 
-  /// Bytes that no compressor shortens.
+  /// Incompressible bytes.
   static func noise(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     var state = seed
     return (0..<count).map { _ in
@@ -20,8 +20,8 @@ import Testing
     }
   }
 
-  /// A sealed batch put together here by the document alone, so that it can lie and so that the codec is checked
-  /// against a second reading of the format.
+  /// An encoded batch built from the specification alone, so that it can be malformed, and so that the codec
+  /// is checked against an independent implementation of the format.
   static func assemble(
     body: [UInt8], declared: Int, compressed: Bool, kind: UInt8 = 1, keys: GroupKeyRing
   ) throws -> [UInt8] {
@@ -147,7 +147,7 @@ import Testing
 
   @Test("F79 a stream that inflates to more, or to fewer, bytes than declared stops there")
   func bombs() throws {
-    // The zlib stream of a million zeros, taken out of an honest batch.
+    // The zlib stream of a million zeros, taken from a valid batch.
     let zeros = [UInt8](repeating: 0, count: 1_000_000)
     let honest = try BatchCodec.encrypt(zeros, as: Self.context, keys: keys, randomness: Self.randomness)
     let header = Array(honest[..<100])
@@ -232,7 +232,7 @@ import Testing
     let sealed = try vector.bytes(\.sealed)
     let payload = try vector.bytes(\.payload)
     #expect(try BatchCodec.decrypt(sealed, expecting: context, keys: keys) == payload)
-    // Versions of zlib may shorten alike content differently; what is stored has one form.
+    // zlib versions may compress the same content differently; stored blocks have one form.
     if sealed[2] == 0 {
       let again = try BatchCodec.encrypt(
         payload, as: context, keys: keys, randomness: vector.bytes(\.randomness))

@@ -4,11 +4,12 @@ import Testing
 
 @testable import Replication
 
-/// Whoever waits for a large value gets it, or hears that it cannot be had, whatever becomes of sessions meanwhile.
+/// Every reader waiting for a large value receives it, or an error that it is unavailable, whatever happens
+/// to sessions meanwhile.
 @Suite("Waiting for large values", .timeLimit(.minutes(Patience.minutes(1))))
 struct BlobFetchCoordinatorTests {
-  /// Puts a relay between the client and the server at an address: what is behind some bytes of each connection does not come through, and
-  /// nobody is told.
+  /// Puts a relay between the client and the server at an address. After some bytes of each connection it
+  /// silently drops everything.
   private static func swallowing(
     _ address: Endpoint, of server: TestCopy, for client: TestCopy
   ) async throws -> (relay: Relay, isHeldBack: Locked<Bool>) {
@@ -87,7 +88,7 @@ struct BlobFetchCoordinatorTests {
     let back = try await client.listen()
     try Membership(server.store).add(
       Peer(name: "second", addresses: [back.description], device: client.node.device))
-    // Of two that dial at once the smaller one's session goes on.
+    // Of two that dial at once, the session of the smaller identity continues.
     let (lower, upper, name) =
       server.node.device < client.node.device ? (server, client, "first") : (client, server, "second")
     let gathered = Awaited<Int>()
@@ -109,7 +110,7 @@ struct BlobFetchCoordinatorTests {
     try server.store.put("large", noise(24 << 20, seed: 32))
     let core = server.node.core
     let hasMoved = Locked(false)
-    // The loop looks by itself: a task may come to its turn only when all is over.
+    // The event loop checks by itself: a task may get its turn only when everything is over.
     try await server.node.onLoop { () throws(ReplicationError) in
       func look() {
         if core.value.incoming.values.contains(where: {
@@ -127,22 +128,22 @@ struct BlobFetchCoordinatorTests {
   }
 }
 
-/// `BlobSwarm` alone, with members that are but what they answer.
+/// `BlobSwarm` alone, with members reduced to their answers.
 @Suite("Large values from several members", .timeLimit(.minutes(Patience.minutes(1))))
 struct BlobSwarmTests {
-  /// What a member answers with, asked for a part.
+  /// A member's answer to the request for a part.
   private enum Answer {
-    /// It says at once that it does not have it.
+    /// It answers at once that it does not have it.
     case lacking
     case all
-    /// All but the last byte.
+    /// All bytes but the last one.
     case short
-    /// One byte more, of a part that is not the last one.
+    /// One byte too many, of a part that is not the last one.
     case long
     case nothing
   }
 
-  /// A member that is but what it answers with.
+  /// A member reduced to its answer.
   private final class Giver: PartGiver {
     private let device: DeviceID
     private let bytes: [UInt8]
@@ -180,7 +181,8 @@ struct BlobSwarmTests {
     }
   }
 
-  /// A value is fetched from members that answer so, while time passes. Did it come, and what was each one asked for?
+  /// Fetches a value from members that answer this way, while time passes. Returns whether it arrived, and
+  /// what each member was asked for.
   private static func fetch(
     _ bytes: [UInt8], from answers: [Answer], into copy: TestCopy
   ) async throws -> (isHere: Bool?, asked: [[BlobPart]]) {
@@ -200,7 +202,7 @@ struct BlobSwarmTests {
       swarm.start()
       return LoopBound((swarm, givers), to: loop)
     }
-    // A second for each of the ticks: longer than it takes to store what has come.
+    // Each tick is one second: longer than it takes to store what has arrived.
     for tick in 0..<400 where ended.withLock({ $0 }) == nil {
       try await Task.sleep(for: .milliseconds(10))
       guard tick % 20 == 19 else { continue }
@@ -226,7 +228,7 @@ struct BlobSwarmTests {
     arguments: [Answer.short, .long, .nothing])
   private func others(answer: Answer) async throws {
     let copy = try TestCopy.first()
-    // More than is asked for beyond the part that does not come.
+    // More than is requested beyond the missing part.
     let bytes = noise(Int(BlobSwarm.aheadBytes + 2 * BlobSwarm.partBytes), seed: 34)
     let fetched = try await Self.fetch(bytes, from: [answer, .all], into: copy)
     #expect(fetched.isHere == true && fetched.asked[0].count == 1)

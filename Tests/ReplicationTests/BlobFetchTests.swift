@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-/// What is asked for and stored of large values, step by step: `BlobFetch` alone.
+/// Requests for and storage of large values, step by step: `BlobFetch` alone.
 @Suite("Fetching large values") struct BlobFetchTests {
   private static func need(_ number: UInt8) -> BlobNeed {
     BlobNeed(hash: BlobHash(bytes: Samples.bytes(32, from: number))!, size: 5)
@@ -14,7 +14,7 @@ import Testing
     BlobRange(hash: need(number).hash, offset: 0, isLast: true, encrypted: [number])
   }
 
-  /// A fetch of so many values, and what it has asked its surroundings for since this was looked at last.
+  /// A fetch of several values, and its requests since the last check.
   private struct Probe {
     var fetch = BlobFetch()
     var port = SessionPort(peerName: "peer")
@@ -88,7 +88,7 @@ import Testing
     numbers.map { BlobRange(hash: large.hash, offset: $0 << 18, isLast: $0 == 4, encrypted: [UInt8($0)]) }
   }
 
-  /// A fetch of a large value of which these ranges have come.
+  /// A fetch of a large value of which these ranges have arrived.
   private static func fetching(_ numbers: Range<UInt64>) throws -> Probe {
     var probe = Probe(0)
     probe.fetch.need([large])
@@ -125,8 +125,8 @@ import Testing
 
   // MARK: Of chunks
 
-  /// A value of several ranges was being stored when its sender gave it up, and is wanted again before it is known what
-  /// became of that: now it may be put together of chunks.
+  /// A value of several ranges was being stored when its sender cancelled it, and is wanted again before the
+  /// outcome is known: now it may be assembled from chunks.
   private static func wantedAgain() throws -> (probe: Probe, need: BlobNeed) {
     var need = need(1)
     need.size = 600_000

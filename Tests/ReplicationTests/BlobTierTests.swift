@@ -5,10 +5,10 @@ import Testing
 @testable import Replication
 @testable import SyncStore
 
-/// Large values that are elsewhere, over real connections.
+/// Large values held by other members, over real connections.
 @Suite("The blob tier between nodes", .timeLimit(.minutes(Patience.minutes(2))))
 struct BlobTierTests {
-  /// A first copy that listens, and a second one that leaves large values out.
+  /// A first copy that listens, and a second one that skips large values.
   private static func lazyPair() async throws -> (server: TestCopy, client: TestCopy, address: Endpoint) {
     let (server, client, address) = try await pair()
     try client.store.setBlobPolicy(.lazy)
@@ -65,7 +65,7 @@ struct BlobTierTests {
     #expect(zip(progress, progress.dropFirst()).allSatisfy { $0.bytes < $1.bytes })
     #expect(try store.get("huge")?.bytes.count == 6_000_000)
     #expect(try store.absentValues().leftOut == 2)
-    // Within a transaction nobody waits: the arrival would have to wait for it.
+    // A read within a transaction never waits: the arrival would have to wait for the transaction.
     let refused = #expect(throws: StoreError.self) {
       try store.transaction { transaction in _ = try transaction.get("0") }
     }
@@ -114,7 +114,7 @@ struct BlobTierTests {
     let last = try await client.node.trimBlobs(to: limits)
     #expect(last.evicted == 20 && last.tooFewHolders == 1 && !last.holds)
     #expect(try client.store.get("unsent") != nil)
-    // Nobody else holds the server's.
+    // No other member holds the server's.
     let none = try await server.node.trimBlobs(to: limits)
     #expect(none.evicted == 0 && none.tooFewHolders == 20)
     await client.node.stop()
@@ -165,8 +165,8 @@ struct BlobTierTests {
 
   // MARK: From several members at once
 
-  /// A first copy with a very large value, a second one that has it, too, and listens, and a third one that has left it out and
-  /// knows both.
+  /// A first copy with a very large value, a second one that also has it and listens, and a third one that
+  /// skipped it and knows both.
   private static func three(_ bytes: [UInt8]) async throws -> (
     first: TestCopy, second: TestCopy, third: TestCopy
   ) {
@@ -176,14 +176,14 @@ struct BlobTierTests {
     let address = try await second.listen()
     let third = try await TestCopy.joined(try Node.invite(to: first.store), "third")
     try third.store.setBlobPolicy(.lazy)
-    // It must know the new member to let it in.
+    // It must know the new member to admit it.
     _ = try await second.node.synchronize(with: "first", direction: .pull)
     _ = try await third.node.synchronize(with: "first", direction: .pull)
     try Membership(third.store).add(Peer(name: "second", addresses: ["\(address)"]))
     return (first, second, third)
   }
 
-  /// Did it send anything of a large value to the third copy?
+  /// Whether it sent any part of a large value to the third copy.
   private static func gave(_ copy: TestCopy) -> Bool {
     copy.log.lines.contains { $0.contains("third: received 0 records") && !$0.hasSuffix("and 0") }
   }
@@ -227,7 +227,7 @@ struct BlobTierTests {
   @Test("However many very large values are fetched at once, no session ends for it, and all come")
   func manySwarms() async throws {
     let (first, second, third) = try await Self.three(noise(5000, seed: 500))
-    // Of each a part is asked of one of two members: of one of these at least 70 parts are.
+    // Each part is requested from one of two members: at least 70 parts from one of these.
     let values = (0..<140 as Range<UInt64>).map { noise(5000, seed: 600 + $0) }
     for (number, value) in values.enumerated() { try first.store.put(Key("many/\(number)"), value) }
     _ = try await second.node.synchronize(with: "first", direction: .pull)
@@ -246,7 +246,7 @@ struct BlobTierTests {
       }
       Thread.sleep(forTimeInterval: 0.3)
     }
-    // What is asked for is asked for before anything of it is given.
+    // All requests precede the first answer.
     try await third.node.onLoop { () throws(ReplicationError) in Thread.sleep(forTimeInterval: 0.3) }
     try await until { ended.withLock { $0.count } == blobs.count }
     for (number, value) in values.enumerated() {
@@ -271,7 +271,7 @@ struct BlobTierTests {
   func swarmOfLies() async throws {
     let bytes = noise(20 << 20, seed: 7)
     let (first, second, third) = try await Self.three(bytes)
-    // The second copy's disk gives other bytes.
+    // The second copy's disk returns other bytes.
     let blob = try #require(try second.store.entry("huge")?.blob)
     let name =
       second.store.path + "/blobs/objects/" + String(blob.hash.description.prefix(2)) + "/"

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-/// Connections that are cut in the middle: between the two nodes stands a relay that lets only so many bytes through.
+/// Connections cut in the middle: a relay between the two nodes passes a limited number of bytes.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct BrokenConnectionTests {
   @Test func `F69 F72 a push that is cut again and again resumes where it was, blobs included`() async throws
   {
@@ -27,7 +27,7 @@ import Testing
       }
     }
     #expect(cuts >= 3)
-    // What had arrived before was not sent again.
+    // Data that had arrived before was not sent again.
     #expect(sentBytes < 2_000_000)
     #expect(try server.store.get(Key("large"))?.bytes == blob)
     #expect(try client.digest() == server.digest())

@@ -4,13 +4,13 @@ import Testing
 @testable import Replication
 @testable import SyncStore
 
-/// A machine's clock is set while a live session is open: nothing that the wrong clock stamps may leave.
+/// A machine's clock is set while a live session is open: no record stamped by the wrong clock may leave.
 @Suite("A clock that is set during a live session (F49)", .timeLimit(.minutes(Patience.minutes(2))))
 struct ClockJumpTests {
   private static let hour: Int64 = 3_600_000
   private static let policy = KeepPolicy(retry: 1...50)
 
-  /// A member whose wall clock is off by as many milliseconds as the value says.
+  /// A member whose wall clock is off by this many milliseconds.
   private static func member(_ token: String, _ offset: Locked<Int64>) async throws -> TestCopy {
     let directory = TemporaryDirectory()
     let path = directory.path + "/store"

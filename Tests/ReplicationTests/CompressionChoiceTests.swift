@@ -4,8 +4,8 @@ import Testing
 @Suite struct CompressionChoiceTests {
   private static let payload = 1 << 20
 
-  /// A sender that deflates at a rate, over a link of a rate, both in bytes a second: the seconds for so many batches, and the
-  /// bytes sent. A pipeline: the slower part counts.
+  /// Simulates a sender with a compression rate over a link with a rate, both in bytes a second. Returns the
+  /// seconds for that many batches, and the bytes sent. A pipeline: the slower part counts.
   private static func run(
     deflating: Double, link: Double, ratio: Double = 0.7, batches: Int, always: Bool? = nil,
     sharing: Bool = false
@@ -16,7 +16,7 @@ import Testing
       let deflates = always ?? choice.deflates(payload)
       let sealed = deflates ? Int(Double(payload) * ratio) : payload
       let sealing = deflates ? Double(payload) / deflating : 0
-      // On one machine the processors are shared: what one side does the other waits for.
+      // On one machine both sides share the processors: each waits for the other's work.
       let rest = sharing ? Double(payload) / 50e6 : 0
       let passing = max(sealing + rest, Double(sealed) / link)
       seconds += passing
@@ -33,7 +33,7 @@ import Testing
   func fastLink(link: Double) {
     let chosen = Self.run(deflating: 100e6, link: link, batches: 200)
     let plain = Self.run(deflating: 100e6, link: link, batches: 200, always: false)
-    // The first few are deflated before anything is known.
+    // The first few are compressed before any rate is known.
     #expect(chosen.seconds <= plain.seconds * 1.02 + 4 * Double(Self.payload) / 100e6)
   }
 
@@ -84,7 +84,7 @@ import Testing
       for batch in 0..<40 {
         let deflates = choice.deflates(Self.payload)
         if batch > 4 { #expect(!deflates) }
-        // The first ones are deflated while the receiver does nothing else.
+        // The first ones are compressed while the receiver is otherwise idle.
         let time: UInt64 = batch == stall ? 400_000_000 : deflates ? 7_000_000 : 8_000_000
         choice.acknowledged(
           CompressionChoice.Measure(

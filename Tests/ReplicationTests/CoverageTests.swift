@@ -21,7 +21,7 @@ struct CoverageTests {
     try receive()
     #expect(session.takeCoverageGrew())
     #expect(!session.takeCoverageGrew())
-    // Thousands of members that come back to a hub have mostly written nothing.
+    // Thousands of members that return to a hub have mostly written nothing.
     try receive()
     #expect(!session.takeCoverageGrew())
     try sender.delete("key")
@@ -39,7 +39,7 @@ struct CoverageTests {
         sender: Samples.right, mark: Samples.mark, position: 1,
         vector: VersionVector(Dictionary(uniqueKeysWithValues: actors)), floor: VersionVector(),
         horizon: .zero))
-    // Each life may have given away what it wrote.
+    // Each life may have sent its writes.
     for life in 0..<3 {
       try store.put(Key("life"), [UInt8(life)])
       _ = try store.openRound(since: nil, covered: VersionVector())

@@ -4,7 +4,7 @@ import SyncStore
 import Testing
 
 @Suite struct DeviceIdentityTests {
-  /// RFC 8410, section 10.3: the key of its example, in one line.
+  /// RFC 8410, section 10.3: the example's private key, in one line.
   static let example: String = """
     -----BEGIN PRIVATE KEY-----
     MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC
@@ -50,7 +50,8 @@ import Testing
       #expect(certificate.range(of: name, in: issuer.upperBound..<certificate.endIndex) != nil)
       #expect(certificate.range(of: Data(identity.publicKeyInfo)) != nil)
     }
-    // The tag that follows the name in DER is the digit 0: names that go on so are among those tried.
+    // The tag that follows the name in DER is the digit 0: the tried names include some that continue with
+    // it.
     #expect(identities.contains { "\($0.id)".dropFirst(4).first == "0" })
   }
 

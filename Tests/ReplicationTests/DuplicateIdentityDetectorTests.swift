@@ -23,7 +23,7 @@ struct DuplicateIdentityDetectorTests {
     for time in 4...20 {
       #expect(watch.displaced(device, by: Self.here, from: Self.there, at: UInt64(time) * 1000) == nil)
     }
-    // After it was quiet for long it is news again.
+    // After a long quiet period it is reported again.
     let later = 20_000 + 2 * DuplicateIdentityDetector.windowMilliseconds
     for step in 0..<2 {
       #expect(watch.displaced(device, by: Self.here, from: Self.there, at: later + UInt64(step)) == nil)
@@ -70,7 +70,7 @@ struct DuplicateIdentityDetectorTests {
     #expect(text.contains("second (h)") && text.components(separatedBy: "stop one of them").count == 2)
   }
 
-  /// The key goes with a copied directory; the copy takes an actor of its own.
+  /// A copied directory keeps the key; the copy takes a new actor.
   @Test(
     "are reported at the member that both connect to, and at each of the two",
     .timeLimit(.minutes(Patience.minutes(2))))
@@ -89,7 +89,7 @@ struct DuplicateIdentityDetectorTests {
     }
     for twin in twins { twin.node.keepInStep(KeepPolicy(retry: 1...50)) }
     let device = twins[0].node.device
-    // As SIGHUP does: else they would meet twice a minute.
+    // As SIGHUP does: otherwise they would meet twice a minute.
     while ([hub] + twins).contains(where: { $0.node.state.identityConflicts[device] == nil }) {
       for twin in twins { twin.node.retryNow() }
       try await Task.sleep(for: .milliseconds(50))

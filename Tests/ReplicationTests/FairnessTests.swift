@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-/// Peers that want much beside peers that want little.
+/// Peers with much traffic, concurrent with peers with little.
 @Suite("Fairness between peers", .timeLimit(.minutes(Patience.minutes(4))))
 struct FairnessTests {
   private static let keys = 4000
@@ -64,9 +64,9 @@ struct FairnessTests {
     }
     let figures = pool.figures
     #expect(figures.begun.ordinary - before.begun.ordinary > 8 * 4)
-    // A thread is free for it: what is ordinary is never begun before it.
+    // A thread is free for it: ordinary work never starts before it.
     #expect(figures.longestPromptWait <= 1)
-    // And among themselves each waits for one piece of each queue of the others, at most.
+    // Among themselves each waits for at most one piece of each other queue.
     #expect(figures.longestOrdinaryWait <= 4 * (copies.count + 1) + 8)
     await hub.stop()
   }

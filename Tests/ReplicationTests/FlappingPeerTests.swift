@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-/// A node that keeps a peer in step whose sessions go live and end at once, again and again.
+/// A node in live sync with a peer whose sessions go live and end at once, again and again.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct FlappingPeerTests {
   /// How the peer ends each session.
   enum Ending: CaseIterable {
@@ -14,13 +14,13 @@ import Testing
       switch self {
       case .breaks: driver.abandon()
       case .refuses: driver.stop()
-      // The other side ends it by that.
+      // The other side ends the session because of it.
       case .saysGoodbye: driver.link.send(Message.goodbye.frame.bytes)
       }
     }
   }
 
-  /// Lets the node end each session at once, in that way; counts them.
+  /// Makes the node end each session at once, in that way; counts them.
   private static func flap(_ node: Node, _ ending: Ending) async throws -> Locked<Int> {
     let (core, ended) = (node.core, Locked(0))
     try await node.onLoop { () throws(ReplicationError) in
@@ -44,7 +44,7 @@ import Testing
     let ended = try await Self.flap(server.node, ending)
     client.node.keepInStep(KeepPolicy(retry: 1...1_000_000))
     var longest: UInt64 = 0
-    // Six failures in a row bring a pause of at least 16 ms, and no number of first ones does.
+    // Six failures in a row cause a pause of at least 16 ms; first failures, however many, do not.
     for await state in client.node.states(of: "first") where state.phase == .waiting {
       longest = max(longest, state.retryAfter ?? 0)
       if longest >= 16 || ended.withLock({ $0 }) >= 40 { break }

@@ -5,8 +5,8 @@ import Testing
 @testable import Replication
 @testable import SyncStore
 
-/// `schemas/vectors/full-state.json`, which another implementation of `schemas/wire.md` has made: what becomes of each
-/// record that a copy holds, once another copy's full state has come.
+/// `schemas/vectors/full-state.json`, made by another implementation of `schemas/wire.md`: the fate of each
+/// record that a copy holds when it receives another copy's full state.
 @Suite("A full state does with each record") struct FullStateVectorTests {
   struct Vectors: Decodable {
     struct Close: Decodable {

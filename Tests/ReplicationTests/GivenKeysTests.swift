@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-/// Group keys that another member gives: it may be hostile, or its program broken.
+/// Group keys received from another member, which may be hostile or broken.
 @Suite("Group keys that others give") struct GivenKeysTests {
   private static func summary(_ actor: ActorID) -> ReplicaSummary {
     ReplicaSummary(
@@ -34,7 +34,7 @@ import Testing
     }
   }
 
-  /// So many epochs, one behind the other.
+  /// Consecutive epochs.
   private static func ring(_ count: Int, from ring: GroupKeyRing? = nil) throws -> GroupKeyRing {
     var ring = ring ?? GroupKeyRing(key: [UInt8](repeating: 1, count: 32))
     for number in 0..<count {
@@ -50,7 +50,7 @@ import Testing
     var ring = try Self.ring(2)
     let before = ring
     var given = ring
-    // The last number there is, or more epochs than there are places for.
+    // The highest number, or more epochs than fit.
     if isLast {
       try given.insert([UInt8](repeating: 9, count: 32), epoch: .max)
     } else {
@@ -70,7 +70,7 @@ import Testing
     let other = try Self.ring(most - 1)
     try ring.merge(other)
     #expect(ring == other && ring.epochs.count == most)
-    // From then on a member may still be revoked, and all hear of it.
+    // From then on a member may still be revoked, and all members learn of it.
     let further = try Self.ring(GroupKeyRing.epochsFromReserve, from: other)
     try ring.merge(further)
     #expect(ring == further)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-/// A member whose program is hostile or broken: what it announces and asks for, step by step.
+/// A hostile or broken member: its announcements and requests, step by step.
 @Suite("Members that say or want too much") struct GreedyPeerTests {
   private static func summary(_ actor: ActorID) -> ReplicaSummary {
     ReplicaSummary(
@@ -53,7 +53,7 @@ import Testing
 
   // MARK: What is kept of what was said
 
-  /// So many actors that nobody has heard of, from a number on.
+  /// Unknown actors, numbered from `first` on.
   private static func actors(_ count: Int, from first: Int) -> VersionVector {
     VersionVector(
       Dictionary(
@@ -92,7 +92,7 @@ import Testing
       half.finished(&port)
     }
     try take(0)
-    // The same once more says nothing new.
+    // Repeating the same adds nothing.
     try take(0)
     #expect(throws: SessionEnd.self) { try take(1) }
   }
@@ -123,7 +123,7 @@ import Testing
     #expect(throws: SessionEnd.self) {
       for number in 0..<3 {
         let vector = Self.actors(Limits.actors, from: number * Limits.actors)
-        // Each round is given up before its end: it says all the same what its sender covers.
+        // Each round is abandoned before its end, but still states what its sender covers.
         try exchange.accept(.liveUpdate(Self.burst(number, vector: vector, floor: VersionVector())), &port)
         try exchange.accept(.liveUpdateEnd(batches: 0), &port)
         try exchange.pump(&port)
@@ -199,7 +199,7 @@ import Testing
     var (source, port) = (BlobSource(), SessionPort(peerName: "peer"))
     try source.wanted(Self.parts(WireLimits.blobParts))
     try source.wanted((1..<Limits.blobsInFlight).map { BlobNeed(hash: Samples.hash, size: UInt64($0)) })
-    // One more question than there may be, and one more part.
+    // One request more than permitted, and one part more.
     var greedy = source
     #expect(throws: SessionEnd.self) { try greedy.wanted(Self.parts(1)) }
     greedy = BlobSource()

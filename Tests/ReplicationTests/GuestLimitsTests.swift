@@ -4,13 +4,13 @@ import Testing
 
 @testable import Replication
 
-/// What a member at the other end of a session can make this copy do.
+/// The effects a peer can have on this copy.
 @Suite("What a member can cause") struct GuestLimitsTests {
   private static let device = DeviceID(bytes: (0..<32).map { UInt8($0) })!
 
   // MARK: New actors (rule R9)
 
-  /// What a session says to a member that covers more of its writes than it has made.
+  /// The session's answer to a member that covers more of this copy's writes than it has made.
   private static func claimed(by right: MemberRight, mayRenew: Bool = true) -> [SessionAction] {
     var session = Session(role: .server, peerName: "left", peerRight: right)
     session.mayBecomeNewActor = mayRenew
@@ -104,7 +104,7 @@ import Testing
     let store = try Store.create(
       on: SimulatedHost(seed: 4), configuration: Configuration(blobThreshold: 1000))
     try Node.prepare(store, name: "first")
-    // Larger than what packs take: those are read in one piece.
+    // Larger than the limit of packs: such values are read in one piece.
     let bytes = noise(5 << 20, seed: 5)
     try store.put(Key("large"), bytes)
     let blob = BlobReference(hash: BlobHash(bytes: SHA256.hash(bytes))!, size: UInt64(bytes.count))

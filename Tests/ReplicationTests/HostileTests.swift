@@ -5,9 +5,10 @@ import Testing
 
 @testable import Replication
 
-/// What strangers and broken peers can do to a node: nothing.
+/// Strangers and broken peers must have no effect on a node.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct HostileTests {
-  /// The most that a stranger may be sent: the server's part of a handshake and an alert, no application byte.
+  /// The most that a stranger may be sent: the server's part of a handshake and an alert, no application
+  /// byte.
   private static func tryTLS(
     _ address: Endpoint, as identity: DeviceIdentity, protocols: [String]
   ) async throws -> (plaintext: [UInt8], failure: ReplicationError.Code?) {
@@ -47,7 +48,7 @@ import Testing
     ("a length of 2 GiB", [0xFF, 0xFF, 0xFF, 0x7F, 0x01] + noise(100, seed: 1)),
     ("HTTP", Array("GET / HTTP/1.1\r\nHost: x\r\n\r\n".utf8)),
     ("a TLS record of the greatest length", [22, 3, 1, 0xFF, 0xFF] + noise(500, seed: 2)),
-    // A hello that offers TLS 1.2 and nothing newer: no extension of supported versions.
+    // A hello that offers only TLS 1.2: no supported_versions extension.
     (
       "F76 TLS 1.2",
       [22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 3] + noise(32, seed: 3) + [0, 0, 2, 0xC0, 0x2B, 1, 0]
@@ -80,7 +81,7 @@ import Testing
     let server = try TestCopy.first()
     let address = try await server.listen()
     let core = server.node.core
-    // Each change, however seldom this test gets a thread.
+    // Every change, however rarely this test gets a thread.
     let places = Awaited<Int>()
     try await server.node.onLoop { () throws(ReplicationError) in watch(core, 0, places) }
     let raw = try await RawClient(
@@ -91,7 +92,7 @@ import Testing
     await server.node.stop()
   }
 
-  /// Tells of the places that are taken by connections to which nobody listens any more, whenever they change.
+  /// Reports every change of the number of slots taken by abandoned connections.
   private func watch(_ core: LoopBound<NodeCore>, _ last: Int, _ places: Awaited<Int>) {
     guard !core.value.isStopping else { return }
     let now = core.value.incoming.isEmpty ? core.value.admission.placesTaken : last
@@ -131,7 +132,7 @@ import Testing
     let invitation = try Invitation(text: token)
     let directory = TemporaryDirectory()
     let storage = server.store.environment.storage
-    // As if the joiner had been killed between the inviter's yes and the making of its store.
+    // As if the joiner had been killed between the inviter's acceptance and the creation of its store.
     _ = try storage.createDirectory(directory.path + "/s")
     let identity = try StoreKeys(path: directory.path + "/s", storage: storage).makeIdentity()
     guard

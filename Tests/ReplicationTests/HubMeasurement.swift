@@ -5,8 +5,8 @@ import Testing
 
 @testable import Replication
 
-/// One hub, a daemon in a process of its own, and many members that stay connected to it, each writing now and then: what that costs of
-/// memory and processor, and how long a write takes until the others have it. `make hub`; no test of the suite.
+/// One hub, a daemon in its own process, with many connected members that write occasionally: memory,
+/// processor time, and the latency until the others have a write. Run by `make hub`; not part of the suite.
 @Suite(
   .enabled(if: ProcessInfo.processInfo.environment["MEASURE_HUB"] != nil), .timeLimit(.minutes(30)),
   .serialized)
@@ -29,7 +29,7 @@ struct HubMeasurement {
     defer { hub.end() }
     let thin = LoopBound(ThinMembers(), to: try EventLoop.shared())
     let board = LoopBound(Board(), to: try EventLoop.shared())
-    // What is made once is not a member's.
+    // One-time allocations are not attributed to members.
     try await ThinMember.connect(identities[0], to: hub.address, id, keys, thin)
     let before = try hub.anonymousBytes()
     let (start, idle) = (MonotonicClock.milliseconds(), try hub.processorSeconds())
@@ -70,7 +70,7 @@ struct HubMeasurement {
       let number = Int(random.next() % UInt64(members))
       try await on(try EventLoop.shared()) { board.value.write(thin.value.list[number]) }
       count += 1
-      // In no step with anything.
+      // Not in sync with any.
       try await Task.sleep(for: .seconds(Double(random.next() % 2000) / 1000 / rate))
     }
     try await settle(board)
@@ -111,7 +111,7 @@ struct HubMeasurement {
     return (id, keys)
   }
 
-  /// Waits until all have what was written.
+  /// Waits until all have the write.
   private func settle(_ board: LoopBound<Board>) async throws {
     while try await on(try EventLoop.shared(), { !board.value.open.isEmpty && board.value.ends.isEmpty }) {
       try await Task.sleep(for: .milliseconds(10))
@@ -124,7 +124,7 @@ struct HubMeasurement {
     var all = 0.0
   }
 
-  /// Who has got what.
+  /// Tracks who has received what.
   private final class Board {
     var wanted = 0
     var open: [[UInt8]: (begun: UInt64, count: Int, latency: Latency)] = [:]

@@ -4,7 +4,7 @@ import Testing
 @testable import Replication
 @testable import SyncStore
 
-/// What a client does when the hellos say that there is nothing to be done.
+/// Client behaviour when the hellos show that nothing needs to be done.
 @Suite("A session with nothing to do")
 struct InStepTests {
   static let vector = VersionVector([Samples.left: 10, Samples.right: 7])
@@ -26,7 +26,7 @@ struct InStepTests {
       sends: direction.receives, cursor: Cursor(position: 40, mark: Samples.mark, closed: true))
   }
 
-  /// What a client answers once it has both hellos and its cursor.
+  /// A client's answer once it has both hellos and its cursor.
   static func answer(
     _ direction: SessionDirection, _ own: Replica = own, cursor: Cursor? = cursor,
     _ change: (inout Hello) -> Void = { _ in }
@@ -93,7 +93,7 @@ struct InStepTests {
     lacking.missingBlobs = [BlobNeed(hash: Samples.hash, size: 10, offset: 0)]
     #expect(!Self.isOver(Self.answer(.pull, lacking).actions))
     #expect(Self.isOver(Self.answer(.push, lacking).actions))
-    // What does not matter for the direction holds nothing up.
+    // Fields that are irrelevant for the direction cause no delay.
     #expect(Self.isOver(Self.answer(.push, cursor: nil).actions))
     #expect(Self.isOver(Self.answer(.pull) { $0.cursor = nil }.actions))
   }

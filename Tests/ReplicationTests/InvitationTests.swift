@@ -5,7 +5,7 @@ import Testing
 
 @testable import Replication
 
-/// Invitations as their copy has them, and many that are redeemed at once.
+/// Invitations as stored by their copy, and many redeemed at once.
 @Suite(.timeLimit(.minutes(Patience.minutes(4)))) struct InvitationTests {
   private static let address = [Endpoint(host: "h", port: 1)]
 
@@ -126,7 +126,7 @@ import Testing
 
   // MARK: Many at once
 
-  /// So many join at once (`make joiners` has 100 do so).
+  /// Number of concurrent joins (`make joiners` runs 100).
   private static let joiners = ProcessInfo.processInfo.environment["JOINERS"].flatMap { Int($0) } ?? 12
 
   @Test func `all get in who join at once, strangers among them`() async throws {

@@ -5,7 +5,7 @@ import Testing
 @testable import Replication
 @testable import SyncStore
 
-/// How a node hears that its journal has grown, where its store cannot be looked at for a while.
+/// How a node learns that its journal has grown while its store cannot be read.
 @Suite("The watch over the journal", .timeLimit(.minutes(Patience.minutes(2))))
 struct JournalWatchTests {
   @Test("tells live sessions of what comes after it once could not look, for want of descriptors (F33)")
@@ -32,7 +32,7 @@ struct JournalWatchTests {
     for await state in client.node.states(of: "first") where state.phase == .live { break }
     try writer.put("before", [1])
     try await until { try client.store.get("before") != nil }
-    // What the other process keeps for itself takes no position: there is nothing to be given, but a file to be opened.
+    // The other process's local metadata takes no position: there is nothing to send, but a file to open.
     plan.fail(.open, on: "/journal/", forever: true, errno: EMFILE)
     isRefusing.withLock { $0 = true }
     for number in 0..<3 as Range<UInt8> {

@@ -6,13 +6,13 @@ import Testing
 
 @testable import Replication
 
-/// The group's keys, changed by several at once, and by who fails in the middle.
+/// Group keys changed concurrently by several members, and with failures midway.
 @Suite("Changes of the group's keys")
 struct KeyChangeTests {
   private let host = SimulatedHost()
   private let plan = FaultPlan()
 
-  /// A store with keys and a member, over storage that fails as planned.
+  /// A store with keys and a member, over storage with planned failures.
   private func store() throws -> Store {
     try Store.create(on: host).close()
     let store = try Store.open(on: host, failing: plan)
@@ -49,7 +49,7 @@ struct KeyChangeTests {
         isDone.signal()
       }
       thread.start()
-      // Time enough for who would not wait.
+      // Long enough for a caller that does not wait.
       _ = isDone.wait(timeout: .now() + 0.3)
       isDone.signal()
     }

@@ -4,11 +4,11 @@ import Testing
 
 @testable import Replication
 
-/// Nodes that keep each other in step, over real connections.
+/// Nodes in live sync over real connections.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct LiveNodeTests {
   private static let policy = KeepPolicy(retry: 1...50)
 
-  /// Waits until the node has a live session with the peer, and gives its state.
+  /// Waits until the node has a live session with the peer, and returns its state.
   @discardableResult
   private static func live(_ node: Node, _ peer: String) async throws -> PeerState {
     for await state in node.states(of: peer) where state.phase == .live { return state }
@@ -104,7 +104,8 @@ import Testing
     await again.stop()
   }
 
-  /// The secrets of the connections over which the node has a live session with the device: both ends of one have the same.
+  /// The secrets of the connections on which the node has a live session with the device: both ends of one
+  /// have the same.
   private static func connections(of node: Node, to device: DeviceID) async throws -> [[UInt8]] {
     let core = node.core
     return try await node.onLoop { () throws(ReplicationError) in
@@ -142,7 +143,7 @@ import Testing
       try await until { try server.get("c \(number)") == "c" && client.get("s \(number)") == "s" }
       #expect(try await here().count <= 1)
     }
-    // One that ends for the other's sake may be gone before that is live.
+    // A session that ends in favour of the other may be gone before that is live.
     var secrets = (try await here(), try await there())
     while secrets.0.count != 1 || secrets.0 != secrets.1 {
       try await Task.sleep(for: .milliseconds(2))
@@ -162,7 +163,7 @@ import Testing
     try await Self.live(client.node, "first")
     let (actor, mark) = (ActorID(high: 7, low: 7), RoundMark(high: 1, low: 1))
     let stamp = Stamp(milliseconds: client.store.environment.now())
-    // What one of them takes in is sent at once: the client hears nothing until both have their own content.
+    // Records applied by one are sent at once: the client receives nothing until both have their own content.
     let taken = try await client.node.onLoop { () throws(ReplicationError) in
       Result {
         for (copy, text) in [(server, "here"), (client, "there")] {
@@ -216,7 +217,7 @@ import Testing
     try server.put("there", "2")
     try client.put("here", "3")
     for (copy, drivers) in zip([server, client], halves) {
-      // Neither is told anything: what is sent goes nowhere, and nothing comes.
+      // Neither is notified: sent data vanishes, and nothing arrives.
       for tick in 0...(Limits.idleSeconds / Limits.pingSeconds) {
         let over = try await copy.node.onLoop { () throws(ReplicationError) in
           drivers.allSatisfy { $0.value.isOver }
@@ -256,7 +257,7 @@ import Testing
       #expect(report.peer == "first")
       #expect(try server.get("key \(number)") == "v")
     }
-    // Both ways still work, whichever session brought what.
+    // Both directions still work, whichever session carried what.
     try client.put("after", "1")
     try server.put("after too", "2")
     try await until { try server.get("after") == "1" && client.get("after too") == "2" }
@@ -303,7 +304,7 @@ import Testing
     }
     member.right = right
     try Membership(hub.store).put(member)
-    // By the hub's review of its sessions, or by its handshake where that was not over yet.
+    // By the hub's review of its sessions, or by its handshake if that was not over yet.
     switch try await closed.take() {
     case .failed, .reconnect: break
     case .done: Issue.record("its session ended in good order")

@@ -4,10 +4,10 @@ import Testing
 @testable import Replication
 @testable import SyncStore
 
-/// What rounds of live sessions cost, and what has to be durable before they leave.
+/// Cost of live rounds, and what must be durable before they leave.
 @Suite("Rounds of live sessions", .timeLimit(.minutes(Patience.minutes(2))))
 struct LiveRoundTests {
-  /// A store with a group key, and the round that a live session opens for a receiver of nothing.
+  /// A store with a group key, and the round that a live session opens for an empty receiver.
   private static func store(on host: SimulatedHost) throws -> (Store, SessionStore, SessionAction) {
     let store = try Store.create(on: host)
     try Node.prepare(store, name: "first")
@@ -35,7 +35,7 @@ struct LiveRoundTests {
     }
     #expect(burst.first != nil && burst.isWhole)
     let actor = try store.actor
-    // Only what was synced is left.
+    // Only synced data survives.
     host.losePower(keeping: { _, _ in .lost }, sizes: { _ in false }, entries: { _ in false })
     let again = try Store.open(on: host)
     #expect(try again.get(Key("told"))?.bytes == Array("value".utf8))
@@ -80,14 +80,14 @@ struct LiveRoundTests {
       while try store.get(Key("\(number)")) == nil { try await Task.sleep(for: .milliseconds(1)) }
       try await Task.sleep(for: .milliseconds(2))
     }
-    // One piece takes in what came; a look for what could be given back would be another.
+    // One piece applies the received records; a check for records to send back would be a second one.
     let pieces = pool.figures.begun.prompt - before
     #expect(pieces >= count && pieces < count * 3 / 2, "\(pieces) pieces of work for \(count) rounds")
     await client.node.stop()
     await hub.stop()
   }
 
-  /// What a session with `peer` gives behind `last`, once something was written.
+  /// The round that a session with `peer` sends after `last`, once something was written.
   private static func burst(
     _ session: SessionStore, to peer: ActorID, behind last: RoundClose?
   ) throws -> RoundClose {
@@ -113,7 +113,7 @@ struct LiveRoundTests {
       for _ in 0..<3 { last = try Self.burst(session, to: Samples.left, behind: last) }
     }
     #expect(try store.roundMarkCount() - before < 8)
-    // Both may come again, and bear what they were given last.
+    // Both may reconnect, with the mark they received last.
     for close in [away, try #require(last)] {
       let cursor = Cursor(position: close.position, mark: close.mark, closed: true)
       _ = try store.openRound(since: cursor, covered: close.vector)

@@ -3,7 +3,7 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// Dialogues with one session that stays open.
+/// Transcripts of one live session.
 @Suite struct LiveSessionTests {
   private static let mark = RoundMark(bytes: Samples.bytes(16, from: 0x41))!
 
@@ -80,7 +80,7 @@ import Testing
               floor: VersionVector(), horizon: .zero))),
         .message(.batch(index: 0, encrypted: [7])), .message(.liveUpdateEnd(batches: 1)),
       ])
-    // Growth meanwhile waits for the word of the other side.
+    // Growth meanwhile waits for the other side's acknowledgement.
     #expect(session.handle(.journalGrown) == [])
     #expect(session.say(.batchReceived(position: 11)) == [])
     let next = Cursor(position: 11, mark: Samples.mark, closed: true)
@@ -92,7 +92,7 @@ import Testing
       ])
     #expect(session.handle(.liveUpdateEmpty(position: 15)) == [.followJournal(after: 15)])
     #expect(session.figures.acknowledged == 11)
-    // What was looked at is not looked at again, though the other side's cursor stays where it is.
+    // Scanned records are not scanned again, although the other side's cursor has not moved.
     #expect(
       session.handle(.journalGrown) == [
         .openLiveUpdate(
@@ -117,13 +117,13 @@ import Testing
           close: Self.close(Samples.right, Samples.mark, position: 11))
       ])
     let wanted = BlobNeed(hash: Samples.hash, size: 300_000)
-    // The word is given at once; blobs come beside what follows.
+    // The acknowledgement is sent at once; blobs are transferred concurrently with what follows.
     #expect(
       session.handle(.batchApplied(position: 11, records: 1, missing: [wanted])) == [
         .message(.batchReceived(position: 11)), .message(.blobWant([wanted])),
         .message(.liveUpdateReceived(position: 11, missingBlobs: 1)),
       ])
-    // What the other side has is not given back to it.
+    // Records from the other side are not sent back to it.
     _ = session.handle(.journalGrown)
     #expect(
       session.trace.last
@@ -241,6 +241,6 @@ private final class Dialogue {
     return actions
   }
 
-  /// The other side says something.
+  /// Delivers a message from the other side.
   func say(_ message: Message) -> [SessionAction] { handle(.received(message.frame.bytes)) }
 }

@@ -2,7 +2,7 @@ import SyncStore
 
 @testable import Replication
 
-/// Runs `body` on the loop and gives what it gave.
+/// Runs `body` on the loop and returns its result.
 func on<Answer: Sendable>(_ loop: EventLoop, _ body: @escaping @Sendable () throws -> Answer) async throws
   -> Answer
 {
@@ -11,7 +11,7 @@ func on<Answer: Sendable>(_ loop: EventLoop, _ body: @escaping @Sendable () thro
   }
 }
 
-/// A place where one thread puts something and a test waits for it, until its time is over.
+/// A slot that one thread fills and a test waits for, until its timeout.
 final class Awaited<Answer: Sendable>: Sendable {
   private struct State {
     var answers: [Answer] = []
@@ -30,7 +30,8 @@ final class Awaited<Answer: Sendable>: Sendable {
     waiter?.resume(returning: answer)
   }
 
-  /// Throws `CancellationError` once the test that waits is cancelled, as one is that takes longer than its suite allows.
+  /// Throws `CancellationError` if the waiting test is cancelled, as happens when it exceeds its suite's time
+  /// limit.
   func take() async throws -> Answer {
     try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in
@@ -52,7 +53,7 @@ final class Awaited<Answer: Sendable>: Sendable {
     }
   }
 
-  /// Everything that was put in and not taken.
+  /// All values that were put in and not taken.
   var pending: [Answer] { state.withLock { $0.answers } }
 }
 
@@ -75,7 +76,7 @@ final class TestLoop: Sendable {
   deinit { loop.stop() }
 }
 
-/// A listener at a free port of loopback.
+/// A listener at a free loopback port.
 final class TestListener: Sendable {
   let address: Endpoint
   let connections = Awaited<LoopBound<TCPConnection>>()
@@ -104,7 +105,7 @@ final class TestListener: Sendable {
   func close() async throws { try await on(loop) { [listener] in listener.value.close() } }
 }
 
-/// A connection to `endpoint`, not started, but for what is done with it on the loop as soon as it is there.
+/// An unstarted connection to `endpoint`; `prepare` runs on the loop as soon as it exists.
 func connect(
   _ loop: EventLoop, to endpoint: Endpoint,
   atOnce begin: @escaping @Sendable (TCPConnection) -> Void = { _ in }

@@ -5,10 +5,10 @@ import Testing
 
 @testable import Replication
 
-/// Many members that stay connected to one node.
+/// Many members connected to one node.
 @Suite(.timeLimit(.minutes(Patience.minutes(4))), .serialized) struct ManyMembersTests {
   private static let count = 60
-  /// Bytes for each member: what the promise gives to the hub's side. Here it holds both ends.
+  /// Bytes per member: the bound promised for the hub's side. Here the process holds both ends.
   private static let bytesEach = 100 << 10
 
   @Test func `members that stay connected cost little memory each, and all of them get what is written`()
@@ -24,14 +24,14 @@ import Testing
     }
     let members = LoopBound(ThinMembers(), to: try EventLoop.shared())
     let keys = try StoreKeys(hub.store).groupKeys()
-    // What is made once is not a member's.
+    // One-time allocations are not attributed to members.
     try await ThinMember.connect(identities[0], to: address, hub.store.id, keys, members)
     let before = try Self.anonymousBytes()
     for identity in identities.dropFirst() {
       try await ThinMember.connect(identity, to: address, hub.store.id, keys, members)
     }
     let each = (try Self.anonymousBytes() - before) / Self.count
-    // The memory of the process is theirs alone only where nothing else runs: `make memory`.
+    // Process memory is attributable only where nothing else runs: `make memory`.
     if ProcessInfo.processInfo.environment["MEASURE_MEMORY"] != nil {
       #expect(each < Self.bytesEach, "\(each) bytes for each member and its other end")
     }

@@ -60,7 +60,7 @@ import Testing
       } else {
         _ = try DiskStorage().createDirectory(path)
       }
-      // Two openings, not two instances: a process has one only.
+      // Two openings, not two instances: a process has only one.
       let made = try await withThrowingTaskGroup(of: [String].self) { group in
         for process in 0..<4 {
           group.addTask {
@@ -139,7 +139,7 @@ import Testing
     try file.write([UInt8](repeating: 0xEE, count: last - first), at: first)
     try file.sync()
     let damaged = try Store.open(on: host)
-    // The index is sound, and names the keys that were lost.
+    // The index is intact, and names the lost keys.
     #expect(
       PeerAuthorizer(store: damaged).authorizes(device, applicationProtocol: WireLimits.sessionProtocol))
     #expect(try Membership(damaged).member(named: "other")?.device == device)

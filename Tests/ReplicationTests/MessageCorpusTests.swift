@@ -2,7 +2,7 @@ import Foundation
 import Replication
 import Testing
 
-/// Fuzzing gets to what a message holds only from one that is well formed.
+/// Fuzzing reaches the content of a message only from a well-formed one.
 @Suite struct MessageCorpusTests {
   @Test("The corpus of frames has a message of every kind")
   func complete() throws {
@@ -12,7 +12,7 @@ import Testing
     var found: Set<UInt8> = []
     for name in try FileManager.default.contentsOfDirectory(atPath: corpus.path) {
       var decoder = FrameDecoder(stage: .session)
-      // Before the frames stands how they come.
+      // The byte before the frames says how they are cut.
       decoder.append(
         [UInt8](try Data(contentsOf: corpus.appendingPathComponent(name))).dropFirst().map { $0 })
       while let frame = try? decoder.next() {

@@ -72,7 +72,7 @@ import Testing
       case .blobRange, .recipe, .differingRecords: frame.payload.count - 3
       default: nil
       }
-    // Long ones are lists of one thing.
+    // Long messages are lists of one kind of element.
     for count in 0..<frame.payload.count where count < 400 || count % 61 == 0 {
       let cut = Frame(type: frame.type, payload: Array(frame.payload.prefix(count)))
       if let fixed, count >= fixed { continue }
@@ -108,7 +108,7 @@ import Testing
         default: frame.payload.replaceSubrange(index..<index, with: Array(repeating: 0xFF, count: 9))
         }
       }
-      // What does read can be written, and then reads the same.
+      // Whatever decodes can be encoded, and then decodes to the same.
       if let read = try? Message.decode(frame) {
         #expect((try? Message.decode(read.frame)) == read, "seed \(seed)")
       }

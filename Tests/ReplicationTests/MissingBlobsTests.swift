@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// What a copy finds out at the handshake about large values that have not come.
+/// What a copy learns at the handshake about large values that have not arrived.
 @Suite("Large values that are missing at the handshake") struct MissingBlobsTests {
   /// A store that lacks the bytes of a few values.
   private static func store() throws -> (store: Store, missing: [BlobReference]) {
@@ -25,7 +25,7 @@ import Testing
   func once() throws {
     let (store, missing) = try Self.store()
     #expect(try store.blobsToFetch().blobs == missing)
-    // Who looks through the journal has all of it durable first.
+    // A scan of the journal first makes all of it durable.
     store.control.setPoisoned()
     #expect(try store.blobsToFetch().blobs == missing)
     #expect(throws: StoreError.self) { try store.pruneAbsenceRecords() }

@@ -3,7 +3,7 @@ import SyncTestSupport
 
 @testable import Replication
 
-/// One copy with its node, in a directory of its own.
+/// One copy with its node, in a private directory.
 final class TestCopy: Sendable {
   let directory: TemporaryDirectory
   let store: Store
@@ -24,7 +24,7 @@ final class TestCopy: Sendable {
     return try TestCopy(directory, store)
   }
 
-  /// A copy that joined by the token, with nothing pulled.
+  /// A copy that joined with the token and has pulled nothing.
   static func joined(_ token: String, _ name: String, scope: KeyScope? = nil) async throws -> TestCopy {
     let directory = TemporaryDirectory()
     let joined = try await Node.join(
@@ -63,19 +63,19 @@ func pair() async throws -> (server: TestCopy, client: TestCopy, address: Endpoi
   return (server, client, address)
 }
 
-/// Waits until it is so. The suite's limit ends what never comes.
+/// Waits until the condition holds. The suite's time limit ends an endless wait.
 func until(_ isSo: () async throws -> Bool) async throws {
   while try await !isSo() { try await Task.sleep(for: .milliseconds(2)) }
 }
 
-/// So many bytes that do not compress.
+/// Incompressible bytes.
 func noise(_ count: Int, seed: UInt64) -> [UInt8] {
   var random = SplitMix64(seed: seed)
   return random.bytes(count)
 }
 
-/// A link to `address` as `identity`, begun as soon as it is connected and `prepare` has said what becomes of it: a test may not get a
-/// thread before whoever says nothing is dropped. It is what its own closures hold that keeps it.
+/// A link to `address` as `identity`, started as soon as it is connected and `prepare` has set its handlers:
+/// a test may get a thread only after a silent connection was dropped. Only its own closures keep it alive.
 func startLink(
   to address: Endpoint, as identity: DeviceIdentity, protocols: [String] = [WireLimits.sessionProtocol],
   prepare: @escaping @Sendable (PeerLink) -> Void
@@ -90,15 +90,15 @@ func startLink(
   }
 }
 
-/// A TCP connection for what is not the protocol.
+/// A raw TCP connection, not speaking the protocol.
 final class RawClient: Sendable {
   let received = Awaited<[UInt8]>()
   let ended = Awaited<Bool>()
   private let connection: LoopBound<TCPConnection>
   private let loop: EventLoop
 
-  /// Connects, and says something at once: a test may not get a thread before whoever says nothing is dropped. If it is `deaf` it does
-  /// not look at what it is sent.
+  /// Connects and sends something at once: a test may get a thread only after a silent connection was
+  /// dropped. If it is `deaf` it never reads.
   init(_ loop: EventLoop, to address: Endpoint, saying bytes: [UInt8] = [], isDeaf: Bool = false) async throws
   {
     self.loop = loop
@@ -118,7 +118,8 @@ final class RawClient: Sendable {
   }
 }
 
-/// The files below a directory, to be put back into the same files: what a machine that is rolled back sees.
+/// The files below a directory, to be restored into the same files: the view of a machine that is rolled
+/// back.
 struct FileImage {
   private var files: [(path: String, bytes: [UInt8])] = []
 

@@ -45,7 +45,7 @@ import Testing
       try client.put("client \(number)", "c")
       try (number.isMultiple(of: 2) ? server : client).put("both \(number)", "earlier")
     }
-    // Within one millisecond the clocks of two machines tell nothing.
+    // Within one millisecond the clocks of two machines cannot be compared.
     try await Task.sleep(for: .milliseconds(3))
     for number in 0..<100 {
       try (number.isMultiple(of: 2) ? client : server).put("both \(number)", "later")
@@ -99,7 +99,7 @@ import Testing
     let (server, client, _) = try await pair()
     for number in 0..<20 { try server.put("key \(number)", "value") }
     _ = try await client.node.synchronize(with: "first")
-    // Whoever speaks before it has seen all is heard again an hour later.
+    // A member that acknowledged before it had seen everything acknowledges again an hour later.
     try await Self.until { server.store.lifecycle.withLock { $0.deletesScannedTo } > 20 }
     for number in 0..<10 { try server.store.delete(Key("key \(number)")) }
     for number in 10..<15 { try client.store.delete(Key("key \(number)")) }
@@ -110,7 +110,7 @@ import Testing
     }
     _ = try purge()
     #expect(try server.store.replicaSummary().floor.isEmpty)
-    // After the first meeting each says what it has, at the second the other hears it.
+    // After the first session each acknowledges its vector, and the other receives it at the second.
     let deadline = ContinuousClock.now + .seconds(30)
     var isPurged = false
     while !isPurged, ContinuousClock.now < deadline {
@@ -122,7 +122,7 @@ import Testing
     let report = try await client.node.synchronize(with: "first")
     #expect(report.receivedRecords == 0 && report.sentRecords == 0)
     #expect(try client.get("key 3") == nil && client.get("key 17") == "value")
-    // Revoked, it is not waited for.
+    // A revoked member is not waited for.
     try Membership(server.store).revoke("second")
     #expect(try server.store.reserved(ReservedKey.frontier(client.node.device)) == nil)
     await server.node.stop()
@@ -135,7 +135,7 @@ import Testing
 
   @Test func `a member that another process adds is let in at once`() async throws {
     let (server, _, address) = try await pair()
-    // As `sync-cli` would beside the daemon: only the directory is shared with the node.
+    // Like `sync-cli` next to the daemon: only the directory is shared with the node.
     let token = try Node.invite(to: server.store, addresses: [address])
     let third = try await TestCopy.joined(token, "second")
     _ = try await third.node.synchronize(with: address.description, direction: .pull)
@@ -192,7 +192,7 @@ import Testing
   @Test func `F62 sessions of one device at once are led one after the other`() async throws {
     let (server, client, _) = try await pair()
     for number in 0..<200 { try client.put("key \(number)", String(repeating: "v", count: 900)) }
-    // All at once, over connections of their own: who is told to wait comes back.
+    // All at once, over separate connections: those told to wait come back.
     let node = client.node
     let done = await withTaskGroup(of: Bool.self) { group in
       for _ in 0..<3 {
@@ -269,7 +269,7 @@ import Testing
     let server = try TestCopy.first()
     for number in 0..<20 { try server.put("key \(number)", "value") }
     let address = try await server.listen()
-    // Of each of them only the key is real: 200 stores would take longer than what is to be seen.
+    // Only their keys are real: 200 stores would take longer than the tested behaviour.
     let members = try (0..<200).map { _ in try DeviceIdentity.generate() }
     for (number, member) in members.enumerated() {
       try Membership(server.store).put(
@@ -285,7 +285,7 @@ import Testing
     await server.node.stop()
   }
 
-  /// Connects as a member, says hello, and tells whether the node answered with its own.
+  /// Connects as a member, sends hello, and returns whether the node answered with its own.
   private static func greet(_ address: Endpoint, as identity: DeviceIdentity, store: Store) async throws
     -> Bool
   {

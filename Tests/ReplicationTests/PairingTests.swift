@@ -16,7 +16,7 @@ import Testing
     if case .close(.failed(let code, _))? = actions.last { code } else { nil }
   }
 
-  /// What an inviter does when `request` comes and it finds `standing`.
+  /// The inviter's reaction to `request` when it finds `standing`.
   private static func answer(
     to request: JoinRequest, standing: PendingInvitation? = Samples.invitation.pending, at now: UInt64 = now
   ) -> [PairingAction] {
@@ -180,7 +180,7 @@ import Testing
   }
 }
 
-/// A joiner that an expectation can call.
+/// A joiner for use in expectations.
 private final class JoinerProbe {
   private var joiner: Joiner
 
@@ -192,7 +192,7 @@ private final class JoinerProbe {
   func handle(_ event: PairingEvent) -> [PairingAction] { joiner.handle(event) }
 }
 
-/// An inviter that an expectation can call.
+/// An inviter for use in expectations.
 private final class InviterProbe {
   private var inviter: Inviter
 

@@ -26,7 +26,7 @@ import Testing
     for before in [[], [Self.record()]] {
       let bytes = Self.payload(before + [value])
       #expect(try RecordCodec.decode(bytes).records.count == before.count + 1)
-      // What a write of nothing and a deletion differ in first are their flags.
+      // An empty write and a deletion differ first in their flags.
       let pairs = zip(bytes, Self.payload(before + [deleted])).enumerated()
       let place = try #require(pairs.first { $0.element.0 != $0.element.1 }?.offset)
       try #require(bytes[place] == 1)

@@ -3,21 +3,22 @@ import SyncTestSupport
 
 @testable import Replication
 
-/// Hands bytes on between a client and a server, as long as each connection's gate lets them pass.
+/// Forwards bytes between a client and a server while each connection's gate permits.
 final class Relay: Sendable {
-  /// What becomes of bytes that come.
+  /// What to do with received bytes.
   enum Fate {
     case passed
-    /// They go nowhere, and both connections are closed.
+    /// Drop them and close both connections.
     case cut
-    /// They go nowhere, and nobody is told.
+    /// Drop them silently.
     case swallowed
   }
 
   let address: Endpoint
   private let listener: LoopBound<TCPListener>
 
-  /// `admit` is called for each connection, and gives the gate for so many bytes of it, both ways together.
+  /// `admit` is called for each connection, and returns its gate: called with the number of bytes, both
+  /// directions together.
   init(to target: Endpoint, admit: @escaping @Sendable () -> (Int) -> Fate) async throws {
     let loop = try EventLoop.shared()
     listener = try await on(loop) {
@@ -31,7 +32,7 @@ final class Relay: Sendable {
     address = try await on(loop) { Endpoint(host: "127.0.0.1", port: listener.value.address.port) }
   }
 
-  /// One that cuts each connection after so many bytes.
+  /// A relay that cuts each connection after that many bytes.
   static func cutting(to target: Endpoint, allowance: Int) async throws -> Relay {
     try await Relay(to: target) {
       var left = allowance
@@ -78,8 +79,8 @@ final class Relay: Sendable {
   }
 }
 
-/// A relay to a machine that vanishes: then the connections that are open stay open, and whatever is sent on them goes nowhere.
-/// Later ones work again.
+/// A relay to a machine that vanishes: open connections stay open, and whatever is sent on them is lost.
+/// Later connections work again.
 final class VanishingRelay: Sendable {
   private struct State {
     var generation = 0
@@ -90,7 +91,7 @@ final class VanishingRelay: Sendable {
   private let state: Locked<State>
 
   var address: Endpoint { relay.address }
-  /// How many connections there were.
+  /// Number of connections so far.
   var connections: Int { state.withLock { $0.connections } }
 
   init(to target: Endpoint) async throws {
@@ -105,6 +106,6 @@ final class VanishingRelay: Sendable {
     }
   }
 
-  /// The machine is gone.
+  /// The machine vanishes.
   func vanish() { state.withLock { $0.generation += 1 } }
 }

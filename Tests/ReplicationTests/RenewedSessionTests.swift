@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-/// What a session was told of its own copy does not hold for ever.
+/// A session's knowledge of its own copy can become stale.
 @Suite("The store's side of a session")
 struct RenewedSessionTests {
   @Test(

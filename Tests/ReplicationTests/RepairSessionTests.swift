@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-/// Dialogues of a repair: what each side says and asks of its store, and what it does not put up with.
+/// Transcripts of a repair: the messages and store requests of each side, and the violations it rejects.
 @Suite struct RepairSessionTests {
   private static func summary(_ actor: ActorID) -> ReplicaSummary {
     ReplicaSummary(
@@ -23,7 +23,7 @@ import Testing
       summary: summary(actor), digest: Samples.digest, wallMilliseconds: Samples.wall, repairs: true)
   }
 
-  /// A server that has answered the hello of a client.
+  /// A server that has answered a client's hello.
   private static func server(_ right: MemberRight = .readWrite, clientRepairs: Bool = true) -> Talk {
     let session = Talk(.server, right)
     var client = hello(Samples.left, repairs: clientRepairs)
@@ -161,6 +161,6 @@ private final class Talk {
   }
 
   func handle(_ event: SessionEvent) -> [SessionAction] { session.handle(event) }
-  /// The other side says something.
+  /// Delivers a message from the other side.
   func say(_ message: Message) -> [SessionAction] { handle(.received(message.frame.bytes)) }
 }

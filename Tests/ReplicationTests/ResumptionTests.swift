@@ -4,11 +4,11 @@ import Testing
 
 @testable import Replication
 
-/// What a client keeps of a connection, to come back with.
+/// The state that a client keeps of a connection, for resumption.
 @safe private final class SavedSession {
   let session: OpaquePointer
 
-  /// Takes over what it is given.
+  /// Adopts the state it is given.
   init(_ session: OpaquePointer) { unsafe self.session = session }
 
   deinit { unsafe SSL_SESSION_free(session) }
@@ -17,17 +17,17 @@ import Testing
   var earlyBytes: UInt32 { unsafe SSL_SESSION_get_max_early_data(session) }
 }
 
-/// One end of a TLS 1.3 connection as another program has it: OpenSSL with its own rules, over buffers in memory. It shows the key of
-/// a device, and accepts any.
+/// One end of a TLS 1.3 connection of another program: OpenSSL with its own rules, over memory buffers. It
+/// presents a device's key, and accepts any.
 @safe private final class ForeignEnd {
   private let context: OpaquePointer
   private let connection: OpaquePointer
   private let (incoming, outgoing): (OpaquePointer?, OpaquePointer?)
 
-  /// SSL_OP_NO_ANTI_REPLAY, made by a macro with an argument, which is not imported.
+  /// SSL_OP_NO_ANTI_REPLAY is a macro with an argument, which is not imported.
   private static let takesReplays: UInt64 = 1 << 24
 
-  /// A client that has saved `session`; or a server that hands out tickets, under the keys of `issuing`.
+  /// A client that has saved `session`; or a server that issues tickets, under the keys of `issuing`.
   init(_ identity: DeviceIdentity, resuming saved: SavedSession?) throws {
     unsafe context = try Self.context(TLS_client_method(), identity)
     unsafe connection = try #require(unsafe SSL_new(context))
@@ -49,7 +49,7 @@ import Testing
       unsafe SSL_CTX_ctrl(SSL_get_SSL_CTX(other), SSL_CTRL_GET_TLSEXT_TICKET_KEYS, count, &keys) == 1)
     try #require(unsafe SSL_CTX_ctrl(context, SSL_CTRL_SET_TLSEXT_TICKET_KEYS, count, &keys) == 1)
     unsafe SSL_CTX_set_max_early_data(context, 1 << 14)
-    // Who guards against replays keeps what is in a ticket to itself.
+    // With replay protection the content of a ticket stays on the server.
     unsafe SSL_CTX_set_options(context, Self.takesReplays)
     unsafe SSL_CTX_set_alpn_select_cb(
       context,
@@ -81,11 +81,11 @@ import Testing
     return unsafe context
   }
 
-  /// Takes in what the other end has sent, and gives what it answers.
+  /// Feeds the bytes that the other end has sent, and returns the answer.
   func answer(_ bytes: [UInt8]) -> [UInt8] {
     if !bytes.isEmpty { unsafe BIO_write(incoming, bytes, Int32(bytes.count)) }
     if unsafe SSL_do_handshake(connection) == 1 {
-      // What comes behind the handshake, like a ticket, is looked at when somebody reads.
+      // Post-handshake messages, such as a ticket, are processed by a read.
       var byte: UInt8 = 0
       unsafe SSL_read(connection, &byte, 1)
     }
@@ -98,7 +98,7 @@ import Testing
     return Array(bytes.prefix(max(0, Int(count))))
   }
 
-  /// The hello, and behind it bytes for which nobody has proven anything.
+  /// The hello, followed by unauthenticated bytes.
   func hello(early bytes: [UInt8]) throws -> [UInt8] {
     var written = 0
     try #require(unsafe SSL_write_early_data(connection, bytes, bytes.count, &written) == 1)
@@ -113,7 +113,7 @@ import Testing
   var isEstablished: Bool { unsafe SSL_is_init_finished(connection) == 1 }
   var isResumed: Bool { unsafe SSL_session_reused(connection) == 1 }
   var isEarlyDataRefused: Bool { unsafe SSL_get_early_data_status(connection) == SSL_EARLY_DATA_REJECTED }
-  /// What a client keeps.
+  /// The state kept by a client.
   var saved: SavedSession? { unsafe SSL_get1_session(connection).map { unsafe SavedSession($0) } }
 }
 
@@ -138,7 +138,7 @@ import Testing
     let saved = try #require(first.saved)
     try #require(saved.isResumable && saved.earlyBytes > 0)
 
-    // Such an end would take it, and what comes early: it is nobody's fault but the engine's own that it does not.
+    // Such an end would accept it with early data: only the engine itself prevents that.
     let willing = try ForeignEnd(bob, underKeysOf: server)
     let known = try ForeignEnd(alice, resuming: saved)
     bytes = known.answer([])

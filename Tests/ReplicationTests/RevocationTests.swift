@@ -4,12 +4,12 @@ import Testing
 
 @testable import Replication
 
-/// A right that was taken away stays taken away, whatever its former bearer has kept or begun.
+/// A revoked permission stays revoked, whatever its former holder has kept or started.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct RevocationTests {
   private static let device = DeviceID(bytes: (0..<32).map { UInt8($0) })!
   private static let network = "192.0.2.7"
 
-  /// A copy that invites, its desk, and an invitation of it.
+  /// An inviting copy, its pairing desk, and an invitation of it.
   private static func inviter(
     _ right: MemberRight = .readWrite
   ) throws -> (copy: TestCopy, desk: InvitationService, invitation: PendingInvitation) {
@@ -37,7 +37,7 @@ import Testing
     let epoch = try membership.revokeAndRenewKeys("boat")
     #expect(try InvitationStore(store: copy.store).lookUp(invitation.id) == nil)
     if isKept {
-      // As on an inviter that is told of the revocation by another copy.
+      // As on an inviter that learns of the revocation from another copy.
       var redeemed = invitation
       redeemed.redeemer = Self.device
       try copy.store.setLocal(Array("invite/\(Hex.string(of: invitation.id))".utf8), redeemed.bytes)
@@ -113,7 +113,7 @@ import Testing
 
   // MARK: Sessions that were begun before
 
-  /// The store's side of a session with a member that was let in with this right.
+  /// The store's side of a session with a member admitted with this permission.
   private static func session(
     _ copy: TestCopy, _ right: MemberRight = .readWrite, as kept: Member.Right = .readWrite
   ) throws -> SessionStore {
@@ -167,7 +167,7 @@ import Testing
     let core = server.node.core
     try await server.node.onLoop { () throws(ReplicationError) in core.value.reviewedPosition = .max - 7 }
     _ = try await client.node.synchronize(with: "first")
-    // Whatever the review has found by now, what it had found before does not count.
+    // The review's current result must be used, not its earlier one.
     try await server.node.onLoop { () throws(ReplicationError) in
       #expect(core.value.reviewedPosition != .max - 7)
     }
@@ -190,8 +190,8 @@ import Testing
       first.authorizes(Self.device, applicationProtocol: WireLimits.sessionProtocol)
         && first.member?.name == "pinned")
     try copy.store.putReserved(ReservedKey.member(Self.device), bytes)
-    // Dialled, it is not connected to. Where it comes itself, the connection is accepted only for the refusal, which names the
-    // reason (`NodeCore`): there is no member for a session.
+    // It is not dialled. If it connects itself, the connection is accepted only for the refusal, which names
+    // the reason (`NodeCore`): there is no member for a session.
     let target = DialTarget(device: Self.device, name: "pinned")
     #expect(
       !PeerAuthorizer(store: copy.store, target: target).authorizes(

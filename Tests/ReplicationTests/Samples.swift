@@ -2,8 +2,7 @@ import Foundation
 import Replication
 import SyncStore
 
-/// One message of each kind, with fields that differ from each other, and the golden vectors they are checked
-/// against.
+/// One message of each kind, with distinct fields, and the golden vectors they are checked against.
 enum Samples {
   static func bytes(_ count: Int, from first: UInt8) -> [UInt8] { (0..<count).map { first &+ UInt8($0) } }
   static let store = StoreID(bytes: bytes(16, from: 0x10))!
@@ -155,7 +154,7 @@ enum Samples {
 
   static let claim = StateClaim(DigestedState(position: 77, vector: vector, digest: digest, at: wall))
 
-  /// Of groups or buckets: number n has n in its first byte and the salt in its last.
+  /// Digests of groups or buckets: number n has n in its first byte and the salt in its last.
   static func digests(_ salt: UInt8) -> [StateDigest] {
     (0..<DigestGroups.count).map { number in
       StateDigest(bytes: [UInt8(number)] + [UInt8](repeating: 0, count: 14) + [salt])!
@@ -201,7 +200,7 @@ enum Samples {
     exporter: bytes(32, from: 0xD0), inviter: DeviceID(bytes: bytes(32, from: 0xA0))!,
     joiner: DeviceID(bytes: bytes(32, from: 0xB0))!)
 
-  /// What the product makes of the samples, by name.
+  /// The product's encodings of the samples, by name.
   static var vectors: [String: String] {
     var vectors: [String: String] = [:]
     for (name, message) in messages { vectors[name] = Hex.string(of: message.frame.bytes) }
@@ -218,7 +217,7 @@ enum Samples {
     return vectors
   }
 
-  /// What `schemas/vectors/messages.json` says.
+  /// The content of `schemas/vectors/messages.json`.
   static func golden() throws -> [String: String] {
     let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent()

@@ -4,7 +4,7 @@ import Testing
 @testable import Replication
 @testable import SyncStore
 
-/// What a copy of some of the keys does in a network; `ScopeSimulationTests` has its rules under every fault.
+/// A selective copy in a network; `ScopeSimulationTests` checks its rules under every fault.
 @Suite("Copies of some of the keys, over the network")
 struct ScopeTests {
   /// A copy of all keys that listens, and one of those that begin with "a/".
@@ -33,7 +33,7 @@ struct ScopeTests {
     let pushed = try await some.node.synchronize(with: "first", direction: .push)
     #expect(pushed.sentRecords == 1)
     #expect(try all.get("a/7") == "changed")
-    // Nothing changed costs as little as between any two copies.
+    // Without changes it costs as little as between any two copies.
     let again = try await some.node.synchronize(with: "first")
     #expect(again.sentRecords == 0 && again.receivedRecords == 0 && again.roundTrips <= 2)
   }
@@ -45,7 +45,7 @@ struct ScopeTests {
     let scope = try KeyScope(prefixes: ["a/", "b/"])
     let report = try await some.node.widen(to: scope, from: "first")
     #expect(report.receivedRecords == 301 && report.receivedBlobs == 1)
-    // It covers writes that it does not hold: nobody is to make a large value leave on its word.
+    // It covers writes that it does not hold: no copy may evict a large value on its word.
     #expect(try some.store.holdings(of: []) == nil && all.store.holdings(of: []) != nil)
     #expect(try some.store.scope == scope && !some.store.isWidening)
     #expect(try some.store.get(Key("b/large"))?.bytes == noise(5000, seed: 1))
@@ -64,7 +64,7 @@ struct ScopeTests {
     _ = try await some.node.synchronize(with: "first")
     let address = try await some.listen()
     try some.store.widen(to: KeyScope(prefixes: ["a/", "b/"]))
-    // One that does not send cannot give them.
+    // A member that does not send cannot provide them.
     _ = try await all.node.synchronize(with: address.description, direction: .pull)
     #expect(try some.store.isWidening && some.get("b/7") == nil)
     let report = try await all.node.synchronize(with: address.description)
@@ -102,7 +102,7 @@ struct ScopeTests {
   func waiting(dials: Bool) async throws {
     let (all, some) = try await fleet()
     _ = try await some.node.synchronize(with: "first")
-    // A write that the copy of all keys lacks, and the other one has from its author.
+    // A write that the full copy lacks, and the other one has from its author.
     let author = try await TestCopy.joined(try Node.invite(to: all.store), "author")
     _ = try await author.node.synchronize(with: "first")
     _ = try await some.node.synchronize(with: "first")

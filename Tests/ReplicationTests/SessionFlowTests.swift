@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-// What a session does with time, with queues and with what is not as it should be.
+// Session behaviour over time, with queues, and with invalid input.
 extension SessionTests {
   @Test("F80 a batch that cannot be opened ends the session, and the other side learns no more than that")
   func unopened() {
@@ -63,7 +63,7 @@ extension SessionTests {
     for read in reads {
       guard case .readBlob(_, _, let offset, _) = read else { continue }
       let actions = session.handle(.blobRead(hash: Samples.hash, offset: offset, encrypted: sealed))
-      // Nothing more is read. What is large goes on as it is, behind its frame's beginning.
+      // Reading stops. Large data is forwarded unchanged after the start of its frame.
       #expect(actions.count == 2)
       for case .send(let bytes) in actions { queued += bytes.count }
     }
@@ -256,7 +256,7 @@ extension SessionTests {
       paused = paused || session.handle(.message(.blobRange(range))).contains(.pauseReading)
     }
     #expect(paused)
-    // What no longer fits is thrown away, and reading goes on.
+    // Excess input is discarded, and reading continues.
     let actions = session.handle(.blobStored(hash: Samples.hash, held: 5000, isComplete: false))
     #expect(actions.contains(.resumeReading))
   }

@@ -3,7 +3,7 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// A session that an expectation can call.
+/// A session for use in expectations.
 final class SessionProbe {
   private var session: Session
   private var queued = 0
@@ -21,7 +21,7 @@ final class SessionProbe {
     return actions
   }
 
-  /// The transport hands on all that is queued.
+  /// The transport sends everything queued.
   func drain() {
     _ = session.handle(.sent(queued))
     queued = 0
@@ -29,7 +29,7 @@ final class SessionProbe {
 }
 
 extension SessionEvent {
-  /// The bytes of a message came.
+  /// Delivers the bytes of a message.
   static func message(_ message: Message) -> SessionEvent { .received(message.frame.bytes) }
 }
 
@@ -37,13 +37,13 @@ extension SessionAction {
   /// Send a message.
   static func message(_ message: Message) -> SessionAction { .send(message.frame.bytes) }
 
-  /// The message that is to be sent.
+  /// The queued message.
   var message: Message? {
     guard case .send(let bytes) = self else { return nil }
     return try? Message.decode(Frame(type: bytes[4], payload: Array(bytes.dropFirst(Frame.headerBytes))))
   }
 
-  /// The code with which the session failed.
+  /// The session's error code.
   var failure: ReplicationError.Code? {
     if case .close(.failed(let code, _)) = self { code } else { nil }
   }

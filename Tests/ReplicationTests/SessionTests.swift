@@ -3,7 +3,7 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// Dialogues with one session: what it is told, what it answers.
+/// Transcripts of one session: its input and its answers.
 @Suite struct SessionTests {
   static let wall = Samples.wall
   static let endMark = RoundMark(bytes: Samples.bytes(16, from: 0x41))!
@@ -61,7 +61,7 @@ import Testing
     DigestedState(position: 10, vector: summary(actor).vector, digest: digest, at: wall)
   }
 
-  /// A server that has answered the hello of a client that syncs.
+  /// A server that has answered the hello of a syncing client.
   static func server(missing: [BlobNeed] = []) -> SessionProbe {
     let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
@@ -70,7 +70,7 @@ import Testing
     return session
   }
 
-  /// A client that has sent its hello, and what the server's hello makes it do.
+  /// A client that has sent its hello, and its reaction to the server's hello.
   static func client(
     _ direction: SessionDirection, cursor: Cursor? = nil, features: UInt64 = 0
   ) -> SessionProbe {
@@ -271,7 +271,7 @@ import Testing
       server: Self.hello(Samples.right, receives: true, sends: true)
     )
     var replica = (client: Self.replica(Samples.left), server: Self.replica(Samples.right))
-    // Neither covers what the other one has purged.
+    // Neither covers the other's purges.
     (replica.client.summary.floor, replica.client.summary.health) = (
       VersionVector([Samples.left: 1]), client
     )

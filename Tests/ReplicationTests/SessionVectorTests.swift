@@ -4,8 +4,8 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// `schemas/vectors/session.json`: a whole sync, frame by frame, which another implementation of `schemas/wire.md` and
-/// `schemas/wire-batch.md` has made with the keys it gives.
+/// `schemas/vectors/session.json`: a whole sync, frame by frame, made by another implementation of
+/// `schemas/wire.md` and `schemas/wire-batch.md` with the keys it lists.
 @Suite("The golden session") struct SessionVectorTests {
   struct Vector: Decodable {
     struct Step: Decodable {
@@ -71,7 +71,7 @@ import Testing
       #expect(try BatchCodec.decrypt(sealed, expecting: context, keys: keys) == payload, "\(step.name)")
       let drawn = randomness.next()
       let random = try Self.bytes(try #require(drawn))
-      // Another zlib may deflate to other bytes; what is not deflated has one form.
+      // Another zlib may compress to other bytes; uncompressed data has one form.
       if !BatchCodec.isDeflated(sealed) {
         #expect(try BatchCodec.encrypt(payload, as: context, keys: keys, randomness: random) == sealed)
       }
@@ -100,7 +100,7 @@ import Testing
     #expect(digest.description == vector.digest && count == 5)
     #expect(vectors.count == 4 && Set(vectors).count == 1)
     #expect(try vectors[0][actor("client")] == 3 && vectors[0][actor("server")] == 2)
-    // The hellos state what is live before; their directions are each other's.
+    // The hellos state live sync beforehand; their directions are each other's.
     guard case .hello(let client)? = messages.first?.message, case .hello(let server) = messages[1].message
     else {
       Issue.record("a session begins with two hellos")

@@ -1,5 +1,5 @@
-// The operators of the modules under test hide those of the standard library. A file that sees the inside of two of them would find
-// two of each: this copy hides both.
+// The operators of the modules under test shadow those of the standard library. In a file that imports the
+// internals of two of them they would be ambiguous: this copy shadows both.
 
 import SyncStore
 

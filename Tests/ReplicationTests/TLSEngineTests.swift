@@ -2,14 +2,14 @@ import Replication
 import SyncStore
 import Testing
 
-/// Two engines back to back, and all bytes that went between them.
+/// Two engines connected to each other, and all bytes exchanged.
 private struct Pair {
   let client: TLSEngine
   let server: TLSEngine
   var clientError: ReplicationError?
   var serverError: ReplicationError?
 
-  /// Carries bytes both ways, `piece` at a time, until neither side has anything to say.
+  /// Carries bytes both ways, `piece` at a time, until neither side has output.
   mutating func run(piece: Int = .max) {
     while client.outgoingCount + server.outgoingCount > 0 {
       carry(client.takeOutgoing(), to: server, piece: piece, error: &serverError)
@@ -115,10 +115,10 @@ private struct Pair {
     let client = try engine(.client, mallory)
     let server = try engine(.server, bob) { device, _ in device == pinned }
     try server.receive(client.takeOutgoing())
-    // Half-way: the server has shown its own key, but knows nothing of the client yet.
+    // Half-way: the server has presented its key, but has not authenticated the client.
     #expect(throws: ReplicationError.self) { try server.send([1]) }
     try client.receive(server.takeOutgoing())
-    // The client may send as soon as it has accepted the server: the server must not listen.
+    // The client may send once it has accepted the server: the server must not process it yet.
     try client.send([1, 2, 3])
     var pair = Pair(client: client, server: server)
     pair.run()
@@ -131,7 +131,7 @@ private struct Pair {
     #expect(throws: ReplicationError.self) { try server.receive([1]) }
   }
 
-  /// The hello of a client that knows TLS 1.2 and nothing newer, with an application protocol.
+  /// The hello of a TLS 1.2 client, with an application protocol.
   static func hello(protocolName: String?) -> [UInt8] {
     func counted(_ bytes: [UInt8], width: Int = 2) -> [UInt8] {
       (0..<width).reversed().map { UInt8(truncatingIfNeeded: bytes.count >> (8 * $0)) } + bytes
@@ -187,7 +187,7 @@ private struct Pair {
     var pair = Pair(
       client: try engine(.client, alice, alpn: ["syncstore/2"]), server: try engine(.server, bob))
     pair.run()
-    // Each side says what it speaks itself, and what to do.
+    // Each side states its own protocols, and the remedy.
     for (error, own) in [(pair.serverError, "(syncstore/1)"), (pair.clientError, "(syncstore/2)")] {
       #expect(error?.code == .incompatible)
       let message = try #require(error?.message)
@@ -217,7 +217,7 @@ private struct Pair {
     #expect(try export(direct.client) != export(direct.client, "EXPORTER-other"))
     #expect(try export(direct.client) != export(direct.client, "EXPORTER-test", [2]))
 
-    // Mallory stands between Alice and Bob, who accept anyone here, and passes all plaintext on.
+    // Mallory stands between Alice and Bob, who accept any key here, and relays all plaintext.
     var left = Pair(client: try engine(.client, alice), server: try engine(.server, mallory))
     var right = Pair(client: try engine(.client, mallory), server: try engine(.server, bob))
     left.run()

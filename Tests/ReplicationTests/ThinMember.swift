@@ -4,8 +4,8 @@ import Testing
 
 @testable import Replication
 
-/// A member that says what a member says, over a real connection, with a store that is but an actor and what it has just written. Belongs
-/// to its loop's thread.
+/// A protocol-complete member over a real connection, whose store is only an actor and its latest writes.
+/// Belongs to its loop's thread.
 final class ThinMember {
   private var session = Session(role: .client(.sync), peerName: "hub", peerRight: .readWrite, staysOpen: true)
   private let link: PeerLink
@@ -13,10 +13,10 @@ final class ThinMember {
   private let keys: GroupKeyRing
   private let actor = ActorID.random()
   private var vector = VersionVector()
-  /// What was written and has not left.
+  /// Written and not sent yet.
   private var unsent: [PositionedRecord] = []
   private var position: UInt64 = 0
-  /// Does it rest for ever before it has caught up?
+  /// Whether it stays idle forever before it has caught up.
   private let isStuck: Bool
   private let onLive: () -> Void
   /// Called with the records of a batch.
@@ -32,12 +32,13 @@ final class ThinMember {
     (self.link, self.store, self.keys, self.isStuck, self.onLive) = (link, store, keys, isStuck, onLive)
   }
 
-  /// Connects as `identity`, and returns when the session is live, or has begun if it is one that never catches up.
+  /// Connects as `identity`, and returns when the session is live, or has started if it is one that never
+  /// catches up.
   static func connect(
     _ identity: DeviceIdentity, to address: Endpoint, _ store: StoreID, _ keys: GroupKeyRing,
     _ members: LoopBound<ThinMembers>, isStuck: Bool = false
   ) async throws {
-    // Beside other tests a handshake may take longer than it may: whoever keeps in step tries again, too.
+    // While other tests run a handshake may exceed its time limit: like any live member it retries.
     while try await !attempt(identity, to: address, store, keys, members, isStuck) {
       try Task.checkCancellation()
     }
@@ -70,7 +71,7 @@ final class ThinMember {
     perform(session.start())
   }
 
-  /// Writes a key, as somebody at this member does.
+  /// Writes a key locally.
   func write(_ key: [UInt8], _ value: [UInt8]) {
     position += 1
     let record = Record(
@@ -120,7 +121,7 @@ final class ThinMember {
       vector.merge(close.vector)
       return .roundFinished
     case .digestState(let time):
-      // Not in step, by its position: there is no digest to compare.
+      // Compared by position: it has no digest.
       return .stateDigested(
         DigestedState(position: .max, vector: vector, digest: StateDigest(), at: time ?? wall))
     case .openLiveUpdate: return burst()
@@ -156,7 +157,7 @@ final class ThinMember {
   }
 }
 
-/// Some of them, on one loop.
+/// Several such members on one loop.
 final class ThinMembers {
   var list: [ThinMember] = []
 }

@@ -131,7 +131,7 @@ import Testing
     try await on(loop) {
       for (number, server) in all.enumerated() {
         _ = server.value.start()
-        // No more than a few of them fit into the sockets.
+        // The sockets hold only a few of them.
         for _ in 0..<30 { server.value.send([UInt8](repeating: 1, count: 1 << 20)) }
         server.value.finish()
         finishing.value.add(UInt64(number), connection: server.value) { gone.put(number) }
@@ -212,7 +212,7 @@ import Testing
     }
     _ = try await connect(test.loop, to: listener.address)
     _ = try await listener.connections.take()
-    // Three rests, not a loop that spins: then the connection, then nobody waits.
+    // Three pauses, no busy loop: then the connection, then no waiter is left.
     #expect((4...6).contains(failures.count))
   }
 }
@@ -329,7 +329,7 @@ extension AdmissionTests {
     #expect(admission.came(6, from: "flood", at: 2) == [])
     #expect(admission.tick(at: 499) == [])
     #expect(admission.tick(at: 500) == [.drop(1), .start(5)])
-    // Among those who hold as many it is the long grace that counts.
+    // Among members with equal counts the long grace period decides.
     #expect(admission.tick(at: 1_999) == [])
     #expect(admission.tick(at: 2_000) == [.drop(2), .start(6)])
   }
@@ -382,7 +382,7 @@ extension AdmissionTests {
 }
 
 extension Admission {
-  /// A connection comes and speaks at once.
+  /// A connection that speaks at once.
   fileprivate mutating func came(_ number: UInt64, from address: String, at now: UInt64) -> [Action] {
     arrived(number, from: address, at: now) + spoke(number, at: now)
   }

@@ -4,8 +4,8 @@ import Testing
 
 @testable import Replication
 
-/// Dialogues with a session that stays open, of a copy of some of the keys that is to hold all and another one that lacks a write which
-/// the first one covers.
+/// Transcripts of a live session of a selective copy that expands to all keys, with another copy that lacks a
+/// write which the first one covers.
 @Suite("Waiting for more keys in a live session") struct WaitingForKeysTests {
   private static let features = SessionFeature.live | SessionFeature.waitsForKeys
   private static let held = Samples.scope(["a/"])
@@ -40,7 +40,7 @@ import Testing
     position: 10, vector: VersionVector([Samples.right: 10, Samples.left: 10]), digest: Samples.digest,
     at: Samples.wall)
 
-  /// What a session does at the events, one after the other, and says at the last of them.
+  /// The session's actions for a sequence of events, and its output at the last one.
   private struct Dialogue: ~Copyable {
     var session: Session
 
@@ -48,7 +48,7 @@ import Testing
       session.handle(.received(message.frame.bytes))
     }
 
-    /// A round of the other side that brings nothing is taken in, and what is held then is judged.
+    /// An empty round of the other side is applied, and the held state is judged.
     mutating func takeRound(
       _ kind: RoundBegin.Kind, _ position: UInt64, of actor: ActorID, finished: SessionEvent = .roundFinished
     ) -> [SessionAction] {
@@ -97,7 +97,7 @@ import Testing
       dialogue.session.handle(.stateDigested(Self.state)) == [
         Self.message(.live), .followJournal(after: 10), .setTimer(.scopeExpansion, seconds: 300),
       ])
-    // What comes now is of the ordinary kind.
+    // From here on the rounds are ordinary.
     _ = dialogue.say(
       .liveUpdate(
         LiveUpdate(
@@ -131,7 +131,7 @@ import Testing
     _ = dialogue.say(.receipt(Receipt(received: 15, state: Self.state, missingBlobs: 0)))
     #expect(dialogue.session.figures.acknowledged == 10)
     #expect(dialogue.say(.live) == [.followJournal(after: 10)])
-    // What was written between the two rounds under keys that the client holds is in neither.
+    // Writes between the two rounds under keys that the client holds are in neither.
     #expect(
       dialogue.session.handle(.journalGrown) == [
         .openLiveUpdate(

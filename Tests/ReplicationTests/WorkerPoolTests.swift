@@ -4,17 +4,17 @@ import Testing
 
 @testable import Replication
 
-/// Who waits for whom, counted in pieces of work, never in time.
+/// Who waits for whom, measured in pieces of work, never in time.
 @Suite("Workers")
 struct WorkerPoolTests {
-  /// What was done, in the order in which it was begun.
+  /// The work done, in starting order.
   private final class Order: Sendable {
     private let names = Locked<[String]>([])
     func note(_ name: String) { names.withLock { $0.append(name) } }
     var all: [String] { names.withLock { $0 } }
   }
 
-  /// Holds whoever comes until it is opened.
+  /// A gate that blocks callers until it is opened.
   private final class Door: Sendable {
     private let waiters = Locked<(isOpen: Bool, came: Int)>((false, 0))
     func pass() {
@@ -40,7 +40,7 @@ struct WorkerPoolTests {
 
   @Test("take a piece of each queue in turn, however much some have to do")
   func turns() async throws {
-    // One thread for what is ordinary.
+    // One thread for ordinary work.
     let pool = WorkerPool(width: 3)
     let (order, door, done) = (Order(), Door(), Awaited<Bool>())
     let greedy = (0..<4).map { _ in pool.queue() }
@@ -55,7 +55,7 @@ struct WorkerPoolTests {
     }
     door.open()
     _ = try await done.take()
-    // At most one piece of each before it, and the one that was under way.
+    // At most one piece of each before it, and the one that was running.
     #expect(try #require(order.all.firstIndex(of: "modest")) <= 4)
     #expect(pool.figures.longestOrdinaryWait <= 5)
   }

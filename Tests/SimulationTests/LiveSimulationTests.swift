@@ -3,7 +3,7 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// Two sessions that stay open, event by event, while both copies are written to.
+/// Two open sessions, event by event, while both copies are written to.
 @Suite struct LiveSimulationTests {
   private struct Pair {
     let left: MemoryReplica
@@ -61,7 +61,7 @@ import Testing
     for _ in 0..<12 {
       pair.write(Int(pair.random.next() % 6), to: pair.left)
       pair.write(Int(pair.random.next() % 6), to: pair.right)
-      // Not to its end: what is written next meets rounds under way.
+      // Not to completion: the next writes must arrive during open rounds.
       pair.network.run(pair.client, pair.server, steps: Int(pair.random.next() % 30))
     }
     pair.network.run(pair.client, pair.server)

@@ -3,19 +3,19 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// Machines that were cloned or put back in a way that no check can see, so that one write has two contents: real sessions over real
-/// stores, their events in an order that the seed decides.
+/// Undetectably cloned or rolled-back machines, so that one dot has two contents: real sessions over real
+/// stores, with events in seeded random order.
 @Suite("One write with two contents, between sessions (F61)")
 struct RepairSimulationTests {
   private static let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
   private static let configuration = Configuration(blobThreshold: 2048, segmentBytes: 64 << 10)
 
-  /// Some machines, each with a copy.
+  /// Several machines with one copy each.
   private final class Fleet {
     var random: SplitMix64
     let hosts: [SimulatedHost]
     var stores: [Store] = []
-    /// Keys that sessions said they have put right.
+    /// Keys that sessions reported as repaired.
     var repaired: Set<[UInt8]> = []
     var rebirths = 0
 
@@ -31,7 +31,7 @@ struct RepairSimulationTests {
 
     func image(_ number: Int) throws -> [String: [UInt8]] { try hosts[number].storage.files(below: "/store") }
 
-    /// The machine is as it was then, under the same inodes: no check at opening can see it.
+    /// Rolls the machine back under the same inodes: no check at opening can detect it.
     func putBack(_ number: Int, _ image: [String: [UInt8]]) throws {
       hosts[number].killProcesses()
       for path in try self.image(number).keys.sorted() where image[path] == nil {
@@ -47,7 +47,7 @@ struct RepairSimulationTests {
 
     func pass(_ milliseconds: UInt64) { for host in hosts { host.time += milliseconds } }
 
-    /// One session; it may break after so many steps.
+    /// One session, which breaks after `steps` steps if given.
     @discardableResult
     func session(
       _ client: Int, _ server: Int, _ direction: SessionDirection = .sync, steps: Int = .max
@@ -62,7 +62,7 @@ struct RepairSimulationTests {
       return (one, other)
     }
 
-    /// Sessions until one is done.
+    /// Runs sessions until one completes.
     @discardableResult
     func meet(
       _ client: Int, _ server: Int, _ direction: SessionDirection = .sync
@@ -78,14 +78,14 @@ struct RepairSimulationTests {
       throw StoreError(.inputOutput, "they never come into step")
     }
 
-    /// Everybody meets everybody.
+    /// Every pair meets.
     func settle() throws {
       for _ in 0..<3 {
         for one in stores.indices { for other in stores.indices where one < other { try meet(one, other) } }
       }
     }
 
-    /// The same content everywhere, and what each key has.
+    /// Whether all copies have the same digest and version vector.
     func agreed() throws -> Bool {
       let time = hosts[0].time
       return try stores.allSatisfy {
@@ -94,7 +94,7 @@ struct RepairSimulationTests {
       }
     }
 
-    /// All values of a key that any copy has, or has kept.
+    /// All values of a key that any copy holds or has kept as a conflict.
     func values(of key: Key) throws -> Set<String> {
       var values: Set<String> = []
       for store in stores {
@@ -107,13 +107,13 @@ struct RepairSimulationTests {
     }
   }
 
-  /// Machine 0 gives "one" to machine 1, is put back, and gives "two" under the same names to machine 2.
+  /// Machine 0 sends "one" to machine 1, is rolled back, and sends "two" with the same dots to machine 2.
   private static func forked(_ seed: UInt64, keys: Int = 6) throws -> Fleet {
     let fleet = try Fleet(seed: seed)
     for number in 0..<40 { try fleet.stores[0].put(Key("same \(number)"), "v \(number)") }
     let image = try fleet.image(0)
     for (target, text) in [(1, "one"), (2, "two")] {
-      // With equal clocks even the stamps are those of the other life.
+      // With equal clocks even the stamps match those of the other life.
       if seed % 3 == 0 { fleet.pass(UInt64(target) * 7) }
       for number in 0..<keys { try fleet.stores[0].put(Key("key \(number)"), text + "\(number)") }
       try fleet.meet(0, target, seed % 2 == 0 ? .push : .sync)
@@ -138,7 +138,7 @@ struct RepairSimulationTests {
     for number in 0..<6 {
       #expect(try fleet.values(of: Key("key \(number)")) == ["one\(number)", "two\(number)"], "seed \(seed)")
     }
-    // Neither is the one that was put back.
+    // Neither is the rolled-back machine.
     #expect(fleet.rebirths == 0, "seed \(seed)")
     let again = try fleet.meet(1, 2)
     #expect(again.client.figures.repairedKeys == 0 && again.client.figures.sentRecords == 0, "seed \(seed)")
@@ -154,7 +154,7 @@ struct RepairSimulationTests {
     let image = try fleet.image(0)
     try fleet.stores[0].put("key", "one")
     try fleet.meet(0, 1)
-    // Machine 2 has it from machine 1: it has no cursor that the author could tell a lost life by.
+    // Machine 2 has it from machine 1: it has no cursor from which the author could detect a lost life.
     try fleet.meet(1, 2)
     try fleet.putBack(0, image)
     if seed % 3 == 0 { fleet.pass(9) }
@@ -184,7 +184,8 @@ struct RepairSimulationTests {
     try fleet.stores[0].put("key", "one")
     try fleet.meet(0, 1)
     try fleet.putBack(0, image)
-    // With equal clocks even the stamps are those of the other life; a clock that was put back, too, makes it lose.
+    // With equal clocks even the stamps match those of the other life; a clock that was also set back makes
+    // this one lose.
     if seed % 3 == 0 { fleet.pass(9) }
     if seed % 3 == 1 { fleet.hosts[0].time -= 9 }
     try fleet.stores[0].put("key", "two")
@@ -206,7 +207,7 @@ struct RepairSimulationTests {
     for number in 0..<5 { try fleet.stores[0].put(Key("key \(number)"), "lost \(number)") }
     try fleet.meet(0, 1)
     if seed % 2 == 0 {
-      // A delete that is purged lies behind them: what does not come from the peer could not be told from it.
+      // A later delete was purged: records the peer does not send are indistinguishable from deleted ones.
       try fleet.stores[1].put("other", "v")
       try fleet.stores[1].delete("other")
       try fleet.stores[1].purge()
@@ -257,7 +258,7 @@ struct RepairSimulationTests {
     // Cursors at each other's ends, as after any sync; nothing is compared on the way.
     let client = try fleet.meet(1, 2, direction).client
     if client.figures.repairedKeys == 0 {
-      // A one-sided meeting first has to leave both cursors closed.
+      // A one-sided session must first leave both cursors closed.
       try fleet.meet(2, 1, direction)
     }
     try fleet.meet(1, 2)
@@ -267,7 +268,7 @@ struct RepairSimulationTests {
 
   // MARK: Live
 
-  /// Two copies in a live session, into which one write came from both sides with two contents.
+  /// Two copies in a live session that received one dot with two contents, one from each side.
   private static func live(_ seed: UInt64) throws -> (fleet: Fleet, client: SessionSide, server: SessionSide)
   {
     let fleet = try Fleet(seed: seed, count: 2)
@@ -325,7 +326,7 @@ struct RepairSimulationTests {
     try SessionPair.move(client, server, &fleet.random)
     #expect(try fleet.stores[0].digest() != fleet.stores[1].digest())
     client.handle(.timer(.comparison))
-    // What is written meanwhile is replicated as ever.
+    // Writes made meanwhile replicate as usual.
     try SessionPair.move(client, server, &fleet.random, steps: fleet.random.below(20))
     try fleet.stores[0].put("meanwhile", "c")
     try fleet.stores[1].put("meanwhile, too", "s")
@@ -380,7 +381,8 @@ struct RepairSimulationTests {
     for number in 0..<3000 { try fleet.stores[1].put(Key("more \(number)"), "value \(number)") }
     try fleet.meet(2, 1, .pull)
     try fleet.meet(1, 2, .push)
-    // Groups, a group's buckets, the prints of one bucket, two records, and the rounds after it.
+    // Groups, the buckets of one group, the fingerprints of one bucket, two records, and the rounds
+    // afterwards.
     let (client, _) = try fleet.meet(1, 2)
     #expect(fleet.repaired.count == 1)
     #expect(client.figures.sentBytes + client.figures.receivedBytes < 13_000)

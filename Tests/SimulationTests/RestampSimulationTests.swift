@@ -4,7 +4,8 @@ import Testing
 
 @testable import SyncStore
 
-/// A machine whose clock stood years ahead, among others: real sessions over real stores, their events in an order that the seed decides.
+/// A machine whose clock was years ahead, among others: real sessions over real stores, with events in seeded
+/// random order.
 @Suite("A clock that ran ahead, in a network (F49)")
 struct RestampSimulationTests {
   private static let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
@@ -16,7 +17,7 @@ struct RestampSimulationTests {
     var random: SplitMix64
     let hosts: [SimulatedHost]
     var stores: [Store] = []
-    /// What each key was given last by the machine whose clock ran ahead, while it did; nil if it was deleted.
+    /// The last value that machine wrote to each key while its clock ran ahead; nil if it deleted the key.
     var meanwhile: [String: String?] = [:]
 
     init(seed: UInt64) throws {
@@ -33,7 +34,7 @@ struct RestampSimulationTests {
 
     func pass(_ milliseconds: UInt64) { for host in hosts { host.time += milliseconds } }
 
-    /// One session; it may break after so many steps.
+    /// One session, which breaks after `steps` steps if given.
     func session(_ client: Int, _ server: Int, steps: Int = .max) throws -> SessionOutcome? {
       let one = SessionSide(.client(.sync), stores[client], peerName: "machine \(server)")
       let other = SessionSide(.server, stores[server], peerName: "machine \(client)")
@@ -53,7 +54,7 @@ struct RestampSimulationTests {
       throw StoreError(.inputOutput, "they never come into step")
     }
 
-    /// Everybody meets everybody.
+    /// Every pair meets.
     func settle() throws {
       for _ in 0..<3 {
         pass(1000)
@@ -68,13 +69,13 @@ struct RestampSimulationTests {
       if let value {
         try stores[number].put(Key(key), value)
       } else if try !stores[number].delete(Key(key)) {
-        // Of what is not held here nothing was said.
+        // Nothing is promised about keys that are not held here.
         return
       }
       if number == 0, hosts[0].time > hosts[1].time { meanwhile[key] = .some(value) }
     }
 
-    /// The machine is killed, or loses power; what was written is durable.
+    /// The machine is killed, or loses power; all its writes are durable.
     func restart(_ number: Int) throws {
       if random.chance(50) {
         hosts[number].killProcesses()
@@ -104,7 +105,7 @@ struct RestampSimulationTests {
       case 0: try fleet.restart(0)
       case 1: try fleet.stores[0].compact()
       case 2:
-        // Refused, with both times named: nothing leaves.
+        // Refused, naming both times: nothing is sent.
         guard case .failed(.clockSkew, _) = try fleet.session(0, 1) else {
           Issue.record("a clock that is years ahead was not refused")
           break
@@ -113,7 +114,7 @@ struct RestampSimulationTests {
       }
     }
     fleet.hosts[0].time -= Self.ahead
-    // Later than whatever the others have written meanwhile.
+    // Stamped later than all writes the others made meanwhile.
     fleet.pass(1000)
     if fleet.random.chance(30) { try fleet.restart(0) }
     try fleet.stores[0].restampUnsent()
@@ -130,7 +131,7 @@ struct RestampSimulationTests {
       #expect(try store.clockLead() <= Limits.clockDriftMilliseconds)
       #expect(try store.verify().isClean)
     }
-    // And what anybody writes next counts everywhere.
+    // The next write of any copy wins everywhere.
     try fleet.stores[1].put("0", "the last word")
     try fleet.settle()
     for store in fleet.stores { #expect(try store.text("0") == "the last word") }

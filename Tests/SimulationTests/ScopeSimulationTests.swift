@@ -4,14 +4,14 @@ import Testing
 
 @testable import SyncStore
 
-/// Copies of some of the keys among copies of all: real sessions over real stores, breaking off anywhere, purging, absence, kills, and
-/// copies that come to hold more.
+/// Copies of some keys among copies of all keys: real sessions over real stores, with breaks anywhere,
+/// purges, absences, kills, and scope expansions.
 @Suite("Copies of some of the keys")
 struct ScopeSimulationTests {
   private static let prefixes = ["a/", "b/", "c/", "d/"]
   private static let complete = 2
 
-  /// What was written, as far as it matters for what a copy must hold.
+  /// A record of what was written, as needed to check the content of a copy.
   private struct Written {
     var version: Version
     var isTombstone: Bool
@@ -51,7 +51,7 @@ struct ScopeSimulationTests {
       stores[number] = try Store.open(on: hosts[number], configuration: configuration)
     }
 
-    /// Takes notice of what a copy has written since, issued again or not.
+    /// Records a copy's writes since the last call, including reissued ones.
     func look(_ number: Int) throws {
       let store = stores[number]
       for entry in try store.log(from: looked[number] + 1, limit: .max) {
@@ -62,7 +62,7 @@ struct ScopeSimulationTests {
       }
     }
 
-    /// What the vector covers is held, or something greater is, or it is dead (rule R6).
+    /// Every write covered by the vector is held, beaten by a held one, or dead (rule R6).
     func check(_ number: Int) throws {
       let store = stores[number]
       let (vector, scope) = (try store.replicaSummary().vector, try store.scope)
@@ -76,7 +76,7 @@ struct ScopeSimulationTests {
       }
     }
 
-    /// One session; broken off after some steps, it may be of any direction.
+    /// One session, possibly one-directional, which breaks after some steps.
     func session(_ client: Int, _ server: Int, steps: Int = .max) throws -> SessionOutcome? {
       let drawn = SessionDirection.allCases[Int(random.next() % 3)]
       let direction = steps == .max ? .sync : drawn
@@ -109,7 +109,7 @@ struct ScopeSimulationTests {
           #expect(throws: StoreError.self) { try store.put(key, [1]) }
         }
       case 30..<45:
-        // What has come of keys that it is to hold can be read, and not written yet.
+        // Keys received so far of an expanding scope can be read but not written yet.
         let isPart = try !isHeld && store.get(key) != nil
         if isPart {
           #expect(throws: StoreError.self) { try store.delete(key) }
@@ -139,7 +139,7 @@ struct ScopeSimulationTests {
       try look(number)
     }
 
-    /// Everybody meets everybody whom it may meet, until nothing moves any more.
+    /// Every permitted pair meets until nothing changes any more.
     func heal(dialledByComplete: Bool) throws {
       for _ in 0..<12 {
         pass(1000)
@@ -184,7 +184,8 @@ struct ScopeSimulationTests {
     }
   }
 
-  /// 472: what had come of lacking keys was issued again when a full state of the others came, and then given up.
+  /// 472: a full state of the held keys arrived while missing ones had come in part: these were reissued,
+  /// then dropped.
   @Test("do so in a history in which they once did not", arguments: [472])
   func kept(seed: Int) throws { try hold(seed: seed) }
 }

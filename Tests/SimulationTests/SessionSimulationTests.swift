@@ -3,7 +3,7 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// Two sessions against each other, event by event, in an order that the seed decides.
+/// Two sessions against each other, event by event, in seeded random order.
 @Suite struct SessionSimulationTests {
   private static func pair(_ seed: UInt64) -> (MemoryReplica, MemoryReplica, SplitMix64) {
     var random = SplitMix64(seed: seed)
@@ -46,7 +46,7 @@ import Testing
       #expect(left.vector == right.vector)
       #expect(left.digest == right.digest)
       #expect(left.missingBlobs.isEmpty && right.missingBlobs.isEmpty)
-      // After the second pass each cursor stands at the other's end.
+      // After the second pass each cursor is at the other's end.
       #expect(left.cursors[right.actor]?.position == right.position)
       #expect(right.cursors[left.actor]?.position == left.position)
     }
@@ -74,7 +74,7 @@ import Testing
     #expect(left.held == right.held, "seed \(seed)")
     #expect(left.digest == right.digest && left.vector == right.vector, "seed \(seed)")
     #expect(left.missingBlobs.isEmpty && right.missingBlobs.isEmpty, "seed \(seed)")
-    // No record was appended twice, however often it was offered.
+    // No record was appended twice, however often it was sent.
     #expect(right.takenRecords <= mine, "seed \(seed)")
     #expect(left.rebirths == 0 && right.rebirths == 0, "seed \(seed)")
   }
@@ -123,7 +123,7 @@ import Testing
     for (turn, copy) in [left, right, left, right].enumerated() {
       let client = SessionEndpoint(.client(.sync), copy)
       network.run(client, SessionEndpoint(.server, hub))
-      // In its first turn a copy may learn of a blob that the hub has not got yet: its bringer was cut off.
+      // On its first turn a copy may learn of a blob that the hub lacks because its sender was cut off.
       #expect(turn < 2 || client.outcome == .done, "seed \(seed): \(String(describing: client.outcome))")
     }
     #expect(left.held == hub.held && right.held == hub.held, "seed \(seed)")
@@ -142,7 +142,7 @@ import Testing
     let image = left.image()
     Self.write(20, to: left, &random)
     network.run(SessionEndpoint(.client(.sync), left), SessionEndpoint(.server, right))
-    // Whichever side dials: the image learns that it is one.
+    // Whichever side dials, the restored image detects that it is one.
     let isDialling = random.chance(50)
     let (dialler, dialled) = isDialling ? (image, right) : (right, image)
     let first = SessionEndpoint(.client(.sync), dialler)

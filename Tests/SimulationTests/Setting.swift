@@ -1,17 +1,17 @@
 import Glibc
 
-/// What `make sim` and `make model` say: numbers in the environment.
+/// Settings of `make sim` and `make model`: numbers in the environment.
 enum Setting {
-  /// The number that `name` is set to, or `standard`.
+  /// The value of `name`, or `standard`.
   static func number(_ name: String, _ standard: Int) -> Int { given(name) ?? standard }
 
-  /// As many seeds as `NAME_SEEDS` says, from `NAME_FIRST` on.
+  /// `NAME_SEEDS` seeds, starting with `NAME_FIRST`.
   static func seeds(_ name: String, first: Int, count: Int) -> Range<Int> {
     let first = number("\(name)_FIRST", first)
     return first..<(first + number("\(name)_SEEDS", count))
   }
 
-  /// The number that `name` is set to; nil if it is not.
+  /// The value of `name`; nil if it is not set.
   static func given(_ name: String) -> Int? {
     unsafe getenv(name).flatMap { unsafe Int(String(cString: $0)) }
   }

@@ -2,8 +2,9 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// Random histories over real stores on simulated machines: writes, rounds whole and broken, kills, losses of power,
-/// copied directories, clock skew, compactions. Against them stands a model that only knows which writes were acknowledged.
+/// Random histories over real stores on simulated machines: writes, complete and broken rounds, kills, power
+/// losses, copied directories, clock skew, compactions. They are checked against a model that only knows
+/// which writes were acknowledged.
 @Suite("A network of copies")
 struct StoreSimulationTests {
   /// One copy: a machine and its open store.
@@ -17,7 +18,7 @@ struct StoreSimulationTests {
     }
   }
 
-  /// A write that was made, as the model remembers it.
+  /// A write as recorded by the model.
   struct Write {
     var version: Version
     var value: [UInt8]?
@@ -108,7 +109,7 @@ struct StoreSimulationTests {
   }
 
   private static func reopen(_ copy: Copy) throws {
-    // Other directories of the same machine died with it; they are opened again when they are used.
+    // Other directories of the same machine went down with it; they are reopened at their next use.
     copy.store = try Store.open(copy.path, on: copy.host, configuration: configuration)
   }
 
@@ -118,7 +119,7 @@ struct StoreSimulationTests {
     try copy.store.receive(from: other.store, batches: batches, maximumBytes: 200)
   }
 
-  /// R6: what the vector covers is held, or something greater is, or it is a delete that was purged.
+  /// R6: every write covered by the vector is held, beaten by a held one, or a purged delete.
   private static func check(_ copy: Copy, _ world: World, _ seed: UInt64) throws {
     try reopen(copy)
     let vector = try copy.store.versionVector()
@@ -146,8 +147,8 @@ struct StoreSimulationTests {
       #expect(try copy.store.digest() == first.digest(), "seed \(seed)")
       #expect(try copy.store.versionVector() == first.versionVector(), "seed \(seed)")
     }
-    // Every write was acknowledged as durable, so the greatest of all is what everybody has; or an older one that had to
-    // be issued again, to pass on the names of what it replaced, and so became the latest write.
+    // Every write was acknowledged as durable, so the greatest one wins everywhere; or an older one that had
+    // to be reissued, to pass on the dots it replaced, and so became the latest write.
     for (key, writes) in world.writes {
       let top = try #require(writes.max { $0.version < $1.version })
       guard let winner = try first.explain(key)?.winner else {

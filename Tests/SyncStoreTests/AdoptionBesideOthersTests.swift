@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// One that has read a part of the journal, beside another one that compacts the rest.
+/// A process that has read a part of the journal, while another one compacts the rest.
 @Suite("A reader beside one that moves the index over to a compacted segment")
 struct AdoptionBesideOthersTests {
   private let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
@@ -11,14 +11,14 @@ struct AdoptionBesideOthersTests {
   private let host = SimulatedHost(compacting: .onRequest)
   private let turns = Turns()
 
-  /// What is to happen where a compaction lets others go on.
+  /// Action to run wherever an install yields to others.
   private final class Turns: Sendable {
     private let action = Locked<(@Sendable () -> Void)?>(nil)
     func set(_ new: (@Sendable () -> Void)?) { action.withLock { $0 = new } }
     func take() { action.withLock { $0 }?() }
   }
 
-  /// One store for each of two processes; the first one's compactions do what `plan` and `turns` say.
+  /// One store for each of two processes; the first one's compactions run the actions of `plan` and `turns`.
   private func pair() throws -> (store: Store, other: Store) {
     try Store.create(on: host, configuration: shared).close()
     var environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
@@ -31,11 +31,12 @@ struct AdoptionBesideOthersTests {
 
   private static let kept = 200
 
-  /// Segments that stay as they are, which the other one has read, and behind them some that are worth compacting.
+  /// Segments that stay unchanged, which the other process has read, followed by some that are worth
+  /// compacting.
   private func fill(_ store: Store, _ other: Store) throws {
     for number in 0..<30 { try store.put(Key("old \(number)"), [UInt8](repeating: 1, count: 5000)) }
     #expect(try other.get("old 29") != nil)
-    // None of which a compaction will take.
+    // None of these will be compacted.
     for number in 30..<60 { try store.put(Key("old \(number)"), [UInt8](repeating: 1, count: 5000)) }
     for number in 0..<20 { try store.put(Key("middle \(number)"), [UInt8](repeating: 1, count: 500)) }
     for number in 0..<Self.kept {
@@ -54,7 +55,8 @@ struct AdoptionBesideOthersTests {
     #expect(other.engine.withLock { $0.index.isShared }, "it uses the index of all")
   }
 
-  /// One compacts, and the other one looks wherever that lets others go on, and at the end. How often it did meanwhile.
+  /// Compacts `store`, and checks `other` at each yield and at the end. Returns the number of checks at
+  /// yields.
   private func looks(of other: Store, while store: Store) throws -> Int {
     let looks = Locked(0)
     turns.set {
@@ -97,7 +99,7 @@ struct AdoptionBesideOthersTests {
     let (store, other) = try pair()
     try fill(store, other)
     try store.compact()
-    // Now it is worth another one.
+    // Now it is worth compacting again.
     for number in 0..<20 { try store.put(Key("middle \(number)"), [UInt8](repeating: 2, count: 500)) }
     for _ in 0..<14 { try store.put("filler", [UInt8](repeating: 3, count: 5000)) }
     #expect(try looks(of: other, while: store) > 1)
@@ -130,7 +132,7 @@ struct AdoptionBesideOthersTests {
         looks += 1
         return looks
       }
-      // One that has not been moved over.
+      // A record that was not moved.
       #expect(throws: Never.self) { try other.put(Key("new \(Self.kept - number)"), "other") }
       #expect(other.engine.withLock { $0.index.isShared }, "it uses the index of all")
     }

@@ -33,7 +33,7 @@ struct AsyncFormsTests {
   func handles() async throws {
     let handle = AsyncStoreHandle(.at(directory.path + "/a"))
     #expect(await handle.canOpen)
-    // More of them than the pool has threads: they all wait for the one that works.
+    // More tasks than the pool has threads: all wait for the one that works.
     let began = AsyncStream<Void>.makeStream()
     let goesOn = Locked(false)
     async let worked: Void = handle.withStore { _ in

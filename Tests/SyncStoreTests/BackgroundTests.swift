@@ -15,7 +15,7 @@ struct BackgroundTests {
     let preparing = await withCheckedContinuation { done in
       Background.prepare { done.resume(returning: Self.niceness()) }
     }
-    // A program that is as nice itself cannot be made less so.
+    // A program already at that niceness cannot be lowered further.
     #expect(preparing < tidying || Self.niceness() >= 10)
   }
 }

@@ -3,12 +3,13 @@ import Testing
 
 @testable import SyncStore
 
-/// A backup and a restore that are killed, lose power, meet a failing disk or damaged bytes: the old state or the new one.
+/// A backup or restore that is killed, loses power, meets a failing disk or damaged bytes leaves the old
+/// state or the new one.
 @Suite("A backup that is interrupted")
 struct BackupCrashTests {
   static let file = BackupTests.file
 
-  /// Keys of a store that is opened, or nil where there is none.
+  /// Keys of a store after opening; nil if it does not exist.
   static func keys(_ host: SimulatedHost, _ path: String) throws -> Int? {
     do throws(StoreError) {
       let store = try Store.open(path, on: host)
@@ -68,7 +69,7 @@ struct BackupCrashTests {
         #expect(!backedUp && report == nil, "call \(call)")
         outcomes.insert(0)
       }
-      // Whatever it left, the next one succeeds, and loses nothing of what was there.
+      // Whatever it left, the next one succeeds, and loses nothing that was there.
       let again = try Store.open("/store", on: host, configuration: Configuration(blobThreshold: 2000))
       try again.put("more", "x")
       #expect(try again.backUp(to: Self.file).position == again.status().position, "call \(call)")
@@ -102,7 +103,7 @@ struct BackupCrashTests {
       let keys = try Self.keys(host, path)
       #expect(keys == 10 || report == nil && keys == (replacing ? 15 : nil), "call \(call): \(keys as Any)")
       outcomes.insert(keys)
-      // Nothing that it left is in the way, or opens.
+      // Its leftovers neither block anything, nor can they be opened.
       if keys != 10 {
         _ = try Store.restore(
           from: Self.file, to: path, state: nil, replacing: replacing, environment: host.environment)
@@ -138,7 +139,7 @@ struct BackupCrashTests {
     places += backup.sections.flatMap { [$0.range.lowerBound + 3, $0.range.upperBound - 20] }
     places += (0..<64).map { $0 }
     for place in places where !padding.contains(where: { $0.contains(place) }) {
-      // Reserved bytes of headers are under their checksums, too.
+      // Reserved header bytes are covered by the checksums, too.
       try host.storage.flipBit(of: Self.file, at: place, bit: Int(random.next() % 8))
       let error = #expect(throws: StoreError.self, "byte \(place)") {
         try Store.restore(

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Which file a backup goes on with, who may restore it, and where.
+/// Which file a backup extends, who may restore it, and to where.
 @Suite("A backup's rules")
 struct BackupRulesTests {
   static let file = BackupTests.file
@@ -20,7 +20,7 @@ struct BackupRulesTests {
     #expect(
       #expect(throws: StoreError.self) { try other.backUp(to: Self.file, replacing: true) }?.code
         == .foreignFile)
-    // A member that has nothing yet must not take the place of the backup of one that has all.
+    // A member that holds nothing yet must not replace the backup of one that holds everything.
     let member = try Store.create("/member", on: host, id: store.id)
     #expect(#expect(throws: StoreError.self) { try member.backUp(to: Self.file) }?.code == .alreadyExists)
     _ = try BackupTests.restore(host)
@@ -49,7 +49,8 @@ struct BackupRulesTests {
     #expect(#expect(throws: StoreError.self) { try store.backUp(to: Self.file) }?.code == .busy)
     _ = try held.lock(byte: 0, .none, wait: false)
     #expect(try store.backUp(to: Self.file).section == 2)
-    // Written anew between the opening and the lock: who writes to that one now would not be kept out.
+    // Replaced between the open and the lock: the lock on the old file would not exclude writers of the new
+    // one.
     let plan = FaultPlan()
     try store.close()
     let again = try Store.open(on: host, failing: plan)

@@ -166,7 +166,7 @@ import Testing
     #expect(#expect(throws: StoreError.self) { try blobs.retain(reference.hash) }?.code == .busy)
     let other = try blobs.put(bytes: [2], durable: true)
     #expect(try blobs.read(other) == [2])
-    // The sweep takes the object whose row it holds: who puts it once more is told of a new one.
+    // The sweep claims the object whose row it holds: a put of the same content is told that it is new.
     _ = try DiskStorage().remove(test.objectPath(reference))
     try sweeping.execute("DELETE FROM object; COMMIT")
     #expect(try blobs.put(bytes: [1], durable: true) == reference)
@@ -179,7 +179,7 @@ import Testing
     let blobs = try test.open()
     let reference = try blobs.put(bytes: [1], durable: true)
     try blobs.catalogue.perform { (database) throws(StoreError) in
-      // A statement that fails with another error than those of a full, held or damaged catalogue.
+      // A statement that fails with an error other than a full, locked or damaged catalogue.
       try database.execute(
         "CREATE TRIGGER failing BEFORE UPDATE ON object BEGIN SELECT hex(zeroblob(1000000000)); END")
     }

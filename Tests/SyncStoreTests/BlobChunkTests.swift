@@ -6,7 +6,7 @@ import Testing
 @Suite("Objects that have chunks in common")
 struct BlobChunkTests {
   static let old = pattern(6 << 20)
-  /// Something at the start, something else in the middle.
+  /// Changed at the start and in the middle.
   static var new: [UInt8] {
     var bytes = pattern(1000, seed: 7) + old
     bytes.replaceSubrange(3_000_000..<3_050_000, with: pattern(50_000, seed: 8))
@@ -47,7 +47,8 @@ struct BlobChunkTests {
     }
     try receiver.complete(blob, durable: true)
     #expect(try receiver.read(blob) == new && receiver.read(old) == Self.old)
-    // 51,000 bytes are new: with what is cut at their ends, and where a recipe begins in the middle, less than half.
+    // 51,000 bytes are new: with the chunks at their ends, and where a recipe starts in the middle, less than
+    // half.
     #expect(sent < 1_500_000, "\(sent) bytes were sent")
     #expect(receiver.catalogueError == nil)
   }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SyncStore
 
-/// A blob tier under test, with a clock that the test turns.
+/// A blob tier under test, with a manual clock.
 struct BlobsUnderTest: Sendable {
   final class Clock: Sendable {
     let now = Atomic<UInt64>(1_000_000)
@@ -18,7 +18,7 @@ struct BlobsUnderTest: Sendable {
 
   init(_ kind: StorageUnderTest.Kind) throws { base = try StorageUnderTest(kind) }
 
-  /// Every object has a file of its own here; packs have tests of their own.
+  /// Every object has its own file here; packs have separate tests.
   func open(
     _ storage: (any Storage)? = nil, readOnly: Bool = false, packing: PackSettings = .none,
     keys: BlobKeySource = .none
@@ -31,7 +31,7 @@ struct BlobsUnderTest: Sendable {
 
   func objectPath(_ reference: BlobReference) -> String { directory + "/" + BlobFiles.object(reference.hash) }
 
-  /// All files below the directory but the catalogue's.
+  /// All files below the directory except the catalogue's.
   func names() throws -> [String] {
     func walk(_ path: String) throws -> [String] {
       try base.storage.list(path).flatMap { name in
@@ -48,7 +48,7 @@ struct BlobsUnderTest: Sendable {
   }
 }
 
-/// What several threads found wrong.
+/// Errors found by several threads.
 final class Failures: Sendable {
   private let found = Locked<[String]>([])
   var all: [String] { found.withLock { $0 } }
@@ -330,7 +330,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let bytes = pattern(10_000)
     let reference = try blobs.put(bytes: bytes, durable: false)
     storage.failSync(of: test.objectPath(reference))
-    // The seam names an open file by the path it was opened at.
+    // The seam identifies an open file by the path it was opened at.
     #expect(throws: StoreError.self) { try blobs.put(bytes: bytes, durable: true) }
     #expect(try blobs.put(bytes: bytes, durable: true) == reference)
     storage.crash(keeping: { _, _ in .lost }, sizes: { _ in false }, entries: { _ in false })
@@ -351,7 +351,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     var contents: [BlobReference: [UInt8]] = [:]
     for _ in 0..<3 {
       for _ in 0..<12 {
-        // Few contents, so that the same one comes durable and not, again and again.
+        // Few contents, so that the same one is put durably and not, repeatedly.
         let bytes = pattern(1 + Int(random.next() % 3) * 5000, seed: random.next() % 6)
         let isDurable = random.chance(50)
         let reference = try blobs.put(bytes: bytes, durable: isDurable)
@@ -378,7 +378,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let other = try test.open()
     for blobs in [blobs, other] { #expect(try !blobs.retain(reference.hash)) }
     #expect(#expect(throws: StoreError.self) { try blobs.makeDurable([reference]) }?.code == .blobUnavailable)
-    // Nothing is lost that might be whole.
+    // Nothing that might be intact is lost.
     #expect(try test.names().count == 1)
     #expect(try other.put(bytes: pattern(5000), durable: true) == reference)
     #expect(try blobs.read(reference) == pattern(5000))

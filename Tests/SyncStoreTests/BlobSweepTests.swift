@@ -42,7 +42,7 @@ import Testing
     for reference in references[...1] {
       try blobs.catalogue.record(reference.hash, size: 1, .deleting, durable: false)
     }
-    // Row gone, file there.
+    // Row gone, file present.
     try blobs.catalogue.forget(references[2].hash)
     #expect(try blobs.put(bytes: [2], durable: true) == references[1])
     _ = try blobs.sweepOrphans(referenced: [], graceSeconds: 60, now: 1_000_000)
@@ -111,7 +111,7 @@ import Testing
       group.addTask {
         while finished.now.load(ordering: .relaxed) == begun {
           failures.collect {
-            // No grace at all but the millisecond of the claim itself.
+            // No grace period except the millisecond of the claim itself.
             let now = test.clock.now.load(ordering: .relaxed)
             _ = try sweeper.sweepOrphans(referenced: [], graceSeconds: 0, now: now)
           }
@@ -178,7 +178,7 @@ import Testing
       #expect(try blobs.read(reference) == bytes)
     case "partial link": break
     default:
-      // A directory that is none is for a person to look at.
+      // A directory that should not exist is left for an operator to inspect.
       let error = #expect(throws: StoreError.self) {
         blobs = try test.open()
         _ = try blobs.put(bytes: [4], durable: true)

@@ -2,7 +2,7 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// What befalls a store while its first large value makes the blob tier.
+/// Crashes and failures while a store's first large value creates the blob tier.
 @Suite("The first large value")
 struct BlobTierCreationTests {
   static let configuration = Configuration(blobThreshold: 1024, segmentBytes: 64 << 10)
@@ -56,7 +56,7 @@ struct BlobTierCreationTests {
       let store = try Store.open(on: host, configuration: Self.configuration)
       let value = Self.large + [UInt8(truncatingIfNeeded: call)]
       try store.put("second", value)
-      // Only what was synced is left.
+      // Only synced data survives.
       host.losePower(keeping: { _, _ in .lost }, sizes: { _ in false }, entries: { _ in false })
       let again = try Store.open(on: host, configuration: Self.configuration)
       #expect(try again.get("second")?.bytes == value, "killed at call \(call)")

@@ -121,7 +121,7 @@ import Testing
     try second.complete(blob, durable: true)
     try first.complete(blob, durable: true)
     #expect(try first.read(blob) == bytes)
-    // What `first` has open is the object now: a new transfer must not write into it.
+    // The file that `first` has open is the object now: a new transfer must not write into it.
     try second.remove(blob.hash)
     try first.append([9], to: blob.hash, at: 0)
     #expect(try first.partialSize(blob.hash) == 1)

@@ -12,7 +12,7 @@ struct CatalogueInStepTests {
 
   func value(_ number: UInt8) -> [UInt8] { [UInt8](repeating: number, count: 30_000) }
 
-  /// Replaces all files in `blobs` but the objects by those of another moment.
+  /// Replaces all files in `blobs` except the objects by those of another moment.
   func exchangeCatalogue(by other: String) throws {
     let storage = DiskStorage()
     for name in try storage.list(path + "/blobs")
@@ -33,7 +33,7 @@ struct CatalogueInStepTests {
     let early = directory.path + "/early"
     try #require(LoopImage.run(["cp", "-r", path + "/blobs", early]))
     if !isBehind {
-      // The journal goes back; objects and rows of what it does not know any more stay.
+      // The journal goes back; objects and rows that it no longer knows stay.
       try #require(LoopImage.run(["cp", "-r", path + "/journal", directory.path + "/journal"]))
     }
     let second = try Store.open(at: path)
@@ -52,7 +52,7 @@ struct CatalogueInStepTests {
     #expect(keys.count == (isBehind ? 9 : 5))
     for key in keys { #expect(try again.get(Key(unchecked: key))?.bytes.first == key[0] - 0x30) }
     #expect(try again.verify().damage == [])
-    // Content that is known is found again, whatever the catalogue says.
+    // Known content is found again, whatever the catalogue says.
     try again.put("again", value(7))
     #expect(try again.get("again")?.bytes == value(7))
     #expect(try again.verify().isClean)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SyncStore
 
-/// A store of so many keys that its index is noted as complete when it is closed, and others that are about to write.
+/// A store with enough keys that closing records its index as complete, while others are about to write.
 @Suite("Closing a store of many keys")
 struct ClosingTests {
   private static let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
@@ -14,7 +14,7 @@ struct ClosingTests {
   private let host = SimulatedHost(compacting: .onRequest)
   private let plan = FaultPlan()
 
-  /// One of whose first segments a part is dead, in an environment whose calls `plan` knows of.
+  /// A store whose first segments are partly dead, in an environment whose calls `plan` sees.
   private func store(betweenAdoptions: (@Sendable () -> Void)? = nil) throws -> Store {
     try Store.create(on: host, configuration: Self.configuration).close()
     var environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
@@ -32,7 +32,7 @@ struct ClosingTests {
     return store
   }
 
-  /// Waits until it is so, for a while.
+  /// Waits a while for the condition.
   private static func wait(milliseconds: Int = 100, until isSo: () -> Bool) {
     for _ in 0..<(milliseconds * 10) where !isSo() { usleep(100) }
   }
@@ -41,7 +41,7 @@ struct ClosingTests {
     store.engine.withLock { !$0.index.hashIndex.isWriting }
   }
 
-  /// Opens it behind a loss of power that takes all that is not durable.
+  /// Opens it after a power loss that drops everything that is not durable.
   private func openAfterLoss() throws -> Store {
     RotationTests.losePower(host)
     let again = try Store.open(on: host, configuration: Self.configuration)
@@ -64,7 +64,7 @@ struct ClosingTests {
     try store.put("large", pattern(40_000))
     try store.sync()
     try store.put("large", pattern(50_000))
-    // As closing does, the last sync of which came before that.
+    // As in a close whose last sync came before that.
     store.closed.store(true, ordering: .releasing)
     for sync in [{ try store.sync(upTo: store.control.tail) }, { try store.syncBlobs() }] {
       #expect(throws: StoreError.self) { try sync() }.map { #expect($0.code == .closed) }
@@ -85,7 +85,7 @@ struct ClosingTests {
       isClosed.withLock { $0 = true }
     }
     plan.before(.sync, of: ".pack") {
-      // Closing makes nothing durable then, and would not wait for that.
+      // Closing then makes nothing durable, and would not wait for it.
       store.control.setPoisoned()
       closer.start()
       Self.wait { isClosed.withLock { $0 } }
@@ -122,12 +122,12 @@ struct ClosingTests {
   @Test("does not note as complete what has records that are not durable")
   func lateRecord() throws {
     let store = try store()
-    // All that follows is to be in one segment.
+    // Everything that follows must be in one segment.
     while Location(packed: store.control.tail).offset > 32 << 10 {
       try store.put("0", [UInt8](repeating: 1, count: 15_000))
     }
     let late = Locked(Location(segment: 0, offset: 0))
-    // Stored once the last bytes were made durable, and before it is looked where they end.
+    // Stored after the last bytes were made durable, and before their end is read.
     plan.before(.lock, of: "control") {
       try? store.put("unsynced", "x")
       plan.before(.fileStatus, of: "next.new") {
@@ -138,7 +138,7 @@ struct ClosingTests {
       }
     }
     try store.close()
-    // Of the late ones the last reaches the disk alone.
+    // Of the late ones only the last reaches the disk.
     let (segment, page) = late.withLock { (SegmentName($0.segment).text, $0.offset / 4096 + 2) }
     #expect(page > 2, "they were stored")
     RotationTests.losePower(host) { $0.hasSuffix(segment) && $1 > page }

@@ -2,7 +2,7 @@ import SyncTestSupport
 
 @testable import SyncStore
 
-/// An element with everything that an index can be by.
+/// An element with every kind of property an index supports.
 struct Order: Codable, Identifiable, Hashable {
   var id: Int
   var customer: String
@@ -16,7 +16,7 @@ struct Order: Codable, Identifiable, Hashable {
 }
 
 extension StoreCollection where Element == Order {
-  /// Do all indexes say of all elements what a look at each element says?
+  /// Whether all indexes agree with a scan of all elements.
   func indexesAreRight() throws -> Bool {
     let all = try all()
     let byCustomer = all.sorted { ($0.customer, $0.id) < ($1.customer, $1.id) }
@@ -26,7 +26,7 @@ extension StoreCollection where Element == Order {
       && self.all(by: Order.byNote) == byNote
   }
 
-  /// Entries of indexes that are there, needed or not.
+  /// Existing index entries, needed or not.
   func entries() throws -> Int {
     try layout.indexPrefixes.reduce(0) { try $0 + source.list(KeyRange(prefix: $1)).count }
   }

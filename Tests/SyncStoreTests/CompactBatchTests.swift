@@ -3,7 +3,8 @@ import Testing
 
 @testable import SyncStore
 
-/// Batches go into the journal as they came, where that can be. The general way tells what is to come of them.
+/// Batches are appended to the journal unchanged where possible. The general path defines the expected
+/// result.
 @Suite("A batch that is taken in as it came")
 struct CompactBatchTests {
   /// Two copies of one machine, and one that sends to both.
@@ -18,7 +19,7 @@ struct CompactBatchTests {
       for host in hosts { copies.append(try Store.create(on: host, id: source.id)) }
     }
 
-    /// What one copy makes of the records as they come, and another one of them one by one, is the same.
+    /// The compact path on one copy and the record-by-record path on the other give the same result.
     func expectSame(_ records: [PositionedRecord], _ mark: UInt64 = 1) throws {
       let end = records.last?.position ?? 1
       for (copy, records) in zip(copies, [BatchRecords(packing: records), .list(records)]) {
@@ -43,7 +44,7 @@ struct CompactBatchTests {
           return (records, engine.position, engine.state.author.clock.last, engine.losers.count)
         }
       }
-      // The own actors differ in nothing but their names: both machines drew the same numbers.
+      // The own actors differ only in their names: both machines drew the same numbers.
       #expect(contents[0].0 == contents[1].0)
       #expect(contents[0].1 == contents[1].1 && contents[0].2 == contents[1].2)
       #expect(contents[0].3 == contents[1].3)
@@ -65,7 +66,7 @@ struct CompactBatchTests {
           continues: continues))
     }
 
-    /// Does the first copy take the records as they come?
+    /// Whether the first copy applies the records in compact form.
     func takesPlainly(_ records: [PositionedRecord]) throws -> Bool {
       guard case .compact(let batch) = BatchRecords(packing: records) else { return false }
       let limit = Stamp(milliseconds: hosts[0].time + Limits.clockDriftMilliseconds)
@@ -132,7 +133,7 @@ struct CompactBatchTests {
       var records: [PositionedRecord] = []
       for _ in 0..<(1 + random.next() % 60) {
         sequence += 1
-        // Mostly keys that nobody has had yet.
+        // Mostly new keys.
         let key = random.chance(3) ? "k \(random.next() % 20)" : "new \(sequence)"
         let base = random.chance(20) ? Dot(actor: ActorID(high: 3, low: random.next() % 3), sequence: 5) : nil
         records.append(
@@ -159,14 +160,14 @@ struct CompactBatchTests {
     }
     let plain = try #require(try take([setting.record("a", 1), setting.record("b", 2)]).echo)
     #expect(plain.behind == before && plain.upTo == before + 2)
-    // The general way: one beats what is held, one is ignored.
+    // The general path: one beats the held record, one is ignored.
     let general = try #require(
       try take([setting.record("a", 3, at: 1_699_999_999_999), setting.record("b", 2)]).echo)
     #expect(general.behind == before + 2 && general.upTo == before + 3)
     #expect(copy.journalPosition == before + 3)
   }
 
-  /// Of more bytes than are stored through the mapping one by one.
+  /// Larger than the limit for single stores through the mapping.
   private static func large(_ setting: Setting, from first: UInt64, count: UInt64 = 300) throws
     -> [PositionedRecord]
   {
@@ -190,7 +191,7 @@ struct CompactBatchTests {
       let records = try Self.large(setting, from: 1 + 300 * round)
       #expect(try setting.takesPlainly(records))
       try setting.expectSame(records, round + 1)
-      // Single records go on where the batch ends.
+      // Single records continue where the batch ends.
       if round.isMultiple(of: 3) { for copy in setting.copies { try copy.put("own", "\(round)") } }
     }
     #expect(try setting.copies.allSatisfy { try $0.status().segments > 1 && $0.verify().isClean })
@@ -220,7 +221,7 @@ struct CompactBatchTests {
       records: BatchRecords(packing: records), present: [], scope: nil, widening: nil)
     plan.fail(.write, on: ".segment", errno: errno)
     let error = #expect(throws: StoreError.self) { try copy.applyBatch(batch) }
-    // No other failure says that what was to be stored is not there, in part.
+    // After any other failure a part of the bytes may be stored.
     #expect(error?.code == (errno == 28 ? .diskFull : .poisoned))
     #expect(try copy.get("large 1") == nil && copy.text("before") == "x")
     var store = copy

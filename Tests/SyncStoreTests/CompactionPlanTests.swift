@@ -40,7 +40,7 @@ struct CompactionPlanTests {
   @Test("passes over a small one of which a larger share is dead, but no page")
   func small() {
     var candidates = Self.sealed([0.6, 0.5, 0.6])
-    // As it is left by a compaction of what was all deleted.
+    // As left by a compaction of segments in which everything was deleted.
     candidates[0] = Candidate(fileBytes: 8192, liveBytes: 120, basePosition: 0)
     #expect(candidates[0].deadBytes < CompactionPlan.minGainBytes)
     #expect(Self.run(candidates)?.contains(1) == true)

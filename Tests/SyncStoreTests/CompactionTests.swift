@@ -10,7 +10,7 @@ struct CompactionTests {
   static let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
   let host = SimulatedHost(compacting: .onRequest)
 
-  /// What must be the same before and after.
+  /// State that must be equal before and after.
   struct Picture: Equatable {
     var values: [String: [UInt8]] = [:]
     var digest: StateDigest
@@ -26,7 +26,7 @@ struct CompactionTests {
       vector = try store.versionVector()
       conflicts = try store.conflicts()
       log = try store.log(from: 0, limit: .max).filter(\.isCurrent)
-      // A compaction notes the vector.
+      // A compaction records the vector.
       locals = try store.locals(prefix: []).filter { $0.key != StateKey.vector }
         .map { "\($0.key) \($0.value)" }
       actor = try store.actor
@@ -40,7 +40,7 @@ struct CompactionTests {
     let store = try Store.create(on: host, configuration: Self.small)
     for number in 0..<30 { try store.put(Key("\(number)"), [UInt8](repeating: 1, count: 3000)) }
     try store.sync()
-    // All of the first segments dies by what stands behind them, and nothing follows that.
+    // All of the first segments is superseded by later records, and nothing follows those.
     try store.transaction { transaction in
       for number in 0..<30 { try transaction.put(Key("\(number)"), "again") }
     }
@@ -52,7 +52,7 @@ struct CompactionTests {
     #expect(try copy.versionVector().covers(store.versionVector()))
   }
 
-  /// The same beside a member that has seen nothing yet: no delete may be purged.
+  /// As above, with a member that has seen nothing yet: no delete may be purged.
   static func churnUnpurged(
     _ store: Store, keys: UInt64 = 40, writes: Int = 400, seed: UInt64 = 1, bytes: UInt64 = 3000
   ) throws {
@@ -61,7 +61,7 @@ struct CompactionTests {
     try churn(store, keys: keys, writes: writes, seed: seed, bytes: bytes)
   }
 
-  /// Overwrites `keys` keys again and again, with deletes and transactions among them, in `writes` writes.
+  /// Overwrites `keys` keys repeatedly in `writes` writes, including deletes and transactions.
   static func churn(
     _ store: Store, keys: UInt64 = 40, writes: Int = 400, seed: UInt64 = 1, bytes: UInt64 = 3000
   ) throws {
@@ -98,7 +98,7 @@ struct CompactionTests {
     let bytes = try store.status().journalBytes
     let gained = try store.compact()
     #expect(gained > 0)
-    // What the compaction itself notes may have begun a segment.
+    // The compaction's own records may have started a segment.
     let added = try store.status().journalBytes + gained - bytes
     #expect(added == 0 || added == 64 << 10, "\(bytes), \(gained)")
     #expect(try Picture(store) == before, "seed \(seed)")
@@ -152,7 +152,8 @@ struct CompactionTests {
       let opening = plan.calls
       plan.fail(number: number, forever: true)
       let isDone = (try? dying.compact()) != nil
-      // What it can do without a call that fails is tolerated; the end is where it makes no such call any more.
+      // Failures that it can work around are tolerated; the loop ends at the first call number that is not
+      // reached.
       let isOver = plan.calls - opening < number
       if isOver { #expect(isDone) }
       if number % 2 == 0 { host.killProcesses() } else { host.losePower(seed: UInt64(number)) }
@@ -161,7 +162,7 @@ struct CompactionTests {
       #expect(after.values == before.values && after.digest == before.digest, "call \(number)")
       #expect(after.log.map(\.position) == before.log.map(\.position), "call \(number)")
       #expect(try again.verify().isClean, "call \(number)")
-      // What the one who died had not come to.
+      // Work that the killed process had not reached.
       try again.compact()
       let files = try host.storage.list("/store/journal").filter { $0.hasSuffix(".segment") }
       #expect(files.count == (try again.status().segments), "call \(number): \(files)")
@@ -199,7 +200,7 @@ struct CompactionTests {
     #expect(throws: StoreError.self) { try store.compact() }
     try Self.churn(store, writes: 120, seed: 2)
     let before = try Picture(store)
-    // It gives back less than it could, and says so again, but takes its turn each time.
+    // It frees less than it could, and reports it again, but takes its turn each time.
     let segments = try store.status().segments
     _ = try? store.compact()
     #expect(try store.status().segments < segments)
@@ -298,7 +299,7 @@ struct CompactionTests {
     for number in [10, 11, 12, 13, 14, 15, 20, 21, 22, 23, 24, 25] { try store.put(Key("\(number)"), "x") }
     plan.fail(.open, on: "-1.segment", errno: EMFILE)
     #expect(throws: StoreError.self) { try store.compact() }
-    // By now another run is worth more, which has one of the two that were copied.
+    // By now another run is worth more, which includes one of the two that were copied.
     for number in [26, 27, 28, 29, 30, 31, 32, 33, 34, 40, 41, 42, 43, 44] {
       try store.put(Key("\(number)"), "y")
     }
@@ -336,7 +337,7 @@ struct CompactionTests {
     for _ in 0..<60 { try store.put("churned", [UInt8](repeating: 2, count: 3000)) }
     #expect(try store.compact() > 0)
     try store.close()
-    // The journal is read, not what the index notes.
+    // The journal is read, not the index's records of it.
     for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) }
     let again = try Store.open(on: host, configuration: Self.small)
     #expect(try again.local(Array("old".utf8)) == nil)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Beaten values are kept for a while, and only so many of them.
+/// Beaten values are kept for a limited time, and in limited number.
 @Suite("Beaten values of conflicts")
 struct ConflictRetentionTests {
   private static let day: UInt64 = 86_400_000
@@ -20,7 +20,7 @@ struct ConflictRetentionTests {
     }
     try other.put("first", [1])
     try other.put("second", [2])
-    // Nobody hears of that for two months.
+    // No other copy hears of that for two months.
     pass(60)
     try store.put("first", [10])
     try store.put("second", [20])
@@ -96,7 +96,7 @@ struct ConflictRetentionTests {
     #expect(retention.kept(of: beaten, at: 100 * Self.day, bytes: 1000) == [0, 1, 2])
     #expect(retention.kept(of: beaten, at: 100 * Self.day, bytes: 250) == [1, 2])
     #expect(retention.kept(of: beaten, at: 100 * Self.day, bytes: 99) == [])
-    // The third is of a clock that was put back, and is right again a moment later.
+    // The third has a clock that was set back, and is corrected a moment later.
     let times = [100 * Self.day, 100 * Self.day + 5, 3 * Self.day, 110 * Self.day]
     var noted: [Bool] = []
     for (time, position) in zip(times, [10, 12, 13, 25]) {

@@ -68,7 +68,7 @@ struct ContentChunkerTests {
     18539, 19579,
   ]
 
-  /// `schemas/vectors/chunker.json`, which another implementation of `schemas/chunks.md` has made.
+  /// `schemas/vectors/chunker.json`, made by another implementation of `schemas/chunks.md`.
   private struct Vectors: Decodable {
     struct Case: Decodable {
       var content: String

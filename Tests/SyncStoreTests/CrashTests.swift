@@ -2,7 +2,7 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// What is acknowledged is found again, after the death of the process and after a loss of power.
+/// Acknowledged writes survive the death of the process and a power loss.
 @Suite("After a crash")
 struct CrashTests {
   static let configuration = Configuration(mode: .exclusive, durability: .full, blobThreshold: 4096)
@@ -59,7 +59,7 @@ struct CrashTests {
       call = EachCall.after(call)
     }
     #expect(outcomes.isSuperset(of: ["absent, unknown", "present, acknowledged"]), "\(outcomes)")
-    // Only who syncs can have written it all, and be killed before that is known.
+    // Only a writer that syncs can have written everything when it is killed before the acknowledgement.
     if durability == .full { #expect(outcomes.contains("present, unknown"), "\(outcomes)") }
     #expect(call > 5)
   }
@@ -223,7 +223,7 @@ struct CrashTests {
         try store.close()
       } catch {}
       finished = plan.calls < call
-      // What a process has written outlives it: only a loss of power shows whether it was made durable.
+      // Data written by a process outlives it: only a power loss shows whether it was made durable.
       if isPowerLost { RotationTests.losePower(host) } else { host.killProcesses() }
       let again = try Store.open(on: host, configuration: configuration)
       for number in acknowledged {

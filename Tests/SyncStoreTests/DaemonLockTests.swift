@@ -18,7 +18,7 @@ struct DaemonLockTests {
     #expect(error?.code == .busy)
     let message = error?.message ?? ""
     #expect(message.contains("process \(SystemCall.processID)") && message.contains("192.0.2.1:7420"))
-    // As if it were killed: nothing is given back in good order.
+    // As if it were killed: nothing is released in an orderly way.
     lock = nil
     #expect(try DaemonLock.holder(of: store) == nil)
     let next = try DaemonLock(store)

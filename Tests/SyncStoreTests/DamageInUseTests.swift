@@ -3,13 +3,13 @@ import Testing
 
 @testable import SyncStore
 
-/// Damage that comes about while a store is open, or that is more than one bad byte.
+/// Damage that occurs while a store is open, or affects more than one byte.
 @Suite("Damage")
 struct DamageInUseTests {
   static let path = "/store/journal/0000000000000001.segment"
   let host = SimulatedHost(sealed: false)
 
-  /// Where a text stands in the first segment.
+  /// Offset of a text in the first segment.
   func place(of text: String) throws -> Int {
     let bytes = try host.storage.open(Self.path, .readOnly).read(1 << 20, at: 0)
     return try #require(bytes.firstRange(of: Array(text.utf8))?.lowerBound)
@@ -54,7 +54,7 @@ struct DamageInUseTests {
       try inTransaction ? store.transaction { try $0.delete("the key") } : store.delete("the key")
     #expect(deleted)
     #expect(try store.get("the key") == nil && !store.delete("the key"))
-    // Damage that was met in use is to be mended before anything is sent.
+    // Damage found in use must be repaired before anything is sent.
     host.killProcesses()
     store = try Store.open(on: host)
     #expect(try store.get("the key") == nil)
@@ -149,8 +149,8 @@ struct DamageInUseTests {
     #expect(try again.text("behind") == "x")
   }
 
-  /// A copy and a peer; `body` is what both do before two records are lost of which nobody can tell whose they were, and that is found when
-  /// the copy is opened again.
+  /// A copy and a peer; both run `body`, then two records are lost whose keys cannot be determined, which is
+  /// found when the copy is reopened.
   private func mending(_ body: (Store, Store) throws -> Void) throws -> (store: Store, peer: Store) {
     let store = try Store.create(on: host)
     let peer = try Store.create(on: SimulatedHost(seed: 5, machine: "peer", sealed: false), id: store.id)
@@ -235,7 +235,7 @@ struct DamageInUseTests {
     for key in ["first", "second", "third"] as [Key] { try store.put(key, "value", durability: .full) }
     try peer.receive(from: store)
     try store.close()
-    // The index is sound, and its digest is not known.
+    // The index is intact, and its digest is unknown.
     try JournalIndexFiles.remove(host)
     let other = try Store.open(on: host)
     let second = try place(of: "second")

@@ -22,7 +22,7 @@ struct DamageTests {
     return (host, try host.storage.files(below: "/store"), values)
   }
 
-  /// Puts some of twelve keys once more, and deletes the last one.
+  /// Puts some of twelve keys again, and deletes the last one.
   static func overwriteSome(of values: inout [Key: [UInt8]], in store: Store) throws {
     for number in 0..<4 {
       let key = try Key("key \(number)")
@@ -54,7 +54,7 @@ struct DamageTests {
     #expect(tried > 200 && noticed > tried * 3 / 4, "\(noticed) of \(tried)")
   }
 
-  /// True if everything reads as if nothing had happened; false if the damage was named. A wrong value is an issue.
+  /// True if every read is unaffected; false if the damage was reported. A wrong value is an issue.
   private static func isHonest(_ host: SimulatedHost, _ values: [Key: [UInt8]], _ place: String) throws
     -> Bool
   {
@@ -175,7 +175,7 @@ struct DamageTests {
     }
     try store.close()
     let segments = try host.storage.list("/store/journal").filter { $0.hasSuffix(".segment") }.sorted()
-    // Where a segment says who has written what is in it.
+    // The part of a segment that defines its authors.
     for segment in segments {
       let file = try host.storage.open("/store/journal/" + segment, .readWrite)
       try file.write([UInt8](repeating: 0, count: 512), at: 4096)

@@ -20,7 +20,7 @@ struct DamagedConflictTests {
 
     let path = "/store/journal/0000000000000001.segment"
     let bytes = try host.storage.open(path, .readOnly).read(64 << 10, at: 0)
-    // The value as it was put, and once more as it was kept when it was beaten.
+    // The value as it was put, and again as it was kept when it was beaten.
     let places = bytes.ranges(of: Array("beaten 3".utf8))
     let place = try #require(places.last?.lowerBound)
     try host.storage.flipBit(of: path, at: place, bit: 2)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// A process dies while it holds the writers' mutex. A thread that ends with it stands for the process.
+/// A process dies while it holds the writers' mutex, simulated by a thread that ends with it.
 @Suite("After the death of a writer")
 struct DeathTests {
   let host = SimulatedHost()
@@ -27,7 +27,8 @@ struct DeathTests {
     return composer.entries
   }
 
-  /// Stores a transaction of two keys behind the tail, and publishes nothing. Where its bytes are.
+  /// Stores a transaction of two keys after the tail, and publishes nothing. Returns the location of its
+  /// bytes.
   static func store(
     _ key: String, in store: Store, _ engine: Engine
   ) throws -> (segment: Segment, bytes: Range<Int>) {

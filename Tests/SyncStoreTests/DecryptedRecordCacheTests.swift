@@ -3,7 +3,8 @@ import Testing
 
 @testable import SyncStore
 
-/// `Configuration.openedRecordBytes`: what is kept decrypted is never out of date, and goes when it is to go.
+/// `Configuration.openedRecordBytes`: cached decrypted records are never stale, and are evicted when
+/// required.
 @Suite("Records that an encrypted store keeps opened", .serialized)
 struct DecryptedRecordCacheTests {
   let host = SimulatedHost(sealed: true)
@@ -22,7 +23,7 @@ struct DecryptedRecordCacheTests {
 
   private func count(_ store: Store) -> Int { store.journalKeys.decryptedRecords?.count ?? -1 }
 
-  /// More keys than a thread keeps by itself.
+  /// More keys than a thread caches for itself.
   private func fill(_ store: Store, _ round: Int) throws {
     for number in 0..<40 { try store.put(Key("\(number)"), "value \(round) of \(number)") }
   }
@@ -48,7 +49,7 @@ struct DecryptedRecordCacheTests {
     let (first, second) = try stores()
     try fill(first, 1)
     #expect(count(first) == 0 && count(second) == 0)
-    // Another test may say that memory is short meanwhile.
+    // Another test may announce memory pressure meanwhile.
     for _ in 0..<100 where count(second) < 40 { try check(second, 1) }
     #expect(count(second) == 40)
   }

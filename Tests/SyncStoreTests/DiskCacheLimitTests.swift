@@ -5,12 +5,13 @@ import Testing
 
 @testable import SyncStore
 
-/// The limit of bytes is one of the disk: what `du` says of the directory, also while several threads write as fast as they can.
+/// The byte limit applies to disk use: the value of `du` for the directory, even while several threads write
+/// as fast as they can.
 @Suite("A cache on the disk, full,", .timeLimit(.minutes(Patience.minutes(2))))
 struct DiskCacheLimitTests {
   private let directory = TemporaryDirectory()
 
-  /// Bytes of the blocks of all files and directories below a path, as `du` counts them.
+  /// Disk blocks in bytes of all files and directories below a path, as counted by `du`.
   static func blocks(below path: String) -> Int {
     var status = stat()
     guard unsafe lstat(path, &status) == 0 else { return 0 }
@@ -22,7 +23,7 @@ struct DiskCacheLimitTests {
     return bytes
   }
 
-  /// What is set: keys, and bytes of values.
+  /// The content: keys, and bytes of values.
   struct Load: Sendable, CustomTestStringConvertible {
     let name: String
     let threads: Int
@@ -77,16 +78,17 @@ struct DiskCacheLimitTests {
     let atMost = most.withLock { $0 }
     #expect(atMost <= Self.limit + Self.limit / 5, "\(atMost) at most")
     #expect(atMost > Self.limit / 3, "\(atMost) at most: the watcher saw nothing")
-    // It rests once the room that the last writer asked for is made: values that are moved for that lie twice for a moment.
+    // It rests once space was made for the last write: values moved for that exist twice for a moment.
     try await ChangesTests.until { Self.blocks(below: path) <= Self.limit }
     #expect(try cache.totalBytes <= Self.limit)
     let largest = load.sizes.reduce(0, max)
-    // To make room for one of half the limit all others leave, and it can be among them where two threads make room at a time.
+    // Making space for a value of half the limit evicts all others, possibly also that one if two threads
+    // make space at a time.
     let keepsLast = largest < Self.limit / 4
     if load.keys == 200 {
       #expect(try cache.count == 200)
     } else if keepsLast {
-      // Making room for what is new does not empty it.
+      // Making space for a new value does not empty it.
       #expect(try cache.totalBytes > Self.limit / 3)
     }
     try cache.set("last", [UInt8](repeating: 1, count: largest))
@@ -94,7 +96,7 @@ struct DiskCacheLimitTests {
     try cache.trim()
     #expect(Self.blocks(below: path) <= Self.limit)
     cache.close()
-    // What was being moved when it was closed lies twice until it is opened again.
+    // Values being moved at the close exist twice until it is reopened.
     #expect(Self.blocks(below: path) <= Self.limit + Self.limit / 5)
     let again = try DiskCache.open(at: path, limits: limits)
     try await ChangesTests.until { Self.blocks(below: path) <= Self.limit }

@@ -3,14 +3,14 @@ import Testing
 
 @testable import SyncStore
 
-/// One bit turned over, or a file cut short, in what only the real disk has: the catalogue of large values, after a clean end and
-/// with the log that a killed process leaves, and large values in files of their own.
+/// One flipped bit, or a truncation, in files that exist only on a real disk: the catalogue of large values,
+/// after a clean close and with the log left by a killed process, and large values in separate files.
 ///
-/// `DAMAGE_ALL=1` (`make damage`) tries every bit of every byte in use, of a value of some megabytes one of many, and a thousand lengths
-/// of each file; else a part is tried.
+/// `DAMAGE_ALL=1` (`make damage`) tries every bit of every used byte (a sample for a value of several
+/// megabytes), and a thousand lengths of each file; otherwise a part.
 @Suite("A small store on the disk, with large values in files")
 struct DiskDamageTests {
-  /// A store as files, what it holds, and where what is to be damaged lies.
+  /// The files of a store, its content, and the location of the part to damage.
   private final class Sample {
     private let home = TemporaryDirectory(inMemory: true)
     private let disk = DiskStorage()
@@ -24,7 +24,7 @@ struct DiskDamageTests {
     private static let start: UInt64 = 1_700_000_000_000
     private static let configuration = Configuration(
       durability: .relaxed, blobThreshold: 64, segmentBytes: 64 << 10)
-    /// How damage may be called.
+    /// Acceptable error codes for damage.
     private static let refusals: Set<StoreError.Code> = [.damaged, .blobUnavailable]
 
     private var path: String { home.path + "/store" }
@@ -48,7 +48,8 @@ struct DiskDamageTests {
     init(isKilled: Bool) throws {
       let store = try Store.create(
         at: path, name: nil, id: nil, configuration: Self.configuration, environment: environment)
-      // Of each byte of a small one all bits can be tried: it lies in a file as one above the limit of packs does, which is there, too.
+      // Small enough to try all bits of each byte: it is stored in a file like one above the limit of packs,
+      // which also exists.
       let (small, large) = (pattern(600, seed: 1), [UInt8](repeating: 0xB7, count: (4 << 20) + 1))
       let tier = try BlobStore.open(directory: path + "/blobs", storage: disk, packing: .none)
       let object = try tier.put(bytes: small, durable: true)
@@ -80,12 +81,12 @@ struct DiskDamageTests {
       }
     }
 
-    /// All files as they were, under their own inodes where they still have them.
+    /// Restores all files, under their inodes where those still exist.
     func restore() throws {
       clock.withLock { $0 = Self.start + 1000 }
       try disk.removeFiles(below: path) { files[$0] == nil }
       for (path, content) in files {
-        // The large one is written anew only where it was touched.
+        // The large one is rewritten only where it was touched.
         if owners[path] == "large", path != touched, try disk.status(path)?.size == content.count { continue }
         let file = try disk.open(path, .openOrCreate)
         try file.resize(to: 0)
@@ -98,14 +99,14 @@ struct DiskDamageTests {
       try body(try disk.open(path, .readWrite))
     }
 
-    /// Every value is right, but for the one whose file is damaged, which is right or said to be so; also after what nobody refers to
-    /// was removed, by the catalogue. Put again it is there again.
+    /// Every value is right, except that of the damaged file, which is right or reported as damaged; also
+    /// after the sweep of unreferenced files by the catalogue. Putting it again restores it.
     func look(_ damaged: String, _ place: @autoclosure () -> String) throws {
       let store = try open()
       expectAll(of: store, but: owners[damaged], place())
       clock.withLock { $0 += 10_000 }
       do throws(StoreError) { _ = try store.trim(graceSeconds: 1) } catch {
-        // A catalogue that says that it is of a later version is left alone.
+        // A catalogue that claims a later version is left alone.
         #expect(error.code == .newerFormat && owners[damaged] == nil, "\(place()): \(error)")
       }
       expectAll(of: store, but: owners[damaged], place())
@@ -121,7 +122,7 @@ struct DiskDamageTests {
     private func expectAll(of store: Store, but owner: Key?, _ place: @autoclosure () -> String) {
       for (key, value) in values {
         do throws(StoreError) {
-          // Comparing millions of bytes one by one takes its time in a debug build.
+          // Comparing millions of bytes one by one is slow in a debug build.
           let found = try store.get(key)?.bytes ?? []
           let isRight =
             found.count == value.count && XXH3.hash64(found, seed: 0) == XXH3.hash64(value, seed: 0)
@@ -133,7 +134,7 @@ struct DiskDamageTests {
     }
   }
 
-  /// Bits that are tried of a file: all that are in use, or one of so many.
+  /// Bits of a file to try: all used ones, or one of several.
   private static func step(_ sample: Sample, _ path: String) -> Int {
     guard EveryFileDamageTests.all else { return sample.owners[path] == "large" ? 9_999_991 : 997 }
     return sample.owners[path] == "large" ? 99_991 : 1

@@ -35,7 +35,7 @@ final class KeysUnderTest: Sendable {
   }
 }
 
-/// Bytes that are not found by chance.
+/// Bytes that do not occur by chance.
 func secretContent(_ count: Int) -> [UInt8] {
   let word = Array("confidential value ".utf8)
   return (0..<count).map { word[$0 % word.count] }
@@ -154,7 +154,7 @@ struct EncryptedBlobTests {
     #expect(try blobs.read(blob) == bytes)
     #expect(try blobs.partialSize(blob.hash) == 0)
     #expect(try test.names().count == 1)
-    // Bytes that are another content's (F85).
+    // Bytes of another content (F85).
     let wrong = BlobReference(hash: try #require(BlobHash(bytes: 0..<32)), size: 70_000)
     try blobs.append(secretContent(70_000), to: wrong.hash, at: 0)
     #expect(#expect(throws: StoreError.self) { try blobs.complete(wrong, durable: true) }?.code == .damaged)
@@ -211,7 +211,7 @@ struct EncryptedBlobTests {
     let plain = try test.open(packing: .small)
     let right = try plain.put(bytes: secretContent(5000), durable: true)
     let wrong = reference([1, 2, 3])
-    // A checksum of a pack is anybody's to compute.
+    // The checksum of a pack needs no key.
     try plain.packs.add(wrong.hash, [9, 9, 9])
     plain.close()
     let blobs = try test.open(packing: .small, keys: keys.source)
@@ -242,7 +242,7 @@ struct EncryptedBlobTests {
     let renewal = try blobs.reencryptAll()
     #expect(renewal.reencrypted == references.count && renewal.damaged.isEmpty)
     #expect(try blobs.reencryptAll().reencrypted == 0)
-    // Under the old keys nothing is left to be read.
+    // Nothing is readable with the old keys.
     if what == "renew" { keys.change { $0.dropOldGenerations() } }
     if what == "decrypt" { isOn.withLock { $0 = false } }
     for (reference, size) in zip(references, Self.sizes) {

@@ -1,7 +1,7 @@
 import SyncStore
 import Testing
 
-/// The code of the store's error that a call must end with.
+/// The code of the store error that a call must throw.
 func code(
   sourceLocation: SourceLocation = #_sourceLocation, _ body: () throws -> Void
 ) -> StoreError.Code? {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// What errors tell people: what it is, in the words of who calls, and what to do.
+/// Error messages: the problem in the caller's terms, and the remedy.
 @Suite("An error says") struct ErrorTextTests {
   let directory = TemporaryDirectory()
 
@@ -76,7 +76,7 @@ import Testing
       ("/s/journal/reserve.compacted.new", "/s/journal/reserve.compacted"),
       ("/s/blobs/partial/new-12-3", "/s/blobs"),
       ("/home/me/report.pdf.4711-2-0123456789abcdef.part", "/home/me/report.pdf"),
-      // Names of the user's own.
+      // User-defined names.
       ("/home/me/report.new", "/home/me/report.new"), ("/home/me/video.part", "/home/me/video.part"),
       ("/home/me/1-2.part", "/home/me/1-2.part"), ("/home/me/next", "/home/me/next"),
       ("relative.new", "relative.new"),

@@ -3,14 +3,14 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// One bit turned over, or a file cut short, in any file of a small store: not only in the journal.
+/// One flipped bit, or a truncation, in any file of a small store, not only in the journal.
 ///
-/// `DAMAGE_ALL=1` (`make damage`) tries every bit of every byte in use and every length; else a part is tried.
+/// `DAMAGE_ALL=1` (`make damage`) tries every bit of every used byte and every length; otherwise a part.
 @Suite("Any file of a small store")
 struct EveryFileDamageTests {
   static let all = unsafe getenv("DAMAGE_ALL") != nil
 
-  /// A store as files, what it holds, and how its process ended.
+  /// The files of a store, its content, and how its process ended.
   struct Sample {
     let host: SimulatedHost
     let files: [String: [UInt8]]
@@ -32,7 +32,7 @@ struct EveryFileDamageTests {
         values[try Key("large \(number)")] = [UInt8(number)] + large
         try store.put(Key("large \(number)"), [UInt8(number)] + large)
       }
-      // What was appended last is vouched for by nothing behind it: damage there cannot be told from a torn tail.
+      // Nothing later vouches for the last append: damage there is indistinguishable from a torn tail.
       try store.put("last", "of all")
       actor = try store.actor
       if closed { try store.close() }
@@ -43,12 +43,12 @@ struct EveryFileDamageTests {
 
     static let configuration = Configuration(blobThreshold: 2048, segmentBytes: 64 << 10)
 
-    /// Files that hold anything, by name.
+    /// Non-empty files, by name.
     var names: [String] {
       files.filter { $0.value.contains { $0 != 0 } }.keys.sorted()
     }
 
-    /// Opens it as it is now: every value is right, or the damage is named. Puts all back.
+    /// Opens it in its current state: every value is right, or the damage is reported. Restores all files.
     func look(mode: Configuration.Mode, _ place: @autoclosure () -> String) throws {
       defer {
         host.killProcesses()
@@ -85,7 +85,7 @@ struct EveryFileDamageTests {
       }
     }
 
-    /// How damage may be called.
+    /// Acceptable error codes for damage.
     static let refusals: Set<StoreError.Code> = [
       .damaged, .foreignFile, .newerFormat, .notAStore, .wrongKey, .keyRequired, .notEncrypted, .outOfBounds,
       .blobUnavailable,
@@ -96,12 +96,12 @@ struct EveryFileDamageTests {
         _ = try host.storage.remove(path)
       }
       try host.storage.restore(files)
-      // What waits for a loss of power would keep each file that was ever made.
+      // The simulated disk would keep each file ever made until the next power loss.
       host.storage.syncDirectories()
     }
   }
 
-  /// How a store is looked at: encrypted, after a clean end, by whom.
+  /// How the store is checked: encrypted, after a clean close, by which kind of opening.
   static let ways: [(sealed: Bool, closed: Bool, mode: Configuration.Mode)] = [
     (false, true, .shared), (false, false, .shared), (false, false, .readOnly), (true, true, .shared),
     (true, false, .exclusive),
@@ -114,7 +114,7 @@ struct EveryFileDamageTests {
     var count = way
     for path in sample.names {
       let bytes = try #require(sample.files[path])
-      // Bytes in use, and those near them: most of an integer are zeros.
+      // Used bytes, and those next to them: most of an integer are zeros.
       for offset in bytes.indices
       where bytes[max(0, offset - 8)..<min(offset + 8, bytes.count)].contains(where: { $0 != 0 }) {
         for bit in 0..<8 {
@@ -135,7 +135,7 @@ struct EveryFileDamageTests {
     for path in sample.names {
       let bytes = try #require(sample.files[path])
       let used = (bytes.lastIndex { $0 != 0 } ?? 0) + 1
-      // The records of the journal are where a cut could cost a write without a word: more of it is tried.
+      // In the journal's records a truncation could silently lose a write: more of it is tried.
       let parts = path.hasSuffix(".segment") ? 29 : 3
       for size in stride(from: 0, through: used, by: Self.all ? 1 : max(1, used / parts)) {
         try sample.host.storage.open(path, .readWrite).resize(to: size)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Large values leave only while others hold them.
+/// Large values are evicted only while others hold them.
 @Suite("Eviction of large values")
 struct EvictionTests {
   static let size = 5000
@@ -28,7 +28,7 @@ struct EvictionTests {
 
   // MARK: The last copy
 
-  /// What one copy does in its turn, one step after the other.
+  /// One copy's eviction pass, step by step.
   private struct Evictor {
     let member: Int
     let others: [Int]
@@ -55,7 +55,7 @@ struct EvictionTests {
     }
   }
 
-  /// Every order in which the steps of some evictors can follow each other.
+  /// Every interleaving of the steps of several evictors.
   private static func orders(_ counts: [Int]) -> [[Int]] {
     if counts.allSatisfy({ $0 == 0 }) { return [[]] }
     return counts.indices.filter { counts[$0] > 0 }.flatMap { first in
@@ -84,7 +84,7 @@ struct EvictionTests {
       #expect(holders >= 1, "nobody holds it after \(order)")
       left.insert(holders)
     }
-    // One of them does where it may, and where both are at it neither.
+    // One of them evicts where it may, and neither where both are active.
     #expect(left == [1, 2])
   }
 
@@ -119,7 +119,7 @@ struct EvictionTests {
   @Test("A member that does not cover the write that names it does not count: it would sweep it")
   func coverage() throws {
     let members = try Self.members(2)
-    // The second copy deletes its key, and does not know that another one names the same value.
+    // The second copy deletes its key, and does not know that another key refers to the same value.
     try members.stores[0].put("again", Self.value(0))
     try members.stores[1].delete("0")
     let report = try members.trim(0, to: Self.limits(count: 0))
@@ -190,7 +190,7 @@ struct EvictionTests {
     let store = members.stores[0]
     try store.pin(try #require(try store.entry("0")?.blob).hash, for: "a reader")
     try store.put("new", Self.value(50))
-    // A concurrent write that is beaten is kept here, and names a value of its own.
+    // A concurrent write that was beaten is kept here, and refers to a separate value.
     try store.put("1", Self.value(60))
     members.hosts[1].time += 1000
     try members.stores[1].put("1", Self.value(61))
@@ -303,7 +303,7 @@ struct EvictionTests {
     #expect(absent.leftOut == 2 && absent.leftOutBytes == 2 * UInt64(Self.size) && absent.awaited == 0)
     #expect(try lazy.verify().isClean && lazy.verify().absentBlobs == 2)
     #expect(try lazy.digest() == members.stores[0].digest())
-    // A key that the policy takes names the same value: then it is taken.
+    // A key selected by the policy refers to the same value: then it is evicted.
     try members.stores[0].put("photo/2", Self.value(1))
     try TestMembers.bring(members.stores[0], to: lazy)
     #expect(try lazy.get("large")?.bytes == Self.value(1))
@@ -323,7 +323,7 @@ struct EvictionTests {
     let blob = try #require(try receiver.entry("0")?.blob)
     try receiver.delete("0")
     members.hosts[1].time += 7_200_000
-    // What the sweep went by: nothing names it.
+    // What the sweep relied on: nothing refers to it.
     let referenced = Set(try receiver.referencesToBlobs().all.keys)
     #expect(!referenced.contains(blob.hash))
     try members.stores[0].put("again", Self.value(0))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Real disks that fail, turn read-only or have no space under what was written.
+/// Real disks that fail, turn read-only or run out of blocks for written data.
 @Suite("A failing disk", .enabled(if: LoopImage.isAvailable, "needs the right to mount"))
 struct FailingDiskTests {
   static let small = Configuration(durability: .relaxed, segmentBytes: 1 << 20)
@@ -22,7 +22,7 @@ struct FailingDiskTests {
     for number in 0..<100 { #expect(try store.get(Key("\(number)"))?.bytes.count == 15_000) }
   }
 
-  /// Writes until one fails; what it says.
+  /// Writes until one fails; returns the error.
   func firstRefusal(_ store: Store, _ durability: Durability) throws -> StoreError {
     try #require(
       #expect(throws: StoreError.self) {
@@ -110,12 +110,12 @@ struct FailingDiskTests {
         failed.insert(number)
       }
     }
-    // 17 values of 15,000 bytes lie there; memory may be kept in larger pieces than pages.
+    // 17 values of 15,000 bytes lie there; memory may be cached in larger units than pages.
     #expect(failed.count >= 10 && failed.count <= 20)
     #expect(failed.contains(5))
     #expect(throws: StoreError.self) { try store.list() }
     try? store.close()
-    // What cannot be read is not cut off as if it had never been written.
+    // Unreadable data is not cut off as if it had never been written.
     #expect(throws: StoreError.self) {
       try Store.open(at: image.path + "/store", configuration: Self.small)
     }
@@ -144,11 +144,11 @@ struct FailingDiskTests {
       clock: { 1_000_000 })
     _ = try blobs.put(bytes: pattern(1000), durable: true)
     let pack = try #require(try blobs.packs.openForTests().first?.0)
-    // As on a file system that copies on write: each store to a page needs a new block.
+    // As on a copy-on-write file system: each store to a page needs a new block.
     try #require(LoopImage.run(["fallocate", "-p", "-o", "4096", "-l", "4096", pack.file.path]))
     try image.fill()
     #expect(throws: StoreError.self) { try blobs.put(bytes: pattern(1000, seed: 2), durable: true) }
-    // Nobody adds to it any more, and it keeps nobody: it held nothing that was not durable.
+    // The pack gets no more objects, and blocks no sync: it held nothing that was not durable.
     try blobs.sync()
     image.drain()
     let other = try blobs.put(bytes: pattern(1000, seed: 3), durable: false)

@@ -3,13 +3,14 @@ import Testing
 
 @testable import SyncStore
 
-/// A disk that refuses one call and works again: the process goes on with the store that it has. What a process that dies of
-/// it leaves is looked at where each of these steps is tested.
+/// A disk that fails one call and works again: the process continues with its open store. The tests of each
+/// step cover what a process leaves that dies of the failure.
 @Suite("A call that fails once")
 struct FailingOnceTests {
   typealias Picture = CompactionTests.Picture
 
-  /// Writes durably. Where a failed sync has ended the writes of a store (R4) its user opens it again, with `reopening`.
+  /// Writes durably. After a failed sync has ended the writes of a store (R4), the user reopens it with
+  /// `reopening`.
   private static func put(
     _ key: Key, in store: inout Store, _ place: String, reopening: () throws -> Store
   ) throws {
@@ -155,7 +156,7 @@ struct FailingOnceTests {
       let keys = try BackupCrashTests.keys(host, path)
       #expect(keys == 10 || report == nil && keys == (replacing ? 15 : nil), "\(place): \(keys as Any)")
       if report == nil { failed += 1 }
-      // Every other time the power goes before it is tried again, also where it may have been done.
+      // Every other time the power is lost before the retry, even where the call may have taken effect.
       let isPowerLost = call % 2 == 0
       if isPowerLost {
         host.losePower(seed: UInt64(call))
@@ -189,7 +190,7 @@ struct FailingOnceTests {
     plan.before(.rename, of: "/store") { plan.fail(.syncDirectory) }
     #expect(throws: StoreError.self) { try restore() }
     #expect(try BackupCrashTests.keys(host, "/store") == 10)
-    // The next one removes what it finds beside, and dies.
+    // The next one removes leftovers, and dies.
     plan.before(.createDirectory, of: "/store.restoring") { plan.fail(forever: true) }
     #expect(throws: StoreError.self) { try restore() }
     RotationTests.losePower(host)
@@ -211,7 +212,7 @@ struct FailingOnceTests {
       let opening = plan.calls
       plan.fail(number: call)
       var acknowledged: Set<Int> = []
-      // Some 170 KB, every eighth value of them in a file of its own.
+      // Some 170 KB, every eighth value in a file of its own.
       for number in 0..<24 {
         let value = [UInt8](repeating: UInt8(number), count: number % 8 == 7 ? 9000 : 3000)
         let isDone: Void? = try? store.transaction { transaction in

@@ -3,12 +3,12 @@ import Testing
 
 @testable import SyncStore
 
-/// Who makes a store, or gives one its place, may die before its names are durable: a restarted service finds the store all the
-/// same, and writes.
+/// A process that creates or places a store may die before the names are durable: a restarted service must
+/// still find the store, and write.
 @Suite("What is written into a store whose maker was killed")
 struct FirstOpeningTests {
-  /// Opens what a killed process has left at `path`, if it is a store, writes durably, and looks for that behind a loss of
-  /// power that takes all that was not synced. True if there was a store.
+  /// Opens the store, if any, that a killed process has left at `path`, writes durably, and checks that write
+  /// after a power loss that drops all unsynced data. Returns whether there was a store.
   private static func isKept(_ path: String, on host: SimulatedHost, _ place: String) throws -> Bool {
     host.killProcesses()
     let store: Store
@@ -96,7 +96,7 @@ struct FirstOpeningTests {
   func copiedByOthers() throws {
     let host = SimulatedHost()
     let store = try Store.create("/store", on: host, configuration: Configuration(segmentBytes: 64 << 10))
-    // One in a file of its own, one in a pack; and segments that nobody adds to any more.
+    // One in a file of its own, one in a pack; and closed segments.
     let large = pattern(5_000_000, seed: 1)
     try store.put("large", large)
     try store.put("packed", Array(large.prefix(50_000)))

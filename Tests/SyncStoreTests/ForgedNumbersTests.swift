@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// An index and a ledger whose words fit, but that say what is not so.
+/// An index and an index checkpoint whose words pass the checks but are wrong.
 @Suite("Forged numbers")
 struct ForgedNumbersTests {
   let host = SimulatedHost(sealed: false)

@@ -9,7 +9,7 @@ struct FormatTests {
   static let segment = "/store/journal/0000000000000001.segment"
   let host = SimulatedHost()
 
-  /// Sets one of the words of features in both copies of a segment's header, with checksums that hold.
+  /// Sets one of the feature words in both copies of a segment's header, with valid checksums.
   func setFeature(at offset: Int, of path: String = FormatTests.segment) throws {
     let file = try host.storage.open(path, .readWrite)
     var page = try file.read(SegmentHeader.length, at: 0)
@@ -81,8 +81,9 @@ struct FormatTests {
     #expect(try store.text("k") == "w")
   }
 
-  /// There is one format so far. What keeps a later upgrade safe is proved here: whatever opens a store leaves the segments
-  /// it finds as they are, so a new format begins with a new segment, and half an upgrade is a store of the old one.
+  /// There is only one format so far. These tests protect a later upgrade: opening a store never changes
+  /// existing segments, so a new format starts with a new segment, and a partial upgrade is still a store of
+  /// the old format.
   @Test(
     "F102 killed at any call of its opening, or failing once there, has its segments as they were, and opens as ever",
     arguments: [true, false])

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// What goes on, and what does not, when there is no space left.
+/// Operations that succeed, and those that fail, without free space.
 @Suite("A full disk")
 struct FullDiskTests {
   static let small = Configuration(durability: .relaxed, segmentBytes: 1 << 20)
@@ -30,7 +30,7 @@ struct FullDiskTests {
     try host.storage.list(Self.journal).filter { $0.hasSuffix(".segment") }
   }
 
-  /// Puts a large value, has the sync of its pack fail, and kills all processes. Returns the pack's path.
+  /// Puts a large value, makes the sync of its pack fail, and kills all processes. Returns the pack's path.
   static func leaveUnsynced(_ key: Key, _ value: [UInt8], of store: Store, on host: SimulatedHost) throws
     -> String
   {
@@ -116,7 +116,7 @@ struct FullDiskTests {
     #expect(try host.storage.status(Self.journal + "/reserve") == nil)
     let tail = Location(packed: store.control.tail)
     #expect(store.engine.withLock { $0.journal.segment(tail.segment)?.header.isReserve } == true)
-    // The segment has room, but not for these.
+    // The segment has space, but not for these.
     #expect(#expect(throws: StoreError.self) { try store.put("p", "x") }?.code == .diskFull)
     let second = try Store.openBeside(on: host, configuration: shared)
     #expect(#expect(throws: StoreError.self) { try second.put("p", "x") }?.code == .diskFull)
@@ -151,14 +151,14 @@ struct FullDiskTests {
     try fill(store, bytes: 900)
     try store.sync()
     try host.storage.syncDirectory(Self.journal)
-    // There is room for a small delete, and none for this one.
+    // There is space for a small delete, but not for this one.
     #expect(try store.delete(long))
     #expect(try host.storage.status(Self.journal + "/reserve") == nil)
     let begun = SegmentName(Location(packed: store.control.tail).segment).text
-    // Of what was begun the beginning is there still, under the name that it had before.
+    // The started segment still has its beginning, under its previous name.
     RotationTests.losePower(host) { path, _ in path.hasSuffix(begun) }
     store = try Store.open(on: host, configuration: Self.small)
-    // What the loss has given back somebody else has taken.
+    // The space freed by the power loss was taken by another program.
     host.storage.free = 0
     #expect(try store.contains(long))
     #expect(try store.delete("short", durability: .full))
@@ -266,7 +266,8 @@ struct FullDiskTests {
     #expect(error?.code == .diskFull)
     #expect(error?.errno == 28)
     #expect(count > 700)
-    // Who prepares the next segment may give back late what it could not use, or have made a whole one: puts go on then.
+    // Preallocation of the next segment may return unusable space late, or complete a segment: then puts
+    // continue.
     var more = 0
     var refusal: StoreError?
     while refusal == nil, more < 1000 {
@@ -283,7 +284,7 @@ struct FullDiskTests {
     #expect(try store.get("blob")?.bytes.count == 40_000)
     // Each one durable.
     for number in 0..<(count - 20) { #expect(try store.delete(Key("\(number)"))) }
-    // Some of it is done in the background already.
+    // Some of it is already done in the background.
     try store.compact()
     #expect(try store.status().journalBytes < UInt64(count * 15_000) * 2 / 3)
     try store.put("more", value)

@@ -5,15 +5,15 @@ import Testing
 
 @testable import SyncStore
 
-/// A file system that has space, and no inode for another file.
+/// A file system with free space, but no free inode.
 @Suite("No inode left", .enabled(if: LoopImage.isAvailable))
 struct FullInodesTests {
   static let configuration = Configuration(blobThreshold: 2000, segmentBytes: 256 << 10)
 
-  /// What is found by the process that opens the store.
+  /// The state that the opening process finds.
   enum Before: CaseIterable { case closed, copiedInUse, anotherBoot, copied, withoutIndex, encrypted }
 
-  /// A file system of few inodes, gone with the last reference.
+  /// A file system with few inodes, removed with the last reference.
   final class Volume: Sendable {
     let path: String
     private let directory = TemporaryDirectory()
@@ -70,7 +70,7 @@ struct FullInodesTests {
     switch before {
     case .closed, .encrypted: try store.close()
     case .copiedInUse:
-      // A copy is cut after what a later record says was durable.
+      // A copied directory is cut after the durable length stated by a later record.
       try store.put("last", "x", durability: .full)
       #expect(LoopImage.run(["cp", "-a", path, path + " copied"]))
       path += " copied"

@@ -3,10 +3,10 @@ import Testing
 
 @testable import SyncStore
 
-/// A full state is closed in parts, between which others go on.
+/// A full state is closed in parts, between which other threads and processes work.
 @Suite("While a full state is being closed (R8)")
 struct FullStateTurnsTests {
-  /// The copy that is given the full state, the one that gives it, and another one.
+  /// The copy that receives the full state, its sender, and another one.
   private let hosts = (1...3).map { SimulatedHost(seed: UInt64($0), machine: "machine \($0)") }
   private let receiver: Store
   private let sender: Store
@@ -33,14 +33,14 @@ struct FullStateTurnsTests {
     for copy in copies { for peer in copies where peer !== copy { try copy.receive(from: peer) } }
   }
 
-  /// The sender purges what it has deleted; nobody else is waited for.
+  /// The sender purges its deletes without waiting for any other member.
   private func purgeAtSender() throws {
     pass(Limits.retirementMilliseconds + 1000)
     try sender.acknowledge(as: PurgeTests.device[1])
     #expect(try sender.purge() == 2)
   }
 
-  /// A round of the other copy with a value that nobody else has.
+  /// A round of the other copy with a value that no other copy has.
   private func late() throws -> IncomingBatch {
     try sender.put("doomed", "1")
     try meet()
@@ -49,14 +49,15 @@ struct FullStateTurnsTests {
     return try #require(try round.next(maximumBytes: 1000))
   }
 
-  /// The receiver as another process has it.
+  /// The receiver's store in another process.
   private func beside() throws -> Store {
     try Store.open(
       at: "/store", configuration: hosts[0].configured(SharedModeTests.shared),
       environment: hosts[0].otherProcess)
   }
 
-  /// The receiver is given the sender's full state, and the batch between two parts of its closing, maybe in another process.
+  /// Sends the sender's full state to the receiver, and the batch between two parts of its closing, possibly
+  /// in another process.
   private func receive(between batch: IncomingBatch, inOtherProcess: Bool) throws {
     let turns = Locked(0)
     let taker = inOtherProcess ? try beside() : receiver
@@ -103,11 +104,11 @@ struct FullStateTurnsTests {
 
   // MARK: Deletes that the receiver itself has purged
 
-  /// One that knows the receiver's delete, and nothing else.
+  /// A copy that knows the receiver's delete, and nothing else.
   private let witness = SimulatedHost(seed: 4, machine: "machine 4")
 
-  /// The receiver has purged a delete of a value that the other copy has set before, and nobody else has; the sender has purged an older
-  /// delete. Returns the witness, which has both.
+  /// The receiver has purged a delete of a value that the other copy wrote earlier and that no further copy
+  /// has; the sender has purged an older delete. Returns the witness, which has both deletes.
   private func purgeAtReceiver() throws -> Store {
     let witness = try Store.create(on: witness, id: sender.id)
     try sender.put("doomed", "1")
@@ -115,7 +116,7 @@ struct FullStateTurnsTests {
     pass(1)
     try sender.delete("doomed")
     pass(1)
-    // This one was measured as it came.
+    // This one was counted on arrival.
     try other.put("calm", "1")
     try receiver.receive(from: other)
     pass(1)
@@ -130,7 +131,8 @@ struct FullStateTurnsTests {
     return witness
   }
 
-  /// All come into step, and none has brought back under its old name what the witness knows to be deleted.
+  /// All converge, and none has brought back, under its old dot, a value that the witness knows to be
+  /// deleted.
   private func expectIssuedAgain(_ witness: Store) throws {
     let held = try ["late", "calm"].map { key in
       try #require(try receiver.engine.withLock { try $0.held(Array(key.utf8)) }).dot.actor
@@ -182,7 +184,7 @@ struct FullStateTurnsTests {
     between.withLock { $0 = nil }
     hosts[0].killProcesses()
     let again = try Store.open(on: hosts[0], configuration: SharedModeTests.shared)
-    // One whose own floor is lower tells it of the delete in an ordinary round.
+    // A copy whose own floor is lower tells it of the delete in an ordinary round.
     if coversFloorBefore { try again.receive(from: witness) }
     #expect(try again.replicaSummary().health == (coversFloorBefore ? .unconfirmed : .healthy))
     try again.receive(from: sender)

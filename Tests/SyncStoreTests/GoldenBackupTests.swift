@@ -4,8 +4,8 @@ import Testing
 
 @testable import SyncStore
 
-/// The golden file of `schemas/vectors/backup.json`: what this program writes, byte for byte, and what any program that
-/// follows `schemas/backup.md` restores.
+/// The golden file of `schemas/vectors/backup.json`: this program must write it byte for byte, and any
+/// program that follows `schemas/backup.md` must restore it.
 @Suite("The golden backup")
 struct GoldenBackupTests {
   struct Vector: Codable, Equatable {
@@ -32,7 +32,7 @@ struct GoldenBackupTests {
     try JSONDecoder().decode(Vector.self, from: Data(contentsOf: path))
   }
 
-  /// Runs of bytes; 64 zeros or more part them.
+  /// Runs of bytes, separated by 64 zeros or more.
   static func pieces(_ bytes: [UInt8]) -> [Vector.Piece] {
     var pieces: [Vector.Piece] = []
     var offset = 0

@@ -4,8 +4,8 @@ import Testing
 
 @testable import SyncStore
 
-/// The golden segment of `schemas/vectors/segment.json`: what this program writes, byte for byte, and what any program
-/// that follows `schemas/journal.md` reads.
+/// The golden segment of `schemas/vectors/segment.json`: this program must write it byte for byte, and any
+/// program that follows `schemas/journal.md` must read it.
 @Suite("The golden segment")
 struct GoldenSegmentTests {
   struct Vector: Codable, Equatable {

@@ -4,8 +4,9 @@ import Testing
 
 @testable import SyncStore
 
-/// `schemas/vectors/store.json`: the files of a small plain store that nobody has open, with a pack, an index and its ledger.
-/// Another implementation of the schemas has read them, and found the places that the vector lists.
+/// `schemas/vectors/store.json`: the files of a small unencrypted store that no process has open, with a
+/// pack, an index and its checkpoint. Another implementation of the schemas has read them, and found the
+/// locations listed in the vector.
 @Suite("The golden store") struct GoldenStoreTests {
   struct Vector: Decodable {
     struct File: Decodable {
@@ -38,7 +39,8 @@ import Testing
     var values: [String: String]
     /// The SHA-256 of the large ones, which lie in the pack.
     var large: [String: String]
-    /// Where the record that counts for each key begins in the only segment, the store's own keys and tombstones included.
+    /// Offset of each key's current record in the only segment, including the store's reserved keys and
+    /// tombstones.
     var places: [String: UInt64]
     var ledger: Ledger
   }
@@ -82,7 +84,7 @@ import Testing
     try store.close()
   }
 
-  /// The index believes itself alone where it lies: a copy is given what its file has now.
+  /// The index trusts only its own file: the header of a copy gets the values of the copied file.
   private func index() throws -> HashIndex {
     let file = try host.storage.open("/store/index", .readWrite)
     let status = try file.status()
@@ -110,7 +112,7 @@ import Testing
     #expect(try index.count == vector.places.count)
     var all: Set<UInt64> = []
     try index.forEachRef { all.insert($0) }
-    // One segment, so slot 0: a place is its offset in units of eight bytes.
+    // One segment, so slot 0: a record ref is its offset in units of eight bytes.
     #expect(all == Set(vector.places.values.map { $0 / 8 }))
     for (key, offset) in vector.places {
       let bytes = try #require(Hex.bytes(of: key))

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Work that one does for all", .timeLimit(.minutes(Patience.minutes(1))))
 struct GroupCommitTests {
-  /// Counts rounds, each of which waits until it is let on.
+  /// Counts rounds, each of which blocks until it is released.
   private final class Rounds: Sendable {
     let done = Atomic(0)
     let begun = Atomic(0)
@@ -40,7 +40,7 @@ struct GroupCommitTests {
       until: { Self.has(1, rounds.done) }, work: { rounds.run() },
       then: { error in told.withLock { $0.append(error) } })
     #expect(told.withLock { $0.map { $0?.code } } == [nil] && work.count == 1)
-    // Nothing is to be done any more.
+    // Nothing is left to do.
     work.whenDone(
       until: { Self.has(1, rounds.done) }, work: { rounds.run() },
       then: { error in told.withLock { $0.append(error) } })
@@ -51,7 +51,7 @@ struct GroupCommitTests {
   @Test("tells who does not wait once it is done by another thread, and does it again for who came too late")
   func byAnother() async throws {
     let (work, rounds, told) = (GroupCommit(), Rounds(), Locked<[Int]>([]))
-    // A thread of its own: it waits.
+    // A separate thread, because it blocks.
     Background.runBlocking {
       try? work.wait { () throws(StoreError) in
         Self.has(1, rounds.done)
@@ -66,7 +66,7 @@ struct GroupCommitTests {
         until: { Self.has(needed, rounds.done) }, work: { rounds.run() },
         then: { _ in told.withLock { $0.append(needed) } })
     }
-    // It did not wait, and it did nothing of it itself.
+    // It did not wait, and did none of the work itself.
     #expect(told.withLock { $0 } == [] && rounds.begun.load(ordering: .relaxed) == 1)
     rounds.allowed.store(1, ordering: .sequentiallyConsistent)
     try await Self.until { rounds.isOver.load(ordering: .acquiring) }
@@ -109,7 +109,7 @@ struct GroupCommitTests {
           try? work.wait { () throws(StoreError) in
             Self.has(own, done.number)
           } work: { () throws(StoreError) in
-            // All that was asked for before it began.
+            // All requests made before it started.
             done.number.store(
               asked.number.load(ordering: .sequentiallyConsistent), ordering: .sequentiallyConsistent)
           }

@@ -8,7 +8,7 @@ struct HashIndexTests {
   @Test("answers like a dictionary, whatever is done to it", arguments: 1...6 as ClosedRange<UInt64>)
   func oracle(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
-    // The last seeds have so shallow a directory that pages go on in others.
+    // The last seeds have so shallow a directory that pages overflow into others.
     var test = try IndexUnderTest(maximumDepth: seed > 4 ? 2 : 22)
     var hashes: [UInt64] = []
     var lastPlace: UInt64 = 0
@@ -51,7 +51,7 @@ struct HashIndexTests {
       let found = try other.find(IndexUnderTest.hash(number)) { $0 == place }
       if found != place { Issue.record("key \(number) is missing in another process") }
     }
-    // The last chunk is as large as all before it.
+    // The last chunk is as large as all earlier ones together.
     #expect(try test.directory.fileBytes < 200_000 * 30 + (4 << 20))
   }
 
@@ -107,7 +107,7 @@ struct HashIndexTests {
       if number % 100 == 0 { samples.append(try closedBuckets()) }
     }
     #expect(try test.isAsExpected())
-    // About 28 of 50, as full as it is: the same after 100 keys as after 20,000.
+    // About 28 of 50 at its fill level: the same after 100 keys as after 20,000.
     #expect(samples.max() ?? 0 < 45)
     let half = samples.count / 2
     let (early, late) = (samples.prefix(half).reduce(0, +), samples.suffix(half).reduce(0, +))
@@ -129,7 +129,7 @@ struct HashIndexTests {
       }
     }
     #expect(failure?.code == .diskFull)
-    // It has at least 14 pages of 300 keys; the splits that found no room let them fill up.
+    // It has at least 14 pages of 300 keys; splits that found no space let them fill up.
     #expect(number > 3000)
     #expect(try test.isAsExpected())
     let gone = IndexUnderTest.hash(0)

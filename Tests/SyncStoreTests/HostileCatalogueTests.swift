@@ -4,8 +4,8 @@ import Testing
 
 @testable import SyncStore
 
-/// Catalogues that SQLite finds in order, and that no program of ours would have made (F43). What fuzzing found is kept beside
-/// (`Fuzz/Corpus/Catalogues`).
+/// Valid SQLite catalogues that the product would never have written (F43). Inputs found by fuzzing are in
+/// `Fuzz/Corpus/Catalogues`.
 @Suite struct HostileCatalogueTests {
   private let test: BlobsUnderTest
   private let references: [BlobReference]
@@ -18,7 +18,7 @@ import Testing
     blobs.close()
   }
 
-  /// Everything is served, what nothing refers to goes, and the catalogue is as it must be again.
+  /// Every value is served, unreferenced objects are removed, and the catalogue is correct again.
   private func expectMended() throws {
     let blobs = try test.open()
     for reference in references { #expect(try blobs.read(reference).count == 300) }
@@ -43,9 +43,9 @@ import Testing
       "ALTER TABLE object ADD COLUMN more INTEGER",
       "DROP INDEX object_leaving",
       "PRAGMA user_version = -1",
-      // A table of a module has statements of its own.
+      // A virtual table has statements of its own.
       "DROP TABLE holder; CREATE VIRTUAL TABLE holder USING fts5 (hash, member, seen); INSERT INTO holder VALUES (1, 2, 3)",
-      // Without an end.
+      // Endless.
       """
       ALTER TABLE cut RENAME TO was; CREATE VIEW cut AS WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n)
       SELECT i AS hash FROM n
@@ -58,7 +58,7 @@ import Testing
 
   @Test("A catalogue whose header says that it may not be written is made anew")
   func unwritable() throws {
-    // The version of the format that who writes must know (the database header, byte 18).
+    // The format version required of writers (the database header, byte 18).
     try DiskStorage().open(path, .readWrite).write([0x82], at: 18)
     try expectMended()
   }
@@ -87,7 +87,7 @@ import Testing
     case .closed: writer.close()
     case .open: break
     case .killed:
-      // Its log is left, and not what goes with that in memory.
+      // Its log remains, without the shared memory that belongs to it.
       let log = try disk.open(path + "-wal", .readOnly).read(1 << 20, at: 0)
       writer.close()
       try disk.open(path + "-wal", .create).write(log, at: 0)
@@ -109,7 +109,7 @@ import Testing
   private func files() throws -> [String: [UInt8]] {
     let disk = DiskStorage()
     var files: [String: [UInt8]] = [:]
-    // What processes share is not the catalogue.
+    // The memory that processes share is not the catalogue.
     for name in try disk.list(test.directory) where !name.hasSuffix("-shm") {
       guard try disk.status(test.directory + "/" + name)?.kind == .file else { continue }
       files[name] = try disk.open(test.directory + "/" + name, .readOnly).read(1 << 20, at: 0)

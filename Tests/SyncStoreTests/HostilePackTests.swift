@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Packs with the right checksums that no program of ours would have made.
+/// Packs with valid checksums that the product would never have written.
 @Suite struct HostilePackTests {
   @Test("Packs are made beside a file that bears the greatest number of all")
   func greatestNumber() throws {

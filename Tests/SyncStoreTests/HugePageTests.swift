@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// What the kernel is told of mappings, as it tells it back (proc(5), `smaps`).
+/// Advice given to the kernel about mappings, as reported in `smaps` (proc(5)).
 @Suite(
   "Huge pages",
   .enabled(if: FileManager.default.fileExists(atPath: "/sys/kernel/mm/transparent_hugepage/enabled")))
@@ -13,7 +13,7 @@ struct HugePageTests {
   private static func flags(of path: String) throws -> [Set<Substring>] {
     var flags: [Set<Substring>] = []
     var isWanted = false
-    // A file of the kernel's, which has no size: it is read to its end.
+    // A kernel file without a size: it is read to its end.
     let bytes = try FileHandle(forReadingFrom: URL(fileURLWithPath: "/proc/self/smaps")).readToEnd() ?? Data()
     for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") {
       let words = line.split(separator: " ")

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Calls that a signal breaks off.
+/// Calls interrupted by a signal.
 @Suite("A call that is interrupted")
 struct InterruptionTests {
   @Test("F32 is made again, and any other failure is not")
@@ -28,7 +28,7 @@ struct InterruptionTests {
 
   @Test("F32 a read that the kernel answers in parts goes on to the end")
   func shortReads() throws {
-    // What a file of the kernel's own holds comes in pieces of a page or less, however much is asked for.
+    // Kernel files are returned in pieces of a page or less, whatever the requested size.
     let path = "/proc/kallsyms"
     let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
     try #require(descriptor >= 0)
@@ -46,7 +46,7 @@ struct InterruptionTests {
       Patience.limitProcess()
       let directory = TemporaryDirectory()
       let file = try DiskStorage().open(directory.path + "/file", .create)
-      // The first call takes what is left below the limit, without an error; only the next one says why.
+      // The first call writes up to the limit, without an error; only the next one reports the reason.
       signal(SIGXFSZ, SIG_IGN)
       var limit = rlimit(rlim_cur: 10_000, rlim_max: 10_000)
       guard unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit) == 0 else { _exit(1) }
@@ -69,14 +69,14 @@ struct InterruptionTests {
     let waiter = try storage.open(directory.path + "/file", .readWrite)
     #expect(try holder.lock(byte: 0, .exclusive, wait: false))
     var action = sigaction()
-    // Without SA_RESTART, and nothing else uses it.
+    // Without SA_RESTART, and not used elsewhere.
     unsafe action.__sigaction_handler.sa_handler = { _ in interruptions.add(1, ordering: .relaxed) }
     unsafe sigaction(SIGUSR2, &action, nil)
-    // Made before a handler needs it.
+    // Created before a handler needs it.
     #expect(interruptions.load(ordering: .relaxed) == 0)
     let result = Locked<Result<Bool, StoreError>?>(nil)
     let thread = Threaded {
-      // The threads that tests run on have signals blocked, and hand that down.
+      // The test threads have signals blocked, and new threads inherit that.
       var signals = sigset_t()
       unsafe sigemptyset(&signals)
       unsafe sigaddset(&signals, SIGUSR2)
@@ -100,5 +100,5 @@ struct InterruptionTests {
   }
 }
 
-/// Of threads of this test; a handler may touch nothing but an atomic.
+/// Threads of this test; a handler may only touch an atomic.
 private let interruptions = Atomic(0)

@@ -9,7 +9,7 @@ struct IntervalDurabilityTests {
   let host = SimulatedHost()
   let plan = FaultPlan()
 
-  /// A store in one process, and the same one in another; the first one's calls fail as planned.
+  /// One store in two processes; the first one's calls fail as planned.
   private func opened(_ milliseconds: Int) throws -> (one: Store, other: Store) {
     let configuration = host.configured(
       Configuration(mode: .shared, durability: .interval(milliseconds: milliseconds), segmentBytes: 64 << 10))
@@ -45,7 +45,7 @@ struct IntervalDurabilityTests {
     let (one, other) = try opened(50)
     try one.put("k", "v")
     let tail = one.control.tail
-    // A segment that the first one has to open before it can sync.
+    // A segment that the first one must open before it can sync.
     plan.fail(.open, on: ".segment", errno: EMFILE)
     for number in 0..<40 {
       try other.put(Key("\(number)"), [UInt8](repeating: 1, count: 4000), durability: .relaxed)

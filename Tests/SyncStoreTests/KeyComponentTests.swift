@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Keys of collections")
 struct KeyComponentTests {
-  /// Are bytes in the order of values, and equal only for equal values?
+  /// Whether the bytes sort like the values, and are equal only for equal values.
   func check<Value: KeyComponent & Comparable>(_ values: [Value], seed: UInt64 = 0) {
     for left in values {
       for right in values {

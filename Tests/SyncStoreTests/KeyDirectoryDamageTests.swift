@@ -16,8 +16,8 @@ struct KeyDirectoryDamageTests {
     clean = try test.image()
   }
 
-  /// Is the damage noticed, or does every answer stay right all the same? The caller compares keys, so it is never
-  /// given one that it did not ask for.
+  /// Whether the damage is detected, or every answer stays right nevertheless. The caller compares keys, so
+  /// it never receives a record of another key.
   private func isNoticedOrHarmless() throws -> Bool {
     do {
       guard let directory = try test.reopen().trusted else { return true }
@@ -129,7 +129,7 @@ struct KeyDirectoryDamageTests {
 
   @Test("is noticed where a page goes on in itself, or in one before it", arguments: [1, 2])
   func endlessPage(next: UInt64) throws {
-    // All keys have one page: the hashes' lowest bits do not tell them apart, and it may not be split.
+    // All keys have one page: the lowest bits of the hashes do not distinguish them, and it may not be split.
     var test = try IndexUnderTest(maximumDepth: 1)
     for number in 0..<2 * IndexLayout.slots + 20 {
       try test.insert(IndexUnderTest.hash(number) & ~1, UInt64(number) << 20 | 1)
@@ -143,7 +143,7 @@ struct KeyDirectoryDamageTests {
       CheckedWord.encode(next == 1 ? UInt64(first) - 1 : UInt64(first)), at: IndexLayout.Page.overflow)
     for key in 0..<50 {
       let (hash, place) = (IndexUnderTest.hash(key) & ~1, UInt64(key) << 20 | 1)
-      // Those of the page itself are found; whoever goes on is told.
+      // Keys of the page itself are found; a lookup that continues beyond it gets the error.
       if let found = try? test.directory.find(hash, { $0 == place }) { #expect(found == place) }
     }
     let absent = IndexUnderTest.hash(5000) & ~1

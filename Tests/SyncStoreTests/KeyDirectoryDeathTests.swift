@@ -3,11 +3,11 @@ import Testing
 
 @testable import SyncStore
 
-/// Each store that another process can see is one at which a process can die: the image of the file at that moment is
-/// kept, and later completed by another.
+/// A process can die at each store that another process can see: the file's image at that moment is kept, and
+/// later completed by another process.
 @Suite("A key directory whose writer died")
 struct KeyDirectoryDeathTests {
-  /// What a writer does, and what there is before it.
+  /// A writer's action, and the state before it.
   enum Work: String, CaseIterable, Sendable {
     case insert, insertIntoFullBuckets, remove, removeAmongPassed, replace, split, splitAndDeepen, overflow
   }
@@ -17,7 +17,7 @@ struct KeyDirectoryDeathTests {
     func fill(_ count: Int, _ hash: (Int) -> UInt64 = IndexUnderTest.hash) throws {
       for number in 0..<count { try test.insert(hash(number), UInt64(number) + 1) }
     }
-    // All in the last two buckets, so that keys go on in the first.
+    // All in the last two buckets, so that keys overflow into the first.
     func crowded(_ number: Int) -> UInt64 {
       UInt64.max << 32 | IndexUnderTest.hash(number) & 0xFFFF_FFFF
     }
@@ -46,7 +46,7 @@ struct KeyDirectoryDeathTests {
         var after = expected
         switch work {
         case .remove, .removeAmongPassed:
-          // One that others of its bucket follow.
+          // A slot followed by others of its bucket.
           let hash = work == .remove ? IndexUnderTest.hash(3) : crowded(1)
           #expect(try directory.remove(hash, expected[hash] ?? 0))
           after[hash] = nil
@@ -84,7 +84,7 @@ struct KeyDirectoryDeathTests {
     for (moment, image) in images.enumerated() {
       try test.restore(image)
       let reader = try #require(try test.reopen(writable: false).trusted)
-      // Who only reads finds everything even before anybody completed the work.
+      // A reader finds everything even before the work was completed.
       for (hash, place) in test.expected where after[hash] == place {
         #expect(try reader.find(hash) { $0 == place } == place, "\(work), moment \(moment)")
       }
@@ -127,7 +127,7 @@ struct KeyDirectoryDeathTests {
 
   @Test("while the directory doubled into pages of its own loses nothing (F6)", arguments: [10, 11])
   func doubling(depth: Int) throws {
-    // The next doubling needs a page for its new half, or two, for which the chunk has no room then.
+    // The next doubling needs a page for its new half, or two, for which the chunk then has no space.
     var test = try IndexUnderTest(expected: 270 << depth)
     #expect(try test.directory.depth() == depth)
     let mask = ~(1 << UInt64(depth) - 1) as UInt64
@@ -152,7 +152,8 @@ struct KeyDirectoryDeathTests {
       #expect(try IndexUnderTest.holds(next, before))
       try next.insert(IndexUnderTest.hash(300) & mask, 301)
       #expect(try IndexUnderTest.holds(next, test.expected))
-      // Header, directory, pages, its new part, the new page: none lost. The page left in the chunk is used first.
+      // Header, directory, pages, its new part, the new page: none lost. The page left in the chunk is used
+      // first.
       #expect(try next.checkedWord(IndexLayout.Header.frontier) == (depth == 10 ? 1024 + 4 : 4096 + 2))
       #expect(try next.pages.page(depth == 10 ? 1027 : 4095).load(IndexLayout.Page.head) != 0)
     }

@@ -7,17 +7,18 @@ import Testing
 @Suite("Readers of a key directory beside its writer")
 struct KeyDirectoryReaderTests {
   private final class Progress: Sendable {
-    /// Keys below it are there for good.
+    /// Keys below it exist permanently.
     let inserted = Atomic<Int>(0)
     let isDone = Atomic<Bool>(false)
   }
 
-  /// Places that stand for key `number`, in whichever version.
+  /// Record refs of key `number`, one per version.
   private static func isPlace(_ place: UInt64, of number: Int) -> Bool {
     place & 0xFFFF_FFFF == UInt64(number) + 1
   }
 
-  /// Three keys of one bucket with one tag, in its first three slots; bit 0, that of the first split, is 0, 0 and 1.
+  /// Three keys of one bucket with one tag, in its first three slots; bit 0, that of the first split, is 0, 0
+  /// and 1.
   private static let (first, second, third) = (1 << 25 as UInt64, 2 << 25 as UInt64, 3 << 25 | 1 as UInt64)
 
   private func crowded() throws -> IndexUnderTest {
@@ -82,7 +83,7 @@ struct KeyDirectoryReaderTests {
               await Task.yield()
               continue
             }
-            // The newest are those that are about to be split away.
+            // The newest are about to be moved by a split.
             let number =
               random.chance(50)
               ? there - 1 - Int(random.next() % UInt64(min(there, 300))) : Int(random.next() % UInt64(there))
@@ -100,7 +101,7 @@ struct KeyDirectoryReaderTests {
           if number % 64 == 0 { await Task.yield() }
           try directory.insert(IndexUnderTest.hash(number), UInt64(number) + 1)
           progress.inserted.store(number + 1, ordering: .releasing)
-          // Some that come and go, and make others move within their bucket.
+          // Some come and go, and make others move within their bucket.
           let passing = 1_000_000 + number
           try directory.insert(IndexUnderTest.hash(passing), UInt64(passing) + 1 | 1 << 32)
           if number >= 50 {

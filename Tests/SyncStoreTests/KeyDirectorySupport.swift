@@ -2,7 +2,7 @@ import SyncTestSupport
 
 @testable import SyncStore
 
-/// An index in simulated storage, and what it should hold.
+/// An index in simulated storage, and its expected content.
 struct IndexUnderTest {
   static let path = "/index"
   static let store = StoreID(high: 1, low: 2)
@@ -11,7 +11,7 @@ struct IndexUnderTest {
 
   let storage: SimulatedStorage
   var directory: HashIndex
-  /// Hash → place.
+  /// Hash → record ref.
   var expected: [UInt64: UInt64] = [:]
 
   /// A new index with a name of its own.
@@ -25,7 +25,7 @@ struct IndexUnderTest {
     try directory.install(at: Self.path, storage)
   }
 
-  /// A hash as good as random.
+  /// A pseudorandom hash.
   static func hash(_ number: Int) -> UInt64 {
     var random = SplitMix64(seed: UInt64(number))
     return random.next()
@@ -41,7 +41,7 @@ struct IndexUnderTest {
     return try directory.remove(hash, place)
   }
 
-  /// Is all as expected, and nothing else there? Hashes are those of different keys.
+  /// Whether it has exactly the expected content. Hashes are those of different keys.
   func isAsExpected() throws -> Bool { try Self.holds(directory, expected) }
 
   static func holds(_ directory: HashIndex, _ expected: [UInt64: UInt64]) throws -> Bool {
@@ -53,7 +53,7 @@ struct IndexUnderTest {
     return true
   }
 
-  /// Opens the file as another process does.
+  /// Opens the file as another process.
   func reopen(boot: UInt64 = boot, writable: Bool = true) throws -> HashIndex.OpenResult {
     try HashIndex.open(at: Self.path, storage, store: Self.store, boot: boot, writable: writable)
   }
@@ -71,7 +71,7 @@ struct IndexUnderTest {
     return try file.read(file.status().size, at: 0)
   }
 
-  /// Puts an earlier image in place of the bytes of the file.
+  /// Replaces the bytes of the file by an earlier image.
   func restore(_ image: [UInt8]) throws {
     let file = try storage.open(Self.path, .readWrite)
     try file.resize(to: image.count)

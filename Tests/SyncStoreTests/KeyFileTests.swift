@@ -56,7 +56,7 @@ struct KeyFileTests {
     try Store.create(on: host).close()
     let store = try Store.open(on: host, failing: plan)
     try store.writeKeyFile("device.pem", [1])
-    // The keys of the store are about to go.
+    // The keys of the store are about to be deleted.
     plan.before(.remove, of: "/index") { try? store.writeKeyFile("device.pem", Self.secret) }
     try store.decrypt()
     #expect(try stored(host) == Self.secret)

@@ -4,20 +4,20 @@ import Testing
 
 @testable import SyncStore
 
-/// What looks at every key lets writers go on: a writer waits for one turn of it.
+/// A pass over all keys yields to writers: a writer waits for at most one turn of it.
 @Suite("A pass over all keys")
 struct KeyPassTests {
   private let host = SimulatedHost(compacting: .onRequest, sealed: false)
   private static let count = 6000
 
-  /// What is counted while a pass lets others go on.
+  /// Counts while a pass yields.
   private final class Counts: Sendable {
     let turn = Atomic(0)
     let most = Atomic(0)
     let added = Atomic(0)
   }
 
-  /// A store of 6,000 keys, which `onScanYield` is called on where a pass lets others go on.
+  /// A store of 6,000 keys; a pass calls `onScanYield` whenever it yields.
   private func store(mode: Configuration.Mode, _ betweenTurns: @escaping @Sendable (Store) -> Void) throws
     -> Store
   {

@@ -4,13 +4,13 @@ import Testing
 
 @testable import SyncStore
 
-/// Nothing is sealed under keys of which a loss of power could take the only file.
+/// No data is encrypted under keys whose only file a power loss could take.
 @Suite("New keys whose file has its name and may not keep it")
 struct KeyRingDurabilityTests {
   static let directory = "/store/keys"
   let host = SimulatedHost(compacting: .onRequest, sealed: true)
 
-  /// What is found behind a loss of power that takes all that was not synced.
+  /// State after a power loss that drops all unsynced data.
   private static func values(
     of host: SimulatedHost, _ passphrase: Passphrase = SimulatedHost.passphrase
   ) throws -> [String: [UInt8]] {
@@ -24,7 +24,7 @@ struct KeyRingDurabilityTests {
     return try RekeyTests.open(host, SimulatedHost.passphrase, environment)
   }
 
-  /// Writes that begin a segment or two, durably. False if the store is poisoned.
+  /// Writes that start a segment or two, durably. Returns false if the store is poisoned.
   private static func fill(_ store: Store) throws -> Bool {
     do throws(StoreError) {
       for number in 0..<50 { try store.put(Key("more \(number)"), [UInt8](repeating: 5, count: 3000)) }
@@ -77,7 +77,7 @@ struct KeyRingDurabilityTests {
     let other = try RekeyTests.filled(host, writes: 5)
     let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
     let store = try RekeyTests.open(host, SimulatedHost.passphrase, environment)
-    // Stopped for good there, not killed: nothing else says that something is unfinished.
+    // Stopped there for good, not killed: nothing else shows that the operation is incomplete.
     plan.before(.syncDirectory, of: Self.directory) { plan.fail(forever: true) }
     #expect(throws: StoreError.self) { try store.renewKeys() }
     if try Self.fill(other) { #expect(try Self.values(of: host)["more 49"] != nil) }

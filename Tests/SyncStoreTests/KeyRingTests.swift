@@ -45,7 +45,7 @@ struct KeyRingTests {
   static let cheap = Scrypt.Parameters(logN: 1, r: 1, p: 1)
   static let passphrase = Passphrase("a person's").secret
 
-  /// Randomness that is the same each time.
+  /// Deterministic randomness.
   static func random(_ seed: UInt64 = 7) -> (Int) -> [UInt8] {
     let generator = Locked(SplitMix64(seed: seed))
     return { count in generator.withLock { $0.bytes(count) } }
@@ -121,7 +121,7 @@ struct KeyRingTests {
     }
   }
 
-  /// The file with one line changed, and a checksum that fits.
+  /// The file with one line changed, and a matching checksum.
   static func forged(_ bytes: [UInt8], _ change: (inout [String]) -> Void) -> [UInt8] {
     var lines =
       String(decoding: bytes, as: UTF8.self).split(
@@ -196,7 +196,7 @@ struct KeyRingTests {
     #expect(updated.isStale)
     #expect(try #require(try updated.updated(from: bytes, path: "ring")).isStale)
     ring.dropOldGenerations()
-    // The chain ends with what it led from: who has slept through all of it must open the store again.
+    // The chain ends with its starting key: a process that missed all changes must reopen the store.
     #expect(try inside.updated(from: ring.encoded(random: random), path: "ring") == nil)
     try Self.expectSame(
       try #require(try updated.updated(from: ring.encoded(random: random), path: "ring")), ring)

@@ -4,13 +4,13 @@ import Testing
 
 @testable import SyncStore
 
-/// Real processes over the real disk that kill themselves at a named step: the first time it comes, or the last time,
-/// with `KILL_POINTS=all` (`make killpoints`) each time.
+/// Real processes on the real disk that kill themselves at a named step: at its first or last occurrence,
+/// with `KILL_POINTS=all` (`make killpoints`) at each.
 @Suite("A process that is killed at a named step")
 struct KillPointTests {
   static let all = unsafe getenv("KILL_POINTS") != nil
 
-  /// How often the work comes to each point; which it does the same way each time.
+  /// Occurrences of each point in the work, which is deterministic.
   static func calls(of work: KilledWork) throws -> [(call: StorageCall, path: String)] {
     let directory = TemporaryDirectory()
     try work.prepare(directory.path)
@@ -38,7 +38,7 @@ struct KillPointTests {
     let directory = TemporaryDirectory()
     try point.work.prepare(directory.path)
     let index = try #require(KillPoint.all.firstIndex { $0.name == point.name })
-    // It dies by nothing else: an error or a trap of its own is not what is asked for.
+    // It must die of nothing else, such as an error or trap.
     await #expect(processExitsWith: .signal(SIGKILL), "\(point.name), call \(number)") {
       [index = index as Int, number = number as Int, path = directory.path as String] in
       Patience.limitProcess()
@@ -57,13 +57,13 @@ struct KillPointTests {
     try look(at: directory.path, point.work, "\(point.name), call \(number)")
   }
 
-  /// What is left is what was acknowledged, and of the operation that was under way all or nothing; and it can be gone on with.
+  /// Acknowledged operations survive, the interrupted one completely or not at all; and work can continue.
   func look(at directory: String, _ work: KilledWork, _ place: String) throws {
     let configuration = KilledWork.configuration(sealed: work == .renewKeys)
     let path = directory + "/store"
     let store: Store
     do { store = try Store.open(at: path, configuration: configuration) } catch {
-      // A creation that was cut off has made no store yet, and is done again.
+      // An interrupted creation has made no store yet, and is repeated.
       #expect(work == .create && error.code == .notAStore, "\(place): \(error)")
       guard work == .create else { return }
       store = try Store.create(at: path, configuration: configuration)
@@ -85,7 +85,7 @@ struct KillPointTests {
     if work == .renewKeys { #expect(try store.finishRekeying().isComplete, "\(place)") }
     if work == .compact { try store.compact() }
     if work == .backUp || work == .restore {
-      // What was in the backup stays in it, and whatever was begun behind it is gone on with.
+      // The backup keeps its content, and an incomplete continuation is resumed.
       let count = work == .backUp ? KilledWork.backedUp : KilledWork.operations
       _ = try Store.restore(from: directory + "/backup", to: directory + "/first", state: 1)
       let first = try Store.open(at: directory + "/first", configuration: configuration)

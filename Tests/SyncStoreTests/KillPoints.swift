@@ -3,12 +3,13 @@ import SyncTestSupport
 
 @testable import SyncStore
 
-/// A step of the store at which a real process is killed: a call of the storage seam, by its kind and where it goes to.
+/// A step at which a real process is killed: a call of the storage seam, identified by its kind and path.
 struct KillPoint: Sendable {
   let name: String
   let work: KilledWork
   let call: StorageCall
-  /// The last parts of the call's path, digits written as `#`, which alone is any name: a renaming's is the new one.
+  /// The last components of the call's path, with digits written as `#`; a lone `#` is any name. For a rename
+  /// it is the new name.
   let path: String
 
   init(_ name: String, _ work: KilledWork, _ call: StorageCall, _ path: String) {
@@ -22,7 +23,7 @@ struct KillPoint: Sendable {
     return zip(wanted, parts.suffix(wanted.count)).allSatisfy { $0 == "#" || $0 == Self.pattern($1) }
   }
 
-  /// A name with each run of hexadecimal digits that has a decimal one as `#`.
+  /// A name with each run of hexadecimal digits that has a decimal one replaced by `#`.
   static func pattern(_ name: some StringProtocol) -> String {
     var pattern = ""
     var run = ""
@@ -99,13 +100,14 @@ struct KillPoint: Sendable {
   ]
 }
 
-/// What a process is at when it is killed, on the real disk. What it was told to be done it writes to a file beside the store.
+/// The work of a killed process, on the real disk. Acknowledged operations are recorded in a file outside the
+/// store.
 enum KilledWork: String, CaseIterable, Codable, Sendable {
   case create, write, recover, compact, renewKeys, backUp, restore
 
   /// Operations of `write`.
   static let operations = 60
-  /// Those that are in the first backup where one is gone on with.
+  /// Operations in the first backup, which a later one extends.
   static let backedUp = 30
   static let passphrase = Passphrase("of one who is killed")
 
@@ -116,7 +118,7 @@ enum KilledWork: String, CaseIterable, Codable, Sendable {
     return configuration
   }
 
-  /// The real machine, whose every call `plan` hears of first, and one thread: the same calls each time.
+  /// The real machine with a single thread: the same calls each time, and `plan` sees each one first.
   static func environment(_ plan: FaultPlan) -> Environment {
     var environment = Environment.real()
     environment.storage = FaultingStorage(DiskStorage(), plan: plan)
@@ -125,8 +127,8 @@ enum KilledWork: String, CaseIterable, Codable, Sendable {
     return environment
   }
 
-  /// What operation `number` does: gives keys a value of its own, and deletes those of one before it. Now and then there are many
-  /// keys, so that the index grows, or the value is large.
+  /// Operation `number`: gives keys a value of its own, and deletes those of an earlier one. Occasionally
+  /// there are many keys, so that the index grows, or the value is large.
   static func keys(_ number: Int) -> [String] {
     number % 15 == 9 ? (0..<700).map { "many \(number) \($0)" } : ["first \(number)", "second \(number)"]
   }
@@ -142,7 +144,7 @@ enum KilledWork: String, CaseIterable, Codable, Sendable {
     return [UInt8](repeating: UInt8(number), count: count)
   }
 
-  /// What a store holds after `count` operations.
+  /// The content of a store after `count` operations.
   static func content(after count: Int) -> [String: [UInt8]] {
     var content: [String: [UInt8]] = [:]
     for number in 0..<count {
@@ -159,7 +161,7 @@ enum KilledWork: String, CaseIterable, Codable, Sendable {
     }
   }
 
-  /// Lays out in `directory` what the process finds, in another one.
+  /// Prepares the initial state in `directory`, in another process.
   func prepare(_ directory: String) throws {
     guard self != .create else { return }
     let plan = FaultPlan()
@@ -173,7 +175,7 @@ enum KilledWork: String, CaseIterable, Codable, Sendable {
     }
     if self == .restore { _ = try store.backUp(to: directory + "/backup") }
     if self == .recover {
-      // A sync fails: what was not synced is written anew by the next opening, which has to read it all.
+      // A sync fails: the next open must read all unsynced data and write it again.
       plan.fail(.sync, on: "/journal/")
       try? store.sync()
     }
@@ -182,7 +184,7 @@ enum KilledWork: String, CaseIterable, Codable, Sendable {
     for name in ["index", "ledger"] { _ = try DiskStorage().remove(directory + "/store/" + name) }
   }
 
-  /// What the process does. Where it writes, it tells each operation before it begins, and when it was acknowledged.
+  /// Runs the work. `write` records each operation before it starts, and when it is acknowledged.
   func run(_ directory: String, _ plan: FaultPlan) throws {
     let path = directory + "/store"
     let environment = Self.environment(plan)
@@ -216,7 +218,7 @@ enum KilledWork: String, CaseIterable, Codable, Sendable {
   }
 }
 
-/// The expected state, kept outside the store by the process that is killed: two bytes for each step, written at once.
+/// The expected state, kept outside the store by the killed process: two bytes per step, written at once.
 struct Notes {
   private let descriptor: Int32
 
@@ -233,7 +235,7 @@ struct Notes {
     guard unsafe Glibc.write(descriptor, bytes, 2) == 2 else { throw StoreError(.inputOutput, "no note") }
   }
 
-  /// How many operations had begun, and how many were acknowledged.
+  /// The numbers of started and of acknowledged operations.
   static func read(_ directory: String) throws -> (begun: Int, acknowledged: Int) {
     let bytes = try DiskStorage().contents(of: directory + "/notes", limit: 1 << 10) ?? []
     var counts = [0, 0]

@@ -3,7 +3,8 @@ import Testing
 
 @testable import SyncStore
 
-/// What a segment begins with is read along with its header, and taken in where the ledger says that it counts.
+/// A segment's leading definitions are read along with its header, and applied where the index checkpoint
+/// says that they count.
 @Suite("The definition that a segment begins with")
 struct LeadingDefinitionTests {
   private let host = SimulatedHost()
@@ -15,7 +16,7 @@ struct LeadingDefinitionTests {
     for number in 0..<300 { try store.put(Key("key \(number)"), [UInt8](repeating: 1, count: 1000)) }
   }
 
-  /// All segments but the first, which begins with this copy's name, as an opening maps them.
+  /// All segments except the first, as mapped by an open; each starts with this copy's name.
   private func mapped(isLast: Bool) throws -> [Segment] {
     try store.engine.withLock { engine in
       try engine.journal.segments.dropFirst().map { segment in

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// A symbolic link as the last part of a path is the directory that it leads to.
+/// A symbolic link as the last component of a path is followed to its directory.
 @Suite("A store whose path is a link") struct LinkedPathTests {
   let directory = TemporaryDirectory()
   var real: String { directory.path + "/real" }
@@ -27,7 +27,7 @@ import Testing
     let linked = try Store.open(at: link)
     #expect(linked.path == SystemCall.absolutePath(real))
     #expect(try Store.open(at: real) === linked)
-    // Where the link leads later is of no concern to a store that is open.
+    // A later change of the link does not affect an open store.
     try FileManager.default.removeItem(atPath: link)
     try linked.put("k", 1)
     try linked.close()
@@ -85,11 +85,11 @@ import Testing
   }
 }
 
-/// A file that is named to be read, or to back up into, may be a symbolic link to it.
+/// A file to read, or to back up into, may be a symbolic link.
 @Suite("A file whose path is a link") struct LinkedFileTests {
   let directory = TemporaryDirectory()
 
-  /// A link to `target`, beside it.
+  /// A link to `target`, in the same directory.
   func link(to target: String) throws -> String {
     let path = "\(directory.path)/link to \(target)"
     try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: target)
@@ -112,7 +112,7 @@ import Testing
     try list.write(to: URL(filePath: directory.path + "/list"))
     try store.importAll(fromPropertyListAt: try link(to: "list"))
     #expect(try store.get("a", as: Int.self) == 1)
-    // Encrypted: the vector lies in a file beside the one that the link leads to.
+    // Encrypted: the vector is in a file next to the link's target.
     let (key, vector) = (Array("a key".utf8), [UInt8](repeating: 7, count: 16))
     try MigrationTests.MMKVWriter.sample.write(
       to: directory.path + "/settings", DiskStorage(), key: key, vector: vector)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// A store's directory copied file by file, by a program that knows nothing of it, while it is written.
+/// A store's directory copied file by file, by an unaware program, while it is written.
 @Suite("A copy of a store in use")
 struct LiveCopyTests {
   let directory = TemporaryDirectory()
@@ -14,8 +14,8 @@ struct LiveCopyTests {
     [UInt8](repeating: UInt8(truncatingIfNeeded: number), count: 500 + number % 700)
   }
 
-  /// Copies it again and again while `write` runs; what opens holds all that was acknowledged before the copy began, but
-  /// for the last write, and nothing that was never written.
+  /// Copies it repeatedly while `write` runs; a copy holds everything acknowledged before the copy started,
+  /// except the last write, and nothing that was never written.
   @Test("F104 recovers to a moment of the original, or is refused by its name", arguments: [false, true])
   func copied(compacts: Bool) throws {
     let store = try Store.create(
@@ -47,7 +47,7 @@ struct LiveCopyTests {
       }
       let before = acknowledged.withLock { $0 }
       let copy = directory.path + "/copy\(attempt)"
-      // Files that went meanwhile are complaints of `cp`, not ours.
+      // Files removed meanwhile cause complaints of `cp`, not of the store.
       LoopImage.run(["cp", "-r", "--preserve=mode", path, copy])
       let after = acknowledged.withLock { $0 }
       do throws(StoreError) {
@@ -76,7 +76,7 @@ struct LiveCopyTests {
     #expect(report.damage.filter { !$0.hasPrefix("blob") } == [])
     var number = 0
     while let entry = try copy.entry(try Key("a\(number)")) {
-      // A blob may have come after its directory was copied; then it is known to be missing.
+      // A blob may be added after its directory was copied; then it is known to be missing.
       if entry.blob == nil { #expect(try copy.get(entry.key)?.bytes == Self.value(number)) }
       if !compacts { #expect(try copy.contains(try Key("b\(number)"))) }
       number += 1

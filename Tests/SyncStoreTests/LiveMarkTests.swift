@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// The marks of live rounds: known as long as a peer's cursor may bear them, and not kept beyond that.
+/// Marks of live rounds: known as long as a peer's cursor may have them, and no longer.
 @Suite("Marks of live rounds")
 struct LiveMarkTests {
   private let store: Store
@@ -15,14 +15,14 @@ struct LiveMarkTests {
     return RoundReceiver(cursor: cursor, covered: round?.close.vector ?? VersionVector())
   }
 
-  /// What a live session gives to who has all up to the end of `round`.
+  /// The round of a live session for a peer that has everything up to the end of `round`.
   private func burst(behind round: DeltaStream? = nil) throws -> DeltaStream {
     try #require(
       try store.openLiveUpdate(for: receiver(round), behind: round?.close.position ?? 0).round)
   }
 
   private func put(_ text: String, marked: Bool = false) throws {
-    // Whoever writes and finds that a session waits makes the mark of the next round.
+    // A writer that finds a waiting session makes the mark of the next round.
     if marked { store.liveSessions.setAwaited() }
     try store.put(Key(text), [1], durability: .full)
   }
@@ -38,7 +38,7 @@ struct LiveMarkTests {
       if rounds.count > 2 { store.releaseLiveMark(rounds[rounds.count - 3].close.mark) }
     }
     #expect(try store.roundMarkCount() - before < 10)
-    // What the peer bears is known.
+    // The peer's mark is known.
     #expect(try store.openRound(for: receiver(rounds[99])).count == 0)
   }
 
@@ -53,7 +53,7 @@ struct LiveMarkTests {
     try put("more")
     _ = try burst(behind: second)
     try put("still more")
-    // Its peer has it, and bears the mark.
+    // Its peer has received it, and has the mark.
     #expect(try store.openLiveUpdate(for: receiver(second), behind: second.close.position).round?.count == 2)
   }
 

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The places that an index names")
 struct LiveRecordBitmapTests {
-  /// A store of several segments, and the places of its keys in their order.
+  /// A store of several segments, and the record refs of its keys in order.
   private static func setting(_ seed: UInt64) throws -> (places: LiveRecordBitmap, expected: [UInt64]) {
     let store = try Store.create(
       on: SimulatedHost(seed: seed),
@@ -36,7 +36,7 @@ struct LiveRecordBitmapTests {
         largest = max(largest, visited.count - before)
       }
       #expect(visited == expected)
-      // A word has 64 places that can be taken.
+      // A word has 64 bits.
       #expect(largest <= expected.count / count + 64)
     }
     let taken = Set(expected)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Damage over several records, of which the bytes do not tell whose they were: an index from before it does.
+/// Damage over several records whose keys the bytes no longer tell: an earlier index does.
 @Suite("Damage over several records")
 struct LostKeysTests {
   private static let path = DamageInUseTests.path

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// A disk that says it has written what it has not, and then loses power.
+/// A disk that reports unwritten data as written, and then loses power.
 @Suite("A disk that lies")
 struct LyingDiskTests {
   @Test("F21 is found out by a peer: the copy becomes another actor, and what it had sent comes back")
@@ -23,7 +23,7 @@ struct LyingDiskTests {
     store = try Store.open(on: left)
     #expect(try store.text("before") == "1")
     #expect(try store.get("sent") == nil)
-    // Its sequence numbers are those of writes that the peer has already.
+    // Its sequence numbers are those of writes that the peer already has.
     try store.put("unsent", "3")
     #expect(try store.actor == actor)
     #expect(#expect(throws: StoreError.self) { try peer.receive(from: store) }?.code == .rolledBack)

@@ -3,13 +3,13 @@ import Testing
 
 @testable import SyncStore
 
-/// Files of MMKV put together byte by byte from its public description (`MiniPBCoder`, `MMKVMetaInfo`), with checksums that zlib
-/// has computed and a ciphertext of OpenSSL's command: nothing here was written by this program.
+/// MMKV files assembled byte by byte from its public description (`MiniPBCoder`, `MMKVMetaInfo`), with
+/// checksums computed by zlib and a ciphertext by OpenSSL's command: independent of this program.
 @Suite("A file of MMKV, byte by byte")
 struct MMKVFixtureTests {
   let host = SimulatedHost(sealed: false)
 
-  /// Hex digits; what is in brackets says what they are.
+  /// Hex digits; brackets contain explanations.
   private static func bytes(_ lines: String...) throws -> [UInt8] {
     var digits = lines.joined()
     while let open = digits.firstIndex(of: "["), let close = digits.firstIndex(of: "]") {
@@ -36,7 +36,7 @@ struct MMKVFixtureTests {
       "04 676f6e65 00 [gone again, with an empty value: removed]")
   }
 
-  /// 106 bytes; what lies behind them in the file does not count.
+  /// 106 bytes; the rest of the file is ignored.
   private static func file(_ content: [UInt8]) throws -> [UInt8] {
     try bytes("6a000000 [106, little-endian]") + content + [UInt8](repeating: 0xEE, count: 500)
   }
@@ -111,7 +111,7 @@ struct MMKVFixtureTests {
         "7b4b918a [CRC-32 of the ciphertext, 0x8a914b7b]", "03000000", "01000000",
         "101112131415161718191a1b1c1d1e1f [the vector]", "09000000 00000000 00000000")
         + [UInt8](repeating: 0, count: 64))
-    // Shorter keys are filled up with zeros.
+    // Shorter keys are padded with zeros.
     #expect(try MMKVFile(path: "/mmkv", cryptKey: Array("a key".utf8), host.storage).bool("ok") == true)
   }
 }

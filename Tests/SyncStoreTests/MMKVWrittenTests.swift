@@ -4,8 +4,8 @@ import Testing
 
 @testable import SyncStore
 
-/// Files that MMKV 2.4.2 has written, against what its own getters gave: those of `schemas/vectors/mmkv-files.json`, and,
-/// where `MMKV_FILES` names a directory of the same form, all in it.
+/// Files written by MMKV 2.4.2, compared with the results of its own getters: those of
+/// `schemas/vectors/mmkv-files.json`, and all in the directory `MMKV_FILES`, if set, in the same format.
 @Suite("A file that MMKV itself wrote", .timeLimit(.minutes(Patience.minutes(2))))
 struct MMKVWrittenTests {
   struct Stored: Codable, Sendable, CustomTestStringConvertible {
@@ -25,7 +25,7 @@ struct MMKVWrittenTests {
     return (try? JSONDecoder().decode([Stored].self, from: Data(contentsOf: path))) ?? []
   }()
 
-  /// One line of what the getters gave.
+  /// One line of getter results.
   struct Expected {
     let key: [UInt8]
     let size: Int
@@ -48,14 +48,14 @@ struct MMKVWrittenTests {
   private static func check(_ file: MMKVFile, _ count: Int, _ expect: [UInt8], now: UInt64) throws {
     let lines = String(decoding: expect, as: UTF8.self).split(separator: "\n")
     let expected = try lines.map { try #require(Expected($0), "\($0.prefix(60))") }
-    // One that had expired when MMKV was asked was listed, and removed by that.
+    // A value that had expired when MMKV was queried was listed, and removed by that.
     let left = expected.filter { $0.size > 0 }
     #expect(expected.count == count && file.keyBytes.count == left.count)
     for expected in left {
       let raw = try #require(file.raw(expected.key), "\(Hex.string(of: expected.key))")
       #expect((file.deadline(expected.key) ?? .max) > now)
       #expect(raw.count == expected.size, "\(Hex.string(of: expected.key))")
-      // MMKV reads a text whatever the type is, and passes over what follows it.
+      // MMKV reads a text whatever the type is, and skips what follows it.
       if let data = file.data(expected.key), !data.isEmpty { #expect(data == expected.text) }
       if String(validating: expected.key, as: UTF8.self) == nil {
         #expect(!file.keys.contains { Array($0.utf8) == expected.key })
@@ -76,7 +76,7 @@ struct MMKVWrittenTests {
     try Self.check(file, stored.keys, try #require(stored.expect.contents), now: Self.written)
     let store = try Store.create(on: host)
     let report = try store.importAll(from: file, prefix: "m/") { _ in .raw }
-    // A key of 1,500 bytes cannot be one here; it is counted.
+    // A key of 1,500 bytes is invalid here; it is counted.
     let keys = file.keyBytes.filter { $0.count + 2 <= Limits.keyBytes }
     #expect(report == ImportReport(imported: keys.count, skipped: file.keyBytes.count - keys.count))
     for key in keys where file.deadline(key) == nil {

@@ -3,7 +3,8 @@ import Testing
 
 @testable import SyncStore
 
-/// What of a machine's name counts when a store is opened (rule R9): each new container can have another /etc/machine-id.
+/// The parts of a machine's name that count when a store is opened (rule R9): each new container can have
+/// another /etc/machine-id.
 @Suite("A store on a machine whose name changes")
 struct MachineNameTests {
   let host = SimulatedHost()
@@ -59,7 +60,7 @@ struct MachineNameTests {
     var environment = clone.environment
     environment.machine = "two"
     if readsFirst {
-      // From here on this kernel has kept it in memory, too: that alone says nothing of where it was before.
+      // From here on this kernel has marked it in memory, too: that alone does not show where it was before.
       let readOnly = host.configured(Configuration(mode: .readOnly))
       try Store.open(at: "/store", configuration: readOnly, environment: environment).close()
     }
@@ -67,7 +68,7 @@ struct MachineNameTests {
     let own = try copy.actor
     #expect(own != actor)
     try copy.close()
-    // The new place is known by now.
+    // By now the new location is known.
     environment.machine = "a container on it"
     let again = try Store.open(at: "/store", configuration: host.configured(), environment: environment)
     #expect(try again.actor == own)
@@ -105,7 +106,7 @@ struct MachineNameTests {
     let actor = try store.actor
     try store.close()
     try host.storage.copyTree(from: "/store", to: "/copy")
-    // A reader that comes first has the kernel mark the copy as one that it keeps.
+    // A reader that comes first makes the kernel mark the copy as its own.
     try Store.open(
       at: "/copy", configuration: host.configured(Configuration(mode: .readOnly)),
       environment: environment(machine)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// A vector names a bounded number of actors, and whoever hears one that names more ends the session (F82).
+/// A vector names a bounded number of actors; a session ends when it receives a larger one (F82).
 @Suite("A copy that covers as many actors as it may")
 struct ManyActorsTests {
   private let store: Store
@@ -11,7 +11,7 @@ struct ManyActorsTests {
 
   init() throws { store = try Store.create(on: SimulatedHost(seed: 21)) }
 
-  /// The end of a round from who covers so many actors.
+  /// The close of a round from a sender that covers this many actors.
   private static func close(_ count: Int, position: UInt64 = 1) -> RoundClose {
     let actors = (0..<count).map { (ActorID(high: 1, low: UInt64($0)), UInt64(1)) }
     return RoundClose(
@@ -33,12 +33,12 @@ struct ManyActorsTests {
     try store.finish(Self.close(Limits.actors - 2))
     try store.put("own", "1")
     try expectReadable(Limits.actors - 1)
-    // What a round may have brought away stays covered.
+    // Records already applied by the round stay covered.
     _ = try store.openRound(since: nil, covered: VersionVector())
     try store.becomeNewActor()
     try store.put("as another", "2")
     try expectReadable(Limits.actors)
-    // What it covers already it is told again.
+    // It is told again of what it covers already.
     try store.finish(Self.close(Limits.actors - 2, position: 2))
   }
 
@@ -74,7 +74,7 @@ struct ManyActorsTests {
     let before = try store.status().journalBytes
     try store.compact()
     let after = try store.status().journalBytes
-    // A vector of so many actors has 96 KiB.
+    // A vector of that many actors has 96 KiB.
     #expect(before > 16 * 96 << 10 && after < 4 * 96 << 10, "\(before), \(after)")
   }
 }

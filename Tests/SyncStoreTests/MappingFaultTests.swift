@@ -5,17 +5,18 @@ import Testing
 
 @testable import SyncStore
 
-/// Pages of a mapped file that the kernel cannot give, met by real loads and stores.
+/// Unavailable pages of a mapped file, hit by real loads and stores.
 @Suite("A page that cannot be had")
 struct MappingFaultTests {
   static let small = Configuration(durability: .relaxed, segmentBytes: 1 << 20)
   static let first = "/journal/0000000000000001.segment"
-  /// Not where the tail is written with `pwrite`, as on overlayfs: a write after the cut makes the file longer again.
+  /// Not where the tail is written with `pwrite`, as on overlayfs: a write after the truncation extends the
+  /// file again.
   let directory = TemporaryDirectory(
     inMemory: (try? DiskStorage().fileSystem("/tmp").mappedStoresMayFail) ?? false)
   var path: String { directory.path + "/store" }
 
-  /// What a stranger does to a file of the store.
+  /// Changes of a store file by a foreign program.
   func cut(_ name: String, to size: Int) throws(StoreError) {
     try DiskStorage().open(path + name, .readWrite).resize(to: size)
   }
@@ -36,14 +37,14 @@ struct MappingFaultTests {
     #expect(try store.get("99")?.bytes.count == 15_000)
     #expect(code { _ = try store.withValue("51") { $0.byteCount } } == .damaged)
     #expect(code { _ = try store.list() } == .damaged)
-    // What is lost can be written again, elsewhere.
+    // Lost values can be written again, elsewhere.
     try store.put("50", "again")
     #expect(try store.text("50") == "again")
-    // A copy of zeros would get a checksum that holds.
+    // A copy of zeros would get a valid checksum.
     #expect(throws: Never.self) { try store.compact() }
     #expect(code { _ = try store.get("51") } == .damaged)
     try store.close()
-    // Opened again it still has every whole record, and says which are lost.
+    // After reopening it still has every intact record, and reports which are lost.
     let again = try Store.open(at: path, configuration: Self.small)
     #expect(try again.text("50") == "again")
     #expect(code { _ = try again.get("51") } == .damaged)
@@ -55,7 +56,7 @@ struct MappingFaultTests {
     let store = try Store.create(at: path, configuration: Self.small)
     try store.put("k", "1", durability: .full)
     try cut(Self.first, to: isSynced ? 8192 : 4096)
-    // Within a page that is left, the sync notices; behind it, the store itself.
+    // Within a remaining page the sync notices; beyond it, the store instruction itself.
     let error = #expect(throws: StoreError.self) {
       if isSynced {
         try store.put("k", "2", durability: .full)
@@ -123,7 +124,7 @@ struct MappingFaultTests {
     #expect((error as? StoreError)?.code == .poisoned)
     #expect(try store.text("k") == "1")
     try store.close()
-    // The thread has nothing left of the mutex in the lost page, and acquires others.
+    // The thread has no part of the mutex left in the lost page, and acquires others.
     let other = TemporaryDirectory()
     let second = try Store.create(at: other.path + "/store", configuration: Self.small)
     try second.put("k", "1")
@@ -137,7 +138,7 @@ struct MappingFaultTests {
     let store = try Store.create(
       at: path, configuration: Configuration(mode: .shared, durability: .relaxed))
     try store.put("before", "1")
-    // The page of the ledger with the numbers of segments, which no checksum guards.
+    // The index checkpoint's page with the segment numbers, which has no checksum.
     try cut("/ledger", to: 4096)
     try store.put("behind", "2")
     #expect(!store.engine.withLock { $0.index.isShared })
@@ -178,7 +179,7 @@ struct MappingFaultTests {
       Threaded {
         for pass in 0..<300 {
           for number in stride(from: start, to: 600, by: 3) {
-            // An error is right, another value or none is not.
+            // An error is acceptable; another value or none is not.
             do {
               let read = try store.get(Key("\(number)"))
               if read?.bytes != value { wrong.withLock { $0 += 1 } }

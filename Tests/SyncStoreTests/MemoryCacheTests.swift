@@ -4,10 +4,10 @@ import Testing
 
 @testable import SyncStore
 
-/// What stays in memory, and what leaves.
+/// Retention and eviction in memory.
 @Suite("A memory cache")
 struct MemoryCacheTests {
-  /// Says when it is released, and on which thread.
+  /// Reports when it is released, and on which thread.
   final class Witness: Sendable {
     let number: Int
     let released: @Sendable (Int) -> Void
@@ -56,7 +56,7 @@ struct MemoryCacheTests {
     for (number, key) in ["a", "b", "c"].enumerated() { cache.set(key, number) }
     _ = cache.get("a")
     cache.set("b", 9)
-    // A look does not count as a use.
+    // A peek does not count as a use.
     _ = cache.contains("c")
     cache.set("d", 3)
     #expect(!cache.contains("c") && cache.contains("a") && cache.contains("b"))
@@ -183,7 +183,7 @@ struct MemoryCacheTests {
   func kernel() {
     _ = cache(yields: true)
     let source = MemoryPressure.source
-    // On a machine without PSI, or without the right to a trigger, there is nothing to wait for: only `announce` tells then.
+    // Without PSI, or the right to a trigger, there is nothing to wait for: only `announce` reports then.
     if getuid() == 0, FileManager.default.isWritableFile(atPath: "/proc/pressure/memory") {
       #expect(source?.hasSuffix("/memory.pressure") == true || source == "/proc/pressure/memory")
     }

@@ -3,10 +3,10 @@ import Testing
 
 @testable import SyncStore
 
-/// Listeners of a program. Other tests announce, too, on threads of their own: what comes there does not count here.
+/// Listeners of a program. Other tests also announce, on their own threads: their events are ignored here.
 @Suite("A listener for memory pressure")
 struct MemoryPressureTests {
-  /// What was heard on the thread that made it.
+  /// Events received on the thread that made it.
   final class Heard: Sendable {
     private let thread = pthread_self()
     private let levels = Locked<[MemoryPressure.Level]>([])

@@ -19,13 +19,14 @@ struct NFCTests {
     return Array(String(text).precomposedStringWithCanonicalMapping.utf8)
   }
 
-  /// Scalars that Unicode 13 assigns: every library knows those.
+  /// Scalars assigned by Unicode 13: every library knows those.
   private static let known: [UInt32] = (UInt32(0)..<0x110000).filter {
     guard $0 < 0xF0000, let age = Unicode.Scalar($0)?.properties.age else { return false }
     return age.major <= 13
   }
 
-  /// Beyond the first plane Foundation composes a mark with the scalar of the same lower 16 bits: there, each is alone.
+  /// Outside the BMP Foundation composes a mark with the scalar of the same lower 16 bits: there, each is
+  /// tested alone.
   @Test("are in the form that Foundation gives, for each scalar, alone and before a mark")
   func everyScalar() {
     #expect(Self.known.count > 140_000)
@@ -73,7 +74,7 @@ struct NFCTests {
     #expect(passphrase.unnormalized.map { $0.copy() == bytes } ?? true)
   }
 
-  /// Foundation leaves this pair as it is; UAX #15 does not.
+  /// Foundation leaves this pair unchanged; UAX #15 does not.
   @Test("compose a Hangul syllable with the consonant behind it")
   func hangul() {
     #expect(Self.normalized([0xAC00, 0x11A8]) == Array("\u{AC01}".utf8))
@@ -116,7 +117,7 @@ struct NFCTests {
     let given = Array("cafe\u{301}\r".utf8)
     let store = try Store.create(on: host, configuration: Self.configuration(Passphrase("x")))
     try store.put("k", "v")
-    // What an earlier version wrote: keys under the bytes as they were given.
+    // As written by an earlier version: keys derived from the unnormalised bytes.
     var ring = try #require(store.journalKeys.ring)
     let isChanged = ring.change(
       passphrase: Secret(copying: given.span), cost: Self.cost, random: host.environment.random)

@@ -5,11 +5,11 @@ import Testing
 
 @testable import SyncStore
 
-/// Processes on one store whose numbers say nothing about each other: each is process 1, and its thread number 1, of a PID namespace of
-/// its own, as the program in a container is.
+/// Processes on one store whose PIDs and TIDs are meaningless to each other: each is process 1 with thread 1
+/// in its own PID namespace, like a program in a container.
 @Suite("Processes in PID namespaces of their own")
 struct NamespaceTests {
-  /// Words that all processes of a test share. They outlive the process that has written them.
+  /// Words shared by all processes of a test. They outlive the process that wrote them.
   struct Board: Sendable {
     private let mapping: Mapping
 
@@ -27,7 +27,7 @@ struct NamespaceTests {
     }
   }
 
-  /// The word that ends all writers, and that of each writer: the last transaction that was acknowledged.
+  /// The stop word of all writers, and one word per writer: its last acknowledged transaction.
   static let stop = 0
   static func acknowledged(_ writer: Int) -> Int { 8 * (writer + 1) }
 
@@ -37,11 +37,11 @@ struct NamespaceTests {
     try ["a", "b"].map { try Key("\(writer)/\(number)/\($0)") }
   }
 
-  /// Transactions one after the other, until it is told to stop: 0, or the number of what went wrong.
+  /// Consecutive transactions until it is told to stop. Returns 0, or the number of the failed check.
   static func write(_ writer: Int, at path: String, _ board: Board) -> Int32 {
     do {
       let store = try Store.open(at: path, configuration: configuration)
-      // What was under way when the writer before this one was killed is written again.
+      // The transaction in progress when the previous writer was killed is repeated.
       var number = board[acknowledged(writer)]
       while board[stop] == 0 {
         number += 1
@@ -63,7 +63,7 @@ struct NamespaceTests {
     }
   }
 
-  /// Whether nobody has the mutex at this moment.
+  /// Whether the mutex is free at this moment.
   static func isFree(_ store: Store) -> Bool {
     guard let open = try? store.tryBeginTransaction() else { return false }
     open.rollBack()
@@ -79,13 +79,13 @@ struct NamespaceTests {
       let directory = TemporaryDirectory()
       let path = directory.path + "/store"
       let board = Board()
-      // Made by a child: what is opened before a fork is the parent's.
+      // Created by a child: a store opened before a fork belongs to the parent.
       let maker = ForkedProcess {
         let store = try? Store.create(at: path, configuration: NamespaceTests.configuration)
         return (try? store?.close()) == nil ? 1 : 0
       }
       #expect(maker.finish() == 0)
-      // It is at work when the first of another namespace comes.
+      // It is at work when the first process of another namespace arrives.
       let resident = ForkedProcess { NamespaceTests.write(0, at: path, board) }
       while board[NamespaceTests.acknowledged(0)] < 20 { usleep(1000) }
       func container(_ writer: Int) -> (container: ForkedProcess, process: ForkedProcess)? {
@@ -114,7 +114,7 @@ struct NamespaceTests {
         guard let next = container(2) else { break }
         third = next
         if round == 3 {
-          // It may be dead with the mutex while the other one enters.
+          // It may die with the mutex while the other one enters.
           second.process.signal(SIGKILL)
           second.container.finish()
           second = try #require(container(1))
@@ -203,16 +203,16 @@ struct NamespaceTests {
           return 0
         }
         board[2] = UInt64(child.processID)
-        // Until it runs for the first time, the child has the parent's lock: what drops it runs in the child.
+        // Until its first run the child holds the parent's lock: the code that drops it runs in the child.
         while board[3] == 0 { usleep(1000) }
-        // It ends without closing anything.
+        // It exits without closing anything.
         return withExtendedLifetime(store) { 0 }
       }
       #expect(opener.finish() == 0 && kill(pid_t(board[2]), 0) == 0)
       let store = try Store.open(at: path)
       #expect(try store.get("k")?.bytes == [1])
-      // The process that has the store open is named, not the one that is refused, which has a lock on
-      // another byte.
+      // The error names the process that has the store open, not the refused one, which has a lock on another
+      // byte.
       let refused = ForkedProcess {
         do { _ = try Store.open(at: path) } catch let error as StoreError where error.code == .busy {
           let names = [getppid(), getpid()].map { error.message.contains("process \($0) (") }

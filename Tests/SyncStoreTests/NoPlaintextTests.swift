@@ -7,7 +7,7 @@ import Testing
 /// No plaintext of an encrypted store reaches its files, under whatever name and for however short a time.
 @Suite("What an encrypted store writes", .timeLimit(.minutes(Patience.minutes(2))))
 struct NoPlaintextTests {
-  /// Words that stand in every key and every value.
+  /// Words contained in every key and every value.
   static let words = ["topsecretkey", "confidential value"]
   static let large = secretContent(5 << 20)
   static let configuration = Configuration(
@@ -37,7 +37,7 @@ struct NoPlaintextTests {
         environment: environment)
     }
 
-    /// Also what was stored through mappings and not synced.
+    /// Including unsynced stores through mappings.
     func expectNothing(_ what: String) throws {
       #expect(watch.findings == [], "\(what)")
       for path in ["/store", "/restored"] where try host.storage.status(path) != nil {
@@ -52,7 +52,7 @@ struct NoPlaintextTests {
     }
   }
 
-  /// Values of every size on every way in, and what is done with a store.
+  /// Values of every size through every write path, and operations of a store.
   static func use(_ store: Store, _ watched: Watched) throws {
     try store.put("topsecretkey inline", secretContent(500))
     try store.put("topsecretkey packed", secretContent(70_000))
@@ -63,7 +63,7 @@ struct NoPlaintextTests {
     }
     try watched.host.storage.open("/source", .openOrCreate).write(large + [1], at: 0)
     try store.put("topsecretkey file", fileAt: "/source")
-    // One that is given up in the middle.
+    // One that is abandoned midway.
     struct GivenUp: Error {}
     do {
       try store.put("topsecretkey never") { writer in
@@ -85,7 +85,7 @@ struct NoPlaintextTests {
     _ = try store.trim(graceSeconds: 0)
   }
 
-  /// A large value comes from a peer in ranges that are no whole pieces.
+  /// Receives a large value from a peer in ranges that are not whole pieces.
   private static func receive(_ bytes: [UInt8], _ store: Store, complete: Bool) throws {
     let reference = BlobReference(hash: BlobStore.hash(SHA256.hash(bytes)), size: UInt64(bytes.count))
     for start in stride(from: 0, to: bytes.count, by: 1_000_001) {
@@ -142,7 +142,7 @@ struct NoPlaintextTests {
     let host = SimulatedHost(compacting: .onRequest, sealed: true)
     let plain = SimulatedHost(storage: host.storage, compacting: .onRequest, sealed: false)
     let store = try Store.create(on: plain, configuration: Self.configuration)
-    // Nothing large lives: only what is left of it.
+    // No large value is live: only remains.
     let lost = try store.blobs.writer()
     try lost.append(Self.large)
     plain.killProcesses()

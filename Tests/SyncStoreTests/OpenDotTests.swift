@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// A write names what it replaces without its author covering it: its open dots (rule R6).
+/// A write names the replaced records that its author does not cover: its open dots (rule R6).
 @Suite("A write over what its author does not cover")
 struct OpenDotTests {
   private let hosts = (1...4 as ClosedRange<UInt64>).map { SimulatedHost(seed: $0, machine: "machine \($0)") }
@@ -12,7 +12,8 @@ struct OpenDotTests {
     try #require(try store.currentRecord(Array("k".utf8)))
   }
 
-  /// The first copy's write of "k", and a second copy that holds it out of a round which broke off, and has written over it.
+  /// The first copy's write of "k", and a second copy that received it in a broken round and has overwritten
+  /// it.
   private func half() throws -> (first: Store, second: Store, dot: Dot) {
     let first = try Store.create(on: hosts[0])
     let second = try Store.create(on: hosts[1], id: first.id)
@@ -33,7 +34,7 @@ struct OpenDotTests {
     #expect(try record(third).open == [dot])
     try third.put("k", "third")
     #expect(try record(third).open == [dot])
-    // Who has come to cover it names it no more.
+    // An author that covers it by now no longer names it.
     try third.receive(from: first)
     try third.put("k", "third again")
     #expect(try record(third).open.isEmpty)

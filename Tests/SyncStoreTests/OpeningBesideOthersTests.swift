@@ -12,7 +12,7 @@ struct OpeningBesideOthersTests {
     let shared = Configuration(mode: .shared, durability: .relaxed)
     let store = try Store.create(on: host, configuration: shared)
     try store.put("a", "1")
-    // Nobody can believe it now, but for who has it open.
+    // From now on the index is trusted only by processes that have it open.
     try host.storage.flipBit(of: "/store/index", at: 20, bit: 0)
     let other = try Store.openBeside(on: host, configuration: shared)
     for number in 0..<10 {
@@ -38,7 +38,7 @@ struct OpeningBesideOthersTests {
       engine.rebuildIndex()
     }
     for round in 0..<3 {
-      // It has read into the segment in which they are replaced then.
+      // It has read into the segment in which they are then replaced.
       for number in 0..<4 { try store.put(Key("filler \(number)"), [UInt8](repeating: 1, count: 18_000)) }
       #expect(try other.get("filler 3") != nil)
       for number in 0..<20 { try store.put(Key("key \(number)"), "\(round) \(number)") }
@@ -63,7 +63,7 @@ struct OpeningBesideOthersTests {
     let others = Locked<[Store]>([])
     plan.before(.open, of: "-1.segment") {
       let other = try? Store.openBeside(on: host, configuration: shared)
-      // From here on it takes the copy for what it is one of, though the index does not know of the copy yet.
+      // From here on it takes the copy for its original, though the index does not know the copy yet.
       #expect((try? other?.get("key 7")) != nil)
       others.withLock { $0 = other.map { [$0] } ?? [] }
     }
@@ -84,7 +84,7 @@ struct OpeningBesideOthersTests {
     try store.put("a", "1")
     let applied = try store.engine.withLock { try $0.index.hashIndex.applied }
     try store.put("b", "2")
-    // All of it is noted but for how far that is.
+    // All of it is recorded, except how far that is.
     store.engine.withLock { $0.index.hashIndex.setApplied(applied) }
     let other = try Store.openBeside(on: host, configuration: shared)
     #expect(other.engine.withLock { $0.index.isShared })
@@ -110,7 +110,7 @@ struct OpeningBesideOthersTests {
     try original.close()
     let copy = SimulatedHost(seed: 2, machine: "copy")
     try copy.storage.install(host.storage.files(below: "/store"), from: "/store", at: "/store")
-    // What it has read of the store before it comes to its turn.
+    // The part of the store it has read before its turn.
     let configuration = try copy.configured().checked()
     let identity = try #require(try StoreIdentity.read("/store", storage: copy.storage))
     let seal = try JournalKeys(
@@ -138,7 +138,7 @@ struct OpeningBesideOthersTests {
     let store = try Store.open(
       at: "/store", configuration: host.configured(shared),
       environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
-    // From so many keys on the index is closed, too.
+    // From this number of keys on the index is closed, too.
     for part in 0..<8 {
       try store.transaction { transaction in
         for number in 0..<8200 { try transaction.put(Key("\(part) \(number)"), [1]) }

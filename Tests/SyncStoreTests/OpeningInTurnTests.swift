@@ -4,12 +4,12 @@ import Testing
 
 @testable import SyncStore
 
-/// What openings of one process wait for: each other where they are of one directory, and nothing else.
+/// Opens within one process wait for each other if they are of one directory, and for nothing else.
 @Suite("Openings of one process", .timeLimit(.minutes(Patience.minutes(1))))
 struct OpeningInTurnTests {
   let directory = TemporaryDirectory()
 
-  /// A store of which a record below the durable watermark is damaged.
+  /// A store with a damaged record below the durable watermark.
   private func damaged() throws -> String {
     let path = directory.path + "/damaged"
     let store = try Store.create(at: path)
@@ -113,7 +113,7 @@ struct OpeningInTurnTests {
     try Store.create(at: quick).close()
     let opened = Locked(false)
     var configuration = Configuration()
-    // It is over only when the other one was opened.
+    // It ends only after the other one was opened.
     configuration.onCorruption = { _ in
       while !opened.withLock({ $0 }) { usleep(1000) }
       return .serveRest

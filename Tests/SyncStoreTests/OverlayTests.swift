@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// An overlay over a directory, unmounted when this goes.
+/// An overlay over a directory, unmounted with the last reference.
 private final class OverlayMount {
   static let isAvailable: Bool = {
     let lower = TemporaryDirectory()
@@ -30,7 +30,7 @@ private final class OverlayMount {
   deinit { _ = LoopImage.run(["umount", "-l", path]) }
 }
 
-/// Containers: an image with a store in it is the lower layer of each container that is made of it.
+/// Containers: an image with a store is the lower layer of each container made from it.
 @Suite(
   "A store on overlayfs", .enabled(if: OverlayMount.isAvailable, "needs the right to mount"),
   .timeLimit(.minutes(Patience.minutes(2))))

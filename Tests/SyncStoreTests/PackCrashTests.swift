@@ -77,7 +77,7 @@ struct PackCrashTests {
           pending = [:]
         }
         if random.chance(10), let victim = durable.keys.sorted(by: { $0.hash < $1.hash }).first {
-          // Nobody needs it any more: it may be found again, whole, or not.
+          // It is no longer needed: it may be found intact, or not at all.
           try blobs.remove(victim.hash)
           durable[victim] = nil
         }
@@ -140,7 +140,7 @@ struct PackCrashTests {
     let doubtful = try blobs.put(bytes: pattern(6000), durable: false)
     storage.failSync(of: pack)
     #expect(throws: StoreError.self) { try blobs.sync() }
-    // Put again, it goes elsewhere.
+    // When put again, it is stored elsewhere.
     #expect(try blobs.put(bytes: pattern(6000), durable: false) == doubtful)
     #expect(throws: StoreError.self) { try blobs.sync() }
     storage.killProcesses()

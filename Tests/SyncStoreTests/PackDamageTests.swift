@@ -4,16 +4,16 @@ import Testing
 
 @testable import SyncStore
 
-/// One bit turned over in any file of the blob tier. Every object is served, or its content is said to be damaged; none is gone, and
-/// none that was removed is back.
+/// One flipped bit in any file of the blob tier. Every object is served, or reported as damaged; none is
+/// lost, and no removed one returns.
 ///
-/// `DAMAGE_ALL=1` (`make damage`) tries every bit of every byte in use; else a part is tried.
+/// `DAMAGE_ALL=1` (`make damage`) tries every bit of every used byte; otherwise a part.
 @Suite("Any file of a small blob tier")
 struct PackDamageTests {
-  /// How the tier ended, and who looks at it.
+  /// How the tier was closed, and who reads it.
   struct Way: CustomTestStringConvertible {
     var closed = false
-    /// The boot of the machine: 0 is never believed to be the same one.
+    /// The machine's boot: 0 never matches.
     var boot: UInt64 = 0
     var readOnly = false
     var testDescription: String { "closed: \(closed), boot: \(boot), read-only: \(readOnly)" }
@@ -21,7 +21,7 @@ struct PackDamageTests {
 
   static let ways = [Way(closed: true), Way(), Way(boot: 7), Way(closed: true, readOnly: true)]
 
-  /// A tier with a pack that is sealed, one that is added to, and an object in a file.
+  /// A tier with a closed pack, an active one, and an object in a file.
   struct Sample {
     let test: BlobsUnderTest
     let storage: SimulatedStorage
@@ -61,7 +61,7 @@ struct PackDamageTests {
         boot: way.boot, clock: { 1_700_000_000_000 }, random: { 77 })
     }
 
-    /// Bytes of the files that are in use, or near such.
+    /// Used bytes of the files, and those next to them.
     var places: [(path: String, offset: Int)] {
       files.sorted { $0.key < $1.key }.flatMap { path, bytes in
         bytes.indices.filter { offset in
@@ -70,7 +70,7 @@ struct PackDamageTests {
       }
     }
 
-    /// Does the byte belong to the content of an object?
+    /// Whether the byte belongs to the content of an object.
     func isContent(_ path: String, _ offset: Int) -> Bool {
       path.contains("/objects/") || offset >= PackLayout.tableBytes(for: 64 << 10)
     }
@@ -79,7 +79,7 @@ struct PackDamageTests {
       path.contains("/packs/") && offset >= PackLayout.headerBytes && !isContent(path, offset)
     }
 
-    /// Flips a bit, looks, and puts all back.
+    /// Flips a bit, checks, and restores all files.
     func look(_ path: String, _ offset: Int, bit: Int) throws {
       let place = "\(path), byte \(offset), bit \(bit)"
       try storage.flipBit(of: path, at: offset, bit: bit)
@@ -91,7 +91,7 @@ struct PackDamageTests {
           #expect(isRight, "\(place): wrong content")
         } catch {
           damaged += 1
-          // Who may not write cannot mend a table, and finds no object by it: `verify` says so.
+          // A read-only opening cannot repair a table, and finds no object through it: `verify` reports that.
           let isMissed = way.readOnly && isEntry(path, offset) && error.code == .blobUnavailable
           #expect(isMissed || isContent(path, offset) && error.code == .damaged, "\(place): \(error)")
           if isMissed { #expect(try !blobs.verify().isEmpty, "\(place): nothing is reported") }
@@ -104,7 +104,7 @@ struct PackDamageTests {
           #expect(try blobs.put(bytes: bytes, durable: true) == reference)
           #expect(try blobs.read(reference) == bytes, "\(place): put again")
         }
-        // What may be in doubt is told once.
+        // A possible loss is reported once.
         _ = try blobs.verify()
         let again = try blobs.verify()
         #expect(again.isEmpty, "\(place): \(again)")

@@ -36,7 +36,7 @@ struct PackMovesTests {
     let entry = try #require(pack.entry(slot))
     _ = one.quarantine(reference.hash, pack: pack, entry: entry)
     #expect(try one.read(reference) == pattern(9000))
-    // Who comes to it late, with what it has found before, does not set the other one aside.
+    // A process that comes late, with stale results, does not set the other one aside.
     _ = one.quarantine(reference.hash, pack: pack, entry: entry)
     #expect(try one.read(reference) == pattern(9000))
     #expect(try one.remove(reference.hash))
@@ -86,7 +86,7 @@ struct PackMovesTests {
     for tier in [ahead, two, try test.open(packing: .small)] {
       #expect(try tier.read(reference) == pattern(9000))
     }
-    // Nobody has counted on what is left since that was listed.
+    // Nothing has claimed the rest since it was listed.
     let rest = try ahead.uses().map { (reference.hash, $0) }
     #expect(try ahead.evict(rest) == [true] && !test.open(packing: .small).has(reference))
   }
@@ -103,7 +103,8 @@ struct PackMovesTests {
       environment: host.environment(over: FaultingStorage(host.storage, plan: plan)), packing: .small)
   }
 
-  /// A cache most of whose early values have left, so that the rest of them is moved; and what is left of those.
+  /// A cache most of whose early values were evicted, so that the remaining ones are moved; and those
+  /// remaining ones.
   private func toMove(_ plan: FaultPlan) throws -> (cache: DiskCache, kept: [String]) {
     let first = try open()
     for number in 0..<40 { try first.set("\(number)", pattern(9000, seed: UInt64(number))) }

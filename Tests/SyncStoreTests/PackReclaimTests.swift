@@ -7,14 +7,14 @@ import Testing
 
 @Suite("Packs whose live objects move elsewhere")
 struct PackReclaimTests {
-  /// Packs of 64 KiB, whatever there is.
+  /// Packs of 64 KiB, whatever their content.
   static let tiny: PackSettings = {
     var settings = PackSettings.small
     settings.packBytes = settings.smallestBytes
     return settings
   }()
 
-  /// Objects of which most leave, and those that stay, with their seeds.
+  /// Objects of which most are removed, and the remaining ones, with their seeds.
   static func mostlyDead(_ blobs: BlobStore, _ groups: Int) throws -> [(BlobReference, seed: UInt64)] {
     var kept: [(BlobReference, seed: UInt64)] = []
     var leaving: [BlobReference] = []
@@ -45,7 +45,7 @@ struct PackReclaimTests {
       try? blobs.packs.reclaim()
       isDone.signal()
     }
-    // The copies of the first pack are about to be made durable: the other one has that moment to go through it, too.
+    // The copies of the first pack are about to be made durable: the other process can then process it, too.
     plan.before(.sync, of: ".pack") {
       other.start()
       isDone.wait(milliseconds: 200)
@@ -112,7 +112,7 @@ struct PackReclaimTests {
   }
 }
 
-/// Waits for another thread, but not for ever.
+/// Waits for another thread, up to a limit.
 final class Signal: Sendable {
   private let isSignalled = Atomic(false)
 

@@ -44,7 +44,7 @@ struct PackTests {
     let again = try test.open(packing: .small)
     for reference in references { #expect(try again.read(reference).count == Int(reference.size)) }
     #expect(try again.put(bytes: [9], durable: true).size == 1)
-    // The next process goes on with the pack that the last one left.
+    // The next process continues with the pack that the last one left.
     #expect(try test.packs().count <= 4)
   }
 
@@ -229,7 +229,7 @@ struct PackTests {
     let victim = try #require(try one.all().first)
     #expect(try one.remove(victim.hash))
     #expect(try !two.has(victim))
-    // A sync by one makes durable what the other put.
+    // A sync by one makes the other's put durable.
     _ = try one.put(bytes: [1], durable: false)
     try two.sync()
     for (pack, _) in try two.packs.openForTests() { #expect(pack.durable == pack.count) }
@@ -254,7 +254,7 @@ struct PackTests {
     for (seed, reference) in references.enumerated() where keep.contains(reference.hash) {
       #expect(try blobs.read(reference) == pattern(9000, seed: UInt64(seed)))
     }
-    // Who reads meanwhile reads on.
+    // Concurrent readers continue.
     #expect(try reader.read(9000, at: 0) == pattern(9000, seed: 1))
     #expect(try blobs.verify() == [])
     blobs.close()
@@ -312,7 +312,7 @@ struct PackTests {
 }
 
 extension BlobStore {
-  /// Where the bytes of a packed object are.
+  /// Location of a packed object's bytes.
   func place(of hash: BlobHash) throws -> (path: String, offset: Int)? {
     guard let (pack, slot) = try packs.lookUp(hash, refreshing: true), let entry = pack.entry(slot) else {
       return nil
@@ -322,7 +322,7 @@ extension BlobStore {
 }
 
 extension PackSet {
-  /// The packs that are open, for tests.
+  /// The open packs, for tests.
   func openForTests() throws -> [(Pack, Int)] {
     try load()
     try refresh()

@@ -2,7 +2,7 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// A loss of power, in every way it can go: any subset of the pages that were not synced reaches the disk, each whole or
+/// Every possible outcome of a power loss: any subset of the unsynced pages reaches the disk, each whole or
 /// torn at 512 bytes, with the old or the new size of the files.
 @Suite("Any subset of unsynced pages")
 struct PageSubsetTests {
@@ -12,7 +12,7 @@ struct PageSubsetTests {
     var number: Int
   }
 
-  /// A store whose last writes are not synced, the same each time.
+  /// A store whose last writes are not synced; deterministic.
   private static func prepare(_ kind: Int) throws -> (host: SimulatedHost, durable: Int, written: Int) {
     let host = SimulatedHost(seed: 3, sealed: kind % 2 == 1)
     let store = try Store.create(
@@ -29,7 +29,7 @@ struct PageSubsetTests {
     for _ in 0..<5 { try write(500) }
     try store.sync()
     let durable = written
-    // Some pages of the tail; or, with the other kinds, a tail that goes over into the next segment.
+    // Some pages of the tail; or, with the other kinds, a tail that continues in the next segment.
     if kind >= 2 {
       for _ in 0..<3 { try write(8000) }
       try store.sync()
@@ -47,7 +47,7 @@ struct PageSubsetTests {
     "leaves all that was durable, whole transactions, and no later one without an earlier one (F15, F16, F18, F19)",
     arguments: 0..<4)
   func everySubset(kind: Int) throws {
-    // Which pages there are to be lost: the same each time.
+    // The pages that can be lost: deterministic.
     var pages: [Page] = []
     let (first, _, _) = try Self.prepare(kind)
     first.storage.crash(keeping: { path, page in

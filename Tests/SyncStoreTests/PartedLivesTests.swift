@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// What a copy does that finds another life bearing its name (rule R9; decision 32).
+/// Behaviour of a copy that finds another life using its actor (rule R9; decision 32).
 @Suite("A copy that gives up a name because another life may bear it")
 struct PartedLivesTests {
   private let hosts = (0..<3).map { SimulatedHost(seed: UInt64($0), machine: "host \($0)") }
@@ -102,11 +102,11 @@ struct PartedLivesTests {
     #expect(try copies[0].purge() == 1)
     try copies[0].becomeNewActor()
     #expect(try copies[0].replicaSummary().vector[former] == 3)
-    // Who took it would come to cover what is kept back, or not to cover its own floor.
+    // Its receiver would cover the withheld records, or not cover its own floor.
     #expect(
       #expect(throws: StoreError.self) { try copies[2].receive(from: copies[0]) }?.code == .unsettled)
     #expect(try copies[2].versionVector()[former] == 0)
-    // Once it is at rest what was in doubt is news.
+    // After its recovery the unconfirmed records are new.
     try copies[0].receive(from: copies[1])
     try copies[2].receive(from: copies[0])
     #expect(try copies[2].text("in doubt") == "2")

@@ -5,7 +5,8 @@ import Testing
 
 @testable import SyncStore
 
-/// The longest wait of a put during each pass over all keys: `MEASURE_PASSES=1 swift test -c release --filter PassMeasurement`.
+/// The longest wait of a put during each pass over all keys:
+/// `MEASURE_PASSES=1 swift test -c release --filter PassMeasurement`.
 @Suite("Waits of writers during passes", .enabled(if: unsafe getenv("MEASURE_PASSES") != nil))
 struct PassMeasurement {
   @Test("of a store of 1,000,000 keys are told", arguments: [.exclusive, .shared] as [Configuration.Mode])
@@ -39,7 +40,7 @@ struct PassMeasurement {
         return (longest, count)
       }
       let begin = ContinuousClock.now
-      // Short passes again and again: a single one may meet no put.
+      // Short passes, repeated: a single one may meet no put.
       var passes = 0
       while passes == 0 || ContinuousClock.now - begin < .seconds(3) {
         try pass()
@@ -53,7 +54,7 @@ struct PassMeasurement {
     try store.close()
   }
 
-  /// Has 20,000 values beaten by writes of a copy that did not know them: what `conflicts` and `explain` look for.
+  /// Makes writes of an unaware copy beat 20,000 values: those that `conflicts` and `explain` search.
   private static func beat(_ store: Store, other path: String) throws {
     let other = try Store.create(
       at: path, id: store.id, configuration: Configuration(durability: .relaxed))

@@ -3,13 +3,13 @@ import Testing
 
 @testable import SyncStore
 
-/// A copy that took itself for put back keeps back what it wrote last, until a full state settles it (rule R9).
+/// A copy that assumes a rollback withholds its last writes until a full state confirms them (rule R9).
 @Suite("A copy in doubt")
 struct PossibleLossTests {
   private let author: Store
   private let doubting: Store
 
-  /// What one wrote another one has replaced, and that is in doubt.
+  /// A write was replaced by another copy's, and that one is unconfirmed.
   init() throws {
     author = try Store.create(on: SimulatedHost(seed: 1, machine: "author"))
     doubting = try Store.create(on: SimulatedHost(seed: 2, machine: "doubting"), id: author.id)

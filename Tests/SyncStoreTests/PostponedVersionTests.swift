@@ -3,7 +3,8 @@ import Testing
 
 @testable import SyncStore
 
-/// What a transaction says of the writes it has not looked up yet, and what is left of one whose end fails.
+/// The answers of a transaction about writes it has not looked up yet, and the remains of one whose commit
+/// fails.
 @Suite("Postponed writes")
 struct PostponedVersionTests {
   private let host = SimulatedHost()

@@ -2,13 +2,13 @@ import SyncTestSupport
 
 @testable import SyncStore
 
-/// What lies below a directory: names, and what each file holds.
+/// The content of a directory tree: names and file contents.
 struct PowerState {
-  /// Of each path its inode.
+  /// Inode by path.
   var inodes: [String: UInt64] = [:]
-  /// Of each inode: is it a directory?
+  /// Whether an inode is a directory.
   var kinds: [UInt64: Bool] = [:]
-  /// Of each inode of a file its bytes, if they were read.
+  /// Bytes by inode of a file, if they were read.
   var contents: [UInt64: [UInt8]] = [:]
 
   init(of path: String, contents: Bool = true) throws {
@@ -45,7 +45,7 @@ struct PowerState {
     path.hasPrefix(directory + "/") && !path.dropFirst(directory.count + 1).contains("/")
   }
 
-  /// The names in one directory are what they are in `other`.
+  /// Adopts the names of one directory from `other`.
   mutating func take(namesOf directory: String, from other: PowerState) {
     inodes = inodes.filter { !Self.isIn(directory, $0.key) }
     for (path, inode) in other.inodes where Self.isIn(directory, path) {
@@ -54,7 +54,7 @@ struct PowerState {
     }
   }
 
-  /// Makes files below `path` what `content` says, a directory of each that is nil, and nothing else. Files keep their inodes.
+  /// Makes the tree below `path` equal to `content` (nil for a directory). Files keep their inodes.
   static func lay(_ content: [String: [UInt8]?], at path: String) throws {
     let disk = DiskStorage()
     func clear(_ directory: String) throws {
@@ -81,12 +81,12 @@ struct PowerState {
   }
 }
 
-/// A moment at which the power goes: what was durable, and what was there.
+/// A possible moment of a power loss: the durable state, and the live state.
 struct PowerCrash {
   let number: Int
   private let old: PowerState
   private let live: PowerState
-  /// Operations that had begun, and those that are durable whatever happens.
+  /// Started operations, and those that are durable in any case.
   let begun: Int
   let durable: Int
 
@@ -96,11 +96,12 @@ struct PowerCrash {
 
   private static let pageBytes = 4096
 
-  /// The files and directories (nil) that are left where `choice` says of each name, page and size whether the later one has
-  /// reached the disk; a page in eight is torn.
+  /// Files and directories (nil) after the loss, where `choice` decides for each name, page and size whether
+  /// the newer one reached the disk; a page in eight is torn.
   func content(_ choice: () -> Bool) -> [String: [UInt8]?] {
     var names = old.inodes
-    // What was renamed has its old name or the new one; what that replaced goes with it. A name that is gone may be back.
+    // A renamed file has its old or new name; what it replaced is gone with the latter. A removed name may
+    // return.
     let inodes = Set(old.inodes.values).union(live.inodes.values).sorted()
     for inode in inodes {
       let (before, after) = (Self.names(of: inode, in: old), Self.names(of: inode, in: live))
@@ -114,7 +115,7 @@ struct PowerCrash {
     var bytes: [UInt64: [UInt8]] = [:]
     var content: [String: [UInt8]?] = [:]
     for (path, inode) in names.sorted(by: { $0.key < $1.key }) where isReachable(path, names) {
-      // A table of SQLite's, which tells what files tell, is there as it was, or not at all.
+      // An SQLite table, which is derived from the files, is present completely or not at all.
       if path.contains("catalogue.sqlite") {
         if !path.hasSuffix("-shm"), let all = live.contents[inode] { content[path] = all }
         continue
@@ -147,7 +148,7 @@ struct PowerCrash {
 
   private func mixed(_ inode: UInt64, _ choice: () -> Bool) -> [UInt8] {
     let before = old.contents[inode] ?? []
-    // Removed meanwhile: of what was not synced nothing is known.
+    // Removed meanwhile: nothing is known about its unsynced data.
     guard let after = live.contents[inode], XXH3.hash64(after, seed: 0) != XXH3.hash64(before, seed: 0)
     else { return before }
     let size = before.count == after.count || choice() ? after.count : before.count
@@ -163,7 +164,7 @@ struct PowerCrash {
       if choice() {
         copy(start..<end, from: after)
       } else if choice(), choice() {
-        // Torn: the first sectors are the later ones.
+        // Torn: the first sectors are the newer ones.
         copy(start..<min(start + 512 * (1 + (start >> 12) % 7), end), from: after)
       }
     }

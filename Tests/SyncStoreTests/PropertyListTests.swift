@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Property lists in both forms, as another implementation writes them.
+/// Property lists in both formats, as written by another implementation.
 @Suite("A property list")
 struct PropertyListTests {
   let host = SimulatedHost(sealed: false)
@@ -121,7 +121,7 @@ struct PropertyListTests {
     for _ in 0..<200 {
       var bytes = whole
       for _ in 0..<Int(random.next() % 4 + 1) {
-        // The table and what says where it is are worth most of the tries.
+        // The offset table and the trailer get most of the tries.
         let place =
           random.next() % 2 == 0
           ? bytes.count - 1 - Int(random.next() % 600) : Int(random.next() % UInt64(bytes.count))
@@ -132,7 +132,7 @@ struct PropertyListTests {
         #expect(error.code == .foreignFile)
       }
     }
-    // An array that holds itself: 0xA1, and the index of the array.
+    // An array that contains itself: 0xA1, and the index of the array.
     let loop =
       Array("bplist00".utf8) + [0xA1, 0x00, 0x08] + [UInt8](repeating: 0, count: 6) + [1, 1]
       + [0, 0, 0, 0, 0, 0, 0, 1] + [UInt8](repeating: 0, count: 8) + [0, 0, 0, 0, 0, 0, 0, 10]

@@ -5,8 +5,8 @@ import Testing
 
 @testable import SyncStore
 
-/// A real file system that is lost while the machine goes on, and is mounted again: the boot is the same, and what was not synced
-/// is gone.
+/// A real file system that is lost while the machine keeps running, and is mounted again: the boot is the
+/// same, and unsynced data is lost.
 @Suite(
   "A disk that was pulled out and put back in (F29)",
   .enabled(if: LoopImage.isAvailable, "needs the right to mount"))
@@ -27,7 +27,7 @@ struct PulledDiskTests {
     try image.mountAgain()
   }
 
-  /// All that a store says to hold, by its index and, behind that, by its journal alone.
+  /// Everything that a store holds according to its index, and then according to its journal alone.
   private func contents(_ image: LoopImage) throws -> (byIndex: [String], byJournal: [String]) {
     func contents() throws -> [String] {
       let store = try Self.open(image)
@@ -49,13 +49,13 @@ struct PulledDiskTests {
     let image = try LoopImage(megabytes: 32)
     var store: Store? = try Store.create(at: image.path + "/store", configuration: Self.configuration)
     for number in 0..<20 { try store?.put(Key("\(number)"), Self.value(number, bytes)) }
-    // The kernel writes everything back now and then: what it wrote is old when the disk goes.
+    // The kernel writes everything back from time to time: that data is old when the disk is lost.
     image.writeBack()
     for number in 20..<40 {
       try store?.put(Key("\(number)"), Self.value(number, bytes), durability: .full)
     }
     for number in 40..<60 { try store?.put(Key("\(number)"), Self.value(number, bytes)) }
-    // Some files sooner than others: these name what the others do not hold.
+    // Some files before others: they name content that the others do not hold.
     for name in ["index", "ledger", "control"] {
       try DiskStorage().open(image.path + "/store/" + name, .readWrite).sync()
     }
@@ -69,7 +69,7 @@ struct PulledDiskTests {
     let found = try (0..<60).filter { try store?.contains(Key("\($0)")) ?? false }
     #expect(found == Array(0..<found.count) && found.count >= 40)
     for number in found { #expect(try store?.get(Key("\(number)"))?.bytes == Self.value(number, bytes)) }
-    // What is put again is not taken to be there.
+    // A repeated put is not taken for present.
     for number in 40..<60 {
       try store?.put(Key("\(number)"), Self.value(number, bytes), durability: .full)
     }
@@ -83,8 +83,8 @@ struct PulledDiskTests {
     try store?.close()
   }
 
-  /// Takes the disk away while `work` is at it on a thread of its own, which ends with the first error. Nothing that it had open
-  /// may be left behind it.
+  /// Takes the disk away while `work` runs on its own thread, which ends with the first error. It must leave
+  /// nothing open.
   private func lose(_ image: LoopImage, seed: UInt64, _ work: @escaping @Sendable () throws -> Void) throws {
     var random = SplitMix64(seed: seed)
     let thread = Threaded { try? work() }

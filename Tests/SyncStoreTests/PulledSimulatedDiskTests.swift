@@ -3,19 +3,19 @@ import Testing
 
 @testable import SyncStore
 
-/// A disk that is lost and comes back while the machine goes on: one that was pulled out, or whose file system was shut down and
-/// mounted again. The boot is the same, and what was not synced is gone.
+/// A disk that is lost and returns while the machine keeps running: it was pulled out, or its file system was
+/// shut down and mounted again. The boot is the same, and unsynced data is lost.
 @Suite("A simulated disk that was pulled out and put back in (F29)")
 struct PulledSimulatedDiskTests {
   static let configuration = Configuration(durability: .relaxed, blobThreshold: 4096, segmentBytes: 64 << 10)
 
-  /// Is what an opened store knows what its journal says?
+  /// Whether the state of an opened store equals that of its journal.
   private func agrees(_ store: Store, _ host: SimulatedHost) throws -> [String] {
     let known = try OpeningTests.Knowledge(store)
     try store.close()
     for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) }
     let read = try Store.open(on: host, configuration: Self.configuration)
-    // One names a record by the compacted segment that it lies in, the other by where that lies.
+    // One names a record by the compacted segment that contains it, the other by that segment's location.
     return known.differences(from: try OpeningTests.Knowledge(read), but: ["places"])
   }
 
@@ -36,7 +36,7 @@ struct PulledSimulatedDiskTests {
         try store.put(Key("\(number)"), value(number), durability: isDurable ? .full : .relaxed)
         if isDurable { durable = number + 1 }
       }
-      // The kernel has written some files back by then, and others not.
+      // By then the kernel has written some files back, and others not.
       let written = ["index", "control", "/packs/", "ledger"].filter { _ in random.chance(50) }
       host.pullDisk(keeping: { path, _ in
         written.contains { path.contains($0) } || random.chance(20) ? .survives : .lost

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Each condition of rule R8 by itself: where one is missing, the others would hide it.
+/// Each condition of rule R8 in isolation: if one is missing, the others would hide it.
 @Suite("The rule of purging")
 struct PurgeRuleTests {
   private let mine = ActorID(high: 0, low: 1)
@@ -23,7 +23,8 @@ struct PurgeRuleTests {
     return state
   }
 
-  /// May a delete with the fifth write of the other copy go? `covered` is what the one member said, at `said` seconds.
+  /// Whether a delete with the other copy's fifth write may be purged. `covered` is the only member's
+  /// frontier, stated at `said` seconds.
   private func allows(
     _ state: ReplicaState, covered: [ActorID: UInt64], said: Int = 0, sequence: UInt64 = 5, open: [Dot] = []
   ) -> Bool {
@@ -54,7 +55,7 @@ struct PurgeRuleTests {
     state.vector = VersionVector([mine: 10, theirs: 6])
     #expect(allows(state, covered: [theirs: 6], sequence: 6))
     state.vector = VersionVector([mine: 10, theirs: 5])
-    // What is held of an open round is not covered yet.
+    // Records held from an open round are not covered yet.
     let rule = PurgeRule(state, frontiers: [], at: time)
     let version = Version(stamp: stamp(-10), dot: Dot(actor: theirs, sequence: 6))
     #expect(!rule.allows(version, open: [], isTombstone: true, deadline: nil))

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Whoever takes over what was purged stamps what it writes above that.
+/// A copy that adopts a purge stamps its later writes above the horizon.
 @Suite("Deletes that were purged by a clock that ran ahead (F50, R8)")
 struct PurgedAheadTests {
   private static let year: UInt64 = 365 * 86_400_000
@@ -27,7 +27,7 @@ struct PurgedAheadTests {
     left.time -= Self.year
     #expect(code { try receiver.receive(from: sender) } == .clock)
     #expect(try receiver.clockLead() == 0)
-    // Nothing has left that would keep it from this.
+    // Nothing was sent that would prevent this.
     try sender.restampUnsent()
     try receiver.receive(from: sender)
     #expect(try receiver.get("doomed") == nil && receiver.text("kept") == "1")

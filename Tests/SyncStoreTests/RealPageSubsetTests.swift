@@ -4,9 +4,9 @@ import Testing
 
 @testable import SyncStore
 
-/// A loss of power put together from the real files of a process that kills itself: at each of its syncs, and at its end, all that there
-/// is is copied. What may be left is any mixture of the pages, sizes and names that were durable and of those that were there: some
-/// hundred, with `KILL_POINTS=all` (`make killpoints`) thousands.
+/// A power loss assembled from the real files of a process that kills itself: everything is copied at each of
+/// its syncs, and at its end. The surviving state may be any mixture of durable and live pages, sizes and
+/// names: some hundred are tried, thousands with `KILL_POINTS=all` (`make killpoints`).
 @Suite("Any subset of the unsynced pages of a killed process")
 struct RealPageSubsetTests {
   @Test(
@@ -30,7 +30,7 @@ struct RealPageSubsetTests {
     var (states, losses) = (0, 0)
     for crash in crashes {
       var random = SplitMix64(seed: UInt64(crash.number))
-      // All that was durable and nothing more, all that was there, and mixtures with much or little of either.
+      // Exactly the durable state, the whole live state, and mixtures with much or little of either.
       for choice in 0..<(KillPointTests.all ? 300 : 12) {
         let eighths: UInt64 = choice < 2 ? [0, 8][choice] : [1, 4, 7][choice % 3]
         let content = crash.content { random.next() % 8 < eighths }
@@ -42,12 +42,12 @@ struct RealPageSubsetTests {
     #expect(states >= 200 && losses > 20, "\(losses) of \(states) have lost something")
   }
 
-  /// Opens what is left, after another boot; gives the number of operations that are there.
+  /// Opens the surviving state, after another boot; returns the number of surviving operations.
   private func look(
     _ path: String, _ crash: PowerCrash, _ content: [String: [UInt8]?], _ place: String
   ) throws -> Int? {
     try PowerState.lay(content, at: path)
-    // What the kernel would have forgotten.
+    // State that the kernel would have forgotten.
     let plan = FaultPlan()
     plan.fail(.mark, forever: true)
     var environment = KilledWork.environment(plan)
@@ -71,7 +71,7 @@ struct RealPageSubsetTests {
   }
 }
 
-/// What the process does: transactions, each third of which waits until it is durable.
+/// The work of the process: transactions, every third of which waits until it is durable.
 private enum PowerWork {
   static let operations = 18
   static let configuration = Configuration(durability: .relaxed, blobThreshold: 4096, segmentBytes: 64 << 10)
@@ -82,7 +82,7 @@ private enum PowerWork {
     return [UInt8](repeating: UInt8(number + 1), count: count)
   }
 
-  /// Of each key how long its value is, and a hash of that: comparing millions of bytes one by one takes its time in a debug build.
+  /// Length and hash of each value, by key: comparing millions of bytes one by one is slow in a debug build.
   static func content(after count: Int) -> [String: [UInt64]] {
     var content: [String: [UInt64]] = [:]
     for number in 0..<count {
@@ -105,7 +105,7 @@ private enum PowerWork {
     }
   }
 
-  /// Works in `directory`, and copies into `images` what each sync finds, before it is made.
+  /// Works in `directory`, and copies its state at each sync, before the call, into `images`.
   static func run(_ directory: String, _ images: String) throws {
     let notes = try Notes(directory)
     let number = Locked(0)
@@ -140,13 +140,14 @@ private enum PowerWork {
     for (inode, bytes) in state.contents { try keep("\(event).\(inode)", bytes) }
   }
 
-  /// The moments at which the power may go, with what was durable then: between the syncs that were seen, and at the end.
+  /// The possible moments of the loss, with the state durable then: between the observed syncs, and at the
+  /// end.
   static func crashes(_ images: String, from before: PowerState, end directory: String) throws -> [PowerCrash]
   {
     let disk = DiskStorage()
     var crashes: [PowerCrash] = []
     var durable = before
-    // By what name an inode was last seen: a file is synced under the name that it was opened by.
+    // The last known name of an inode: a file is synced under the name it was opened by.
     var names: [String: UInt64] = before.inodes
     var event = 0
     while let text = try disk.contents(of: "\(images)/\(event)", limit: 1 << 20) {
@@ -161,7 +162,7 @@ private enum PowerWork {
       }
       crashes.append(
         PowerCrash(number: event, old: durable, live: live, begun: counts[0], durable: promised(counts[1])))
-      // The sync is made now.
+      // The sync happens now.
       let inode = try #require(names[call], "\(call) was never seen")
       if live.kinds[inode] == true {
         durable.take(namesOf: call, from: live)
@@ -177,7 +178,7 @@ private enum PowerWork {
     ]
   }
 
-  /// Of so many that were acknowledged, those that are durable: who waits for its own write waits for those before it, too.
+  /// The durable ones of that many acknowledged operations: waiting for one write includes all earlier ones.
   private static func promised(_ acknowledged: Int) -> Int {
     (0..<acknowledged).last(where: isDurable).map { $0 + 1 } ?? 0
   }

@@ -3,15 +3,15 @@ import Testing
 
 @testable import SyncStore
 
-/// Opening after a crash, itself interrupted, beside others, or after a failed sync.
+/// Opening after a crash: itself interrupted, concurrent with others, or after a failed sync.
 @Suite("Recovery")
 struct RecoveryTests {
   static let first = RotationTests.journal + "/0000000000000001.segment"
   let host = SimulatedHost()
 
-  /// Opens on a storage whose `call`-th call fails, and if `forever` all after it, as if the process died there. False if it did
-  /// not come to that call. After one failure the same process goes on: for half of the calls it opens the store anew, which
-  /// must succeed.
+  /// Opens on a storage whose `call`-th call fails, and if `forever` all later ones, as if the process died
+  /// there. Returns false if that call was not reached. After a single failure the process continues: for
+  /// half of the calls it reopens the store, which must succeed.
   static func fails(
     at call: Int, forever: Bool, opening host: SimulatedHost, rescuedAtOnce: Int = 1 << 30
   ) throws -> Bool {
@@ -82,7 +82,7 @@ struct RecoveryTests {
       host.storage.failSync(of: Self.first)
       #expect(throws: StoreError.self) { try store.sync() }
       host.killProcesses()
-      // What it writes comes in two steps, of several segments every other time.
+      // It writes in two steps, across several segments every other time.
       let isWhole = writes > 100 && call.isMultiple(of: 2)
       dies = try Self.fails(
         at: call, forever: forever, opening: host, rescuedAtOnce: isWhole ? 1 << 30 : 64 << 10)
@@ -92,7 +92,7 @@ struct RecoveryTests {
         isBesideReader ? try Store.open(on: host, configuration: Configuration(mode: .readOnly)) : nil
       var opened = try? Store.open(at: "/store", configuration: shared, environment: host.otherProcess)
       if opened == nil {
-        // What came of the rescue is not what the reader reads.
+        // The reader does not read the result of the recovery.
         try reader?.close()
         reader = nil
         opened = try Store.open(at: "/store", configuration: shared, environment: host.otherProcess)
@@ -103,7 +103,7 @@ struct RecoveryTests {
       try again.sync()
       RotationTests.losePower(host)
       #expect(try Store.open(on: host).status().keys == writes + 1, "call \(call)")
-      // In turns in one step and in two.
+      // Alternately in one step and in two.
       call = writes > 100 ? EachCall.longAfter(call) : EachCall.after(call)
     }
     #expect(call > 10)

@@ -85,7 +85,7 @@ struct RekeyTests {
     plan.fail(.open, on: "-3.segment", errno: EMFILE)
     #expect(throws: StoreError.self) { try store.compact() }
     #expect(try store.finishRekeying().damaged == 0)
-    // By now the segments behind those two are worth more.
+    // By now the segments after those two are worth more.
     try put([26, 27, 28, 29, 30, 31, 32, 33, 34, 40, 41, 42, 43, 44], "y")
     plan.fail(.rename, number: 2, on: "-", forever: true)
     _ = try? store.compact()
@@ -105,7 +105,7 @@ struct RekeyTests {
     for round in 0..<3 {
       if round == 1 { try store.changePassphrase(to: Self.another) }
       let report = try store.renewKeys()
-      // They may know the old keys alone: those stay until they are gone.
+      // They may know only the old keys: those stay until these processes are gone.
       #expect(report.damaged == 0 && !report.isComplete)
       try other.put(Key("other \(round)"), "x")
       try CompactionTests.churn(other, writes: 30)
@@ -140,13 +140,13 @@ struct RekeyTests {
     }
 
     var isSealedBefore: Bool { self != .encrypt }
-    /// Of which the store may need one, wherever it was interrupted.
+    /// Passphrases of which the store may need one, wherever it was interrupted.
     var passphrases: [Passphrase?] {
       switch self {
       case .passphrase: [SimulatedHost.passphrase, RekeyTests.another]
       case .master: [SimulatedHost.passphrase]
       case .encrypt: [nil, RekeyTests.another]
-      // With its passphrase it would be brought to its end.
+      // With its passphrase it would be completed.
       case .decrypt: [nil, SimulatedHost.passphrase]
       }
     }
@@ -213,7 +213,7 @@ struct RekeyTests {
     #expect(try again.text("topsecretkey 1") == "confidentialvalue")
     #expect(
       #expect(throws: StoreError.self) { try again.encrypt(with: Self.another) }?.code == .alreadyExists)
-    // Who had it open as a plain one is told what to do.
+    // A process that had opened it unencrypted is told what to do.
     let picture = try CompactionTests.Picture(again)
     try again.close()
     #expect(#expect(throws: StoreError.self) { try Self.open(host, nil) }?.code == .keyRequired)
@@ -249,7 +249,7 @@ struct RekeyTests {
     #expect(try Self.generations(store) == [0])
     try other.close()
     try store.close()
-    // Who opens it alone finds nothing more to do but this.
+    // An exclusive opening has only this left to do.
     let last = try Self.open(host, SimulatedHost.passphrase)
     #expect(!last.isEncrypted)
     #expect(try host.storage.status("/store/keys/ring") == nil)
@@ -259,7 +259,7 @@ struct RekeyTests {
     #expect(
       #expect(throws: StoreError.self) { try plain.changePassphrase(to: Self.another) }?.code
         == .notEncrypted)
-    // Keys that once were are never taken for those that come.
+    // Former keys are never taken for future ones.
     #expect(try plain.encrypt(with: Self.another).isComplete)
     #expect(try #require(plain.journalKeys.ring?.current) > 1)
   }

@@ -5,14 +5,14 @@ import Testing
 
 @testable import SyncStore
 
-/// Files that are removed while somebody may still read them: nobody waits until their blocks are given back.
+/// Files removed while they may still be read: no thread waits for their blocks to be freed.
 @Suite(.serialized, .timeLimit(.minutes(Patience.minutes(1)))) struct ReleasedFilesTests {
   private let directory = TemporaryDirectory()
 
-  /// Mappings of this process that are of files here which have no name any more.
+  /// Number of this process's mappings of unlinked files here.
   private var nameless: Int {
     get throws {
-      // Read to its end: the kernel makes it up as it is read, and it has no size.
+      // Read to its end: the kernel generates it as it is read, and it has no size.
       let maps = try #require(try FileHandle(forReadingFrom: URL(filePath: "/proc/self/maps")).readToEnd())
       return String(decoding: maps, as: UTF8.self).split(separator: "\n")
         .count { $0.contains(directory.path) && $0.hasSuffix("(deleted)") }
@@ -28,7 +28,7 @@ import Testing
       environment: environment)
   }
 
-  /// Removes a file that is mapped, and lets go of it once `body` has had it.
+  /// Removes a mapped file, and releases it after `body` had it.
   private func removeMapped(_ body: (any StorageFile) -> Void) throws {
     let path = directory.path + "/file"
     let storage = DiskStorage()
@@ -41,7 +41,7 @@ import Testing
     withExtendedLifetime(mapping) {}
   }
 
-  /// Runs `body` while nothing is given back.
+  /// Runs `body` while nothing is freed.
   private func whileNothingIsReleased(_ body: () throws -> Void) rethrows {
     let gate = DispatchSemaphore(value: 0)
     Background.release { gate.wait() }
@@ -73,7 +73,7 @@ import Testing
       let store = try store()
       try CompactionTests.churn(store)
       #expect(try store.compact() > 0)
-      // The views that readers have had are let go as another one is published.
+      // Former snapshots of readers are released when another one is published.
       try CompactionTests.churn(store)
       #expect(try nameless > 0)
       try store.close()

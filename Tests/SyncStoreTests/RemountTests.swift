@@ -4,12 +4,12 @@ import Testing
 
 @testable import SyncStore
 
-/// The number of a device depends on the order in which devices are found. XFS and F2FS report it as the number of the file system.
+/// A device number depends on the order of detection. XFS and F2FS report it as the file system's identifier.
 @Suite(
   "A store on a file system that is mounted from another device",
   .enabled(if: LoopImage.isAvailable, "needs the right to mount"), .timeLimit(.minutes(Patience.minutes(2))))
 struct RemountTests {
-  // The device number of btrfs stands for no device.
+  // The device number of btrfs is not that of a device.
   private static let types = ["ext4", "xfs", "f2fs"].filter(LoopImage.isAvailable)
 
   private static func device(of path: String) throws -> UInt64 {
@@ -21,7 +21,7 @@ struct RemountTests {
     try DiskStorage().open(path, .readOnly).status().fileSystem
   }
 
-  /// Mounts the image again until another device holds it: other images take the one that it had, and those below.
+  /// Remounts the image until another device holds it: other images take its former device, and those below.
   private static func move(_ image: LoopImage) throws {
     let before = try device(of: image.path)
     var others: [LoopImage] = []
@@ -32,7 +32,7 @@ struct RemountTests {
     try #require(now != before)
   }
 
-  /// Makes a store, closes it, and lets go of the directory. Returns the actor.
+  /// Makes a store, closes it, and releases the directory. Returns the actor.
   private static func fill(_ path: String) throws -> ActorID {
     let store = try Store.create(at: path)
     try store.put("k", "1", durability: .full)

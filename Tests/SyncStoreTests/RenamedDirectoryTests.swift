@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// The directory of an open store gets another name, and something else its old one.
+/// The directory of an open store is renamed, and its old name is reused.
 @Suite("The directory of an open store")
 struct RenamedDirectoryTests {
   let directory = TemporaryDirectory()
@@ -31,12 +31,12 @@ struct RenamedDirectoryTests {
     (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ number) }
   }
 
-  /// Too large for a pack: it has a file of its own, which the catalogue knows.
+  /// Too large for a pack: it has its own file, which the catalogue knows.
   static func large(_ number: Int) -> [UInt8] {
     [UInt8](repeating: UInt8(truncatingIfNeeded: number), count: 4_300_000 + number)
   }
 
-  /// Small values that fill segments, values that are packed, and one that has a file of its own.
+  /// Small values that fill segments, packed values, and one in its own file.
   func fill(_ store: Store, _ range: Range<Int>) throws {
     for number in range { try store.put(Key("small \(number)"), Self.value(number, 900)) }
     for number in range.prefix(5) { try store.put(Key("packed \(number)"), Self.value(number, 5000)) }
@@ -53,7 +53,7 @@ struct RenamedDirectoryTests {
     #expect(try store.get(Key("large \(range.lowerBound)"))?.bytes == Self.large(range.lowerBound))
   }
 
-  /// All names below a directory, with what each file holds.
+  /// All names below a directory, with the content of each file.
   func content(_ path: String) throws -> [String: Data] {
     var found: [String: Data] = [:]
     for name in FileManager.default.subpaths(atPath: path) ?? [] {
@@ -66,7 +66,7 @@ struct RenamedDirectoryTests {
     #expect(LoopImage.run(["cp", "-a", from, to]))
   }
 
-  /// What takes the place of the directory that was renamed.
+  /// What replaces the renamed directory.
   enum Successor: CaseIterable { case nothing, copy, emptyDirectory, file, link }
 
   func replace(by successor: Successor) throws {
@@ -90,7 +90,8 @@ struct RenamedDirectoryTests {
     let store = try create(configuration)
     let actor = try store.actor
     try fill(store, 0..<40)
-    // A copy is cut after what a later record says was durable: this one's own copies lack it.
+    // A copied directory is cut after the durable length stated by a later record: this one's own copies lack
+    // it.
     try store.put("last", "1", durability: .full)
     try replace(by: successor)
     let before = try content(path)
@@ -126,7 +127,7 @@ struct RenamedDirectoryTests {
     try fill(source, 0..<60)
     let store = try create(id: source.id)
     try FileManager.default.moveItem(atPath: path, toPath: moved)
-    // Not even a tier of large values was there when the name changed.
+    // Not even a blob tier existed when the name changed.
     try copy(moved, to: path)
     let before = try content(path)
     try store.receive(from: source)
@@ -188,7 +189,7 @@ struct RenamedDirectoryTests {
   func relative() throws {
     let anchored = try DiskStorage().anchored(at: directory.path)
     #expect(try anchored.createDirectory(directory.path + "/a"))
-    // The directory itself, a doubled slash, the directory above, and one whose name only begins like this one.
+    // The directory itself, a doubled slash, its parent, and one whose name shares only a prefix.
     #expect(try anchored.status(directory.path)?.kind == .directory)
     #expect(try anchored.list(directory.path + "//a") == [])
     _ = try DiskStorage().createDirectory(directory.path + "x")
@@ -259,7 +260,7 @@ struct RenamedDirectoryTests {
       }
     }
     let before = try content(path)
-    // Files that were moved are still there, and still those of the journal: only the next one would lie elsewhere.
+    // Moved files still exist, and still belong to the journal: only the next one would be elsewhere.
     if !isRotation, loss == .movedAway || loss == .movedAndReplaced {
       try store.put("k", "2", durability: .full)
     } else {
@@ -295,7 +296,7 @@ struct RenamedDirectoryTests {
     }
     try? store.close()
     #expect(try content(here) == before)
-    // Put back, everything that was acknowledged is there.
+    // Once it is moved back, everything acknowledged is there.
     if !isRemoved { try FileManager.default.removeItem(atPath: here) }
     try FileManager.default.moveItem(atPath: away, toPath: here)
     let again = try open(path)

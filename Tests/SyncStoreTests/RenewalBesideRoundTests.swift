@@ -3,7 +3,8 @@ import Testing
 
 @testable import SyncStore
 
-/// What a copy forgets when it becomes a new actor stays forgotten, whatever was under way with others.
+/// State that a copy discards when it becomes a new actor stays discarded, whatever sessions were in
+/// progress.
 @Suite("A round that was begun before its receiver became a new actor (R9)")
 struct RenewalBesideRoundTests {
   private let hosts = (0..<2).map {
@@ -51,7 +52,7 @@ struct RenewalBesideRoundTests {
     try receiver.put("given", "1")
     try sender.receive(from: receiver)
     let former = try receiver.actor
-    // What another life of it has written, which was put back here.
+    // Written by another life of it, before the rollback here.
     let stamp = try #require(try receiver.explain("given")).winner.stamp
     let record = Record(
       dot: Dot(actor: former, sequence: 2), stamp: Stamp(milliseconds: stamp.milliseconds + 1),

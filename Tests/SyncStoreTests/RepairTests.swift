@@ -8,7 +8,8 @@ struct RepairTests {
   let left = SimulatedHost(seed: 1, machine: "left")
   let right = SimulatedHost(seed: 2, machine: "right")
 
-  /// Two copies that cover the same writes of a machine that was cloned while it ran, and have different contents of some.
+  /// Two copies that cover the same writes of a machine that was cloned while it ran, with different contents
+  /// of some.
   func forked() throws -> (Store, Store) {
     let a = try Store.create(on: left)
     let b = try Store.create(on: right, id: a.id)
@@ -52,7 +53,7 @@ struct RepairTests {
     return Set(hashes.flatMap { (mine.keys[$0] ?? []) + (theirs.keys[$0] ?? []) })
   }
 
-  /// What two sides do, one after the other; the second one may be cut off before it issues anything.
+  /// The steps of two sides, one after the other; the second may be cut off before it reissues anything.
   @discardableResult
   func repair(_ a: Store, _ b: Store, _ scopes: (RepairScope, RepairScope)) throws -> (
     RepairOutcome, RepairOutcome
@@ -168,7 +169,7 @@ struct RepairTests {
     #expect(try a.replicaSummary().sequence == (isWinner ? 1 : 0))
     #expect(try a.conflicts().count == (isWinner ? 0 : 1))
     #expect(try a.text("k") == "mine")
-    // The journal says the same when it is read anew.
+    // A replay of the journal gives the same.
     try a.close()
     let again = try Store.open(on: left)
     #expect(try again.text("k") == "mine" && again.replicaSummary().sequence == (isWinner ? 1 : 0))

@@ -57,7 +57,7 @@ struct ReplicationRulesTests {
     for (store, own) in zip([a, b, c], written) {
       #expect(try store.currentRecord(Array("k".utf8))?.dot == greatest.dot)
       #expect(try store.digest() == a.digest())
-      // Whoever was beaten keeps the own value.
+      // The beaten copy keeps its own value.
       #expect(try own.dot == greatest.dot || store.conflicts().contains { $0.dot == own.dot })
     }
   }
@@ -170,7 +170,7 @@ struct ReplicationRulesTests {
     #expect(try b.status().parked == 2)
     // It beats nothing yet.
     #expect(try b.conflicts().isEmpty)
-    // Nor does its stamp move the clock here: what is written now would have to wait elsewhere.
+    // Nor does its stamp advance the clock here: the next write would have to be parked elsewhere.
     try b.put("here", "x")
     let here = try #require(try b.explain("here"))
     #expect(here.winner.stamp.milliseconds <= right.time)

@@ -4,8 +4,8 @@ import Testing
 
 @testable import SyncStore
 
-/// A compaction writes into the reserve's part for it: with a file of its own, disk use would pass twice the live data plus three
-/// segments (rule R5) by the size of the largest segment.
+/// A compaction writes into the part of the space reserve meant for it: with a separate file, disk use would
+/// exceed twice the live data plus three segments (rule R5) by the size of the largest segment.
 @Suite("The reserve while a compaction goes on")
 struct ReserveOfCompactionTests {
   @Test(
@@ -49,12 +49,12 @@ struct ReserveOfCompactionTests {
     try store.close()
   }
 
-  /// Gives keys 400 kB in all.
+  /// Writes 400 kB to keys.
   private static func fill(_ store: Store, _ name: String, seed: UInt64) throws {
     for number in 0..<20 { try store.put(Key("\(name) \(number)"), noise(20_000, seed: seed)) }
   }
 
-  /// Bytes that do not compress.
+  /// Incompressible bytes.
   private static func noise(_ count: Int, seed: UInt64) -> [UInt8] {
     var random = SplitMix64(seed: seed)
     return random.bytes(count)

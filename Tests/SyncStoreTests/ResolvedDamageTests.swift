@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Damage whose records came again from a peer is damage no more.
+/// Damage is resolved once its records came again from a peer.
 @Suite("Damage that a peer has made good")
 struct ResolvedDamageTests {
   private static let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)

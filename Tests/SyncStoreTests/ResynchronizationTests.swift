@@ -4,7 +4,8 @@ import Testing
 
 @testable import SyncStore
 
-/// After damage the next record is found at a cost that is linear in the damaged bytes, also where an attacker has chosen them.
+/// After damage the next record is found at a cost linear in the damaged bytes, even if an attacker chose
+/// them.
 @Suite("Finding the next record behind damage")
 struct ResynchronizationTests {
   private let host = SimulatedHost(sealed: false)
@@ -18,14 +19,15 @@ struct ResynchronizationTests {
   }
 
   private func fill(_ store: Store) throws -> Store {
-    // The first segment has 1 MiB and no room for both of these, the second one has 2 MiB.
+    // The first segment has 1 MiB and no space for both of these, the second one has 2 MiB.
     for key in ["first", "before"] as [Key] { try store.put(key, [UInt8](repeating: 1, count: 600_000)) }
     try store.put("large", [UInt8](repeating: 1, count: 1 << 20))
     for number in 0..<10 { try store.put(Key("behind \(number)"), "y") }
     return store
   }
 
-  /// Writes garbage over the value of 1 MiB, and walks through the segment. Returns the bytes hashed for it, and the keys that were found.
+  /// Overwrites the value of 1 MiB with garbage, and scans the segment. Returns the bytes hashed for it, and
+  /// the keys found.
   private func walk(_ store: Store, garbage word: (_ offset: Int) -> UInt64) throws -> (
     hashed: Int, keys: [String]
   ) {
@@ -74,7 +76,7 @@ struct ResynchronizationTests {
     "hashes at most some tens of bytes for each damaged one where every eight of them seem to begin a large record"
   )
   func adversarial() throws {
-    // Length and kind, flags, type in the upper half; durable offset, actor and length of the key in the lower one.
+    // Length and kind, flags, type in the upper half; durable offset, actor and key length in the lower one.
     let word: UInt64 = 0x000F_0001_0000_1000
     let (hashed, keys) = try walk(store()) { _ in word }
     #expect(keys == Self.found)

@@ -3,21 +3,21 @@ import Testing
 
 @testable import SyncStore
 
-/// Where one segment ends and the next one begins, whatever happens there.
+/// The transition from one segment to the next, under every fault.
 @Suite("A rotation")
 struct RotationTests {
   static let journal = "/store/journal"
   static let relaxed = Configuration(durability: .relaxed, segmentBytes: 1 << 20)
   let host = SimulatedHost()
 
-  /// Puts `count` values of which 69 fill a segment.
+  /// Puts `count` values; 69 fill a segment.
   static func fill(_ store: Store, from first: Int = 0, _ count: Int) throws(StoreError) {
     for number in first..<(first + count) {
       try store.put(Key(unchecked: Array("\(number)".utf8)), [UInt8](repeating: 7, count: 15_000))
     }
   }
 
-  /// The power is lost with all that was not synced, or what `survives` says of it.
+  /// Loses power with all unsynced data, except what `survives` keeps.
   static func losePower(
     _ host: SimulatedHost, entries: Bool = false,
     survives: (_ path: String, _ page: Int) -> Bool = { _, _ in false }
@@ -172,7 +172,7 @@ struct RotationTests {
     try host.storage.syncDirectory(Self.journal)
     let large = [UInt8](repeating: 1, count: 19_000)
     try store.put("large", large)
-    // What was begun has its beginning still, and the name that it had before.
+    // The started segment still has its beginning, and its previous name.
     Self.losePower(host) { path, _ in path.hasSuffix("2.segment") }
     store = try Store.open(on: host, configuration: Self.relaxed)
     #expect(try store.get("large") == nil)

@@ -3,13 +3,13 @@ import Testing
 
 @testable import SyncStore
 
-/// What one copy has told another must be on its disk (rules R3, R7 and R9): all that was not synced is lost here.
+/// Everything a copy has sent must be on its disk (rules R3, R7 and R9): all unsynced data is lost here.
 @Suite("What was told to a peer")
 struct RoundDurabilityTests {
   let left = SimulatedHost(seed: 1, machine: "left")
   let right = SimulatedHost(seed: 2, machine: "right")
 
-  /// Only what was synced is left.
+  /// Only synced data survives.
   private func losePower(_ host: SimulatedHost) throws -> Store {
     host.losePower(keeping: { _, _ in .lost }, sizes: { _ in false }, entries: { _ in false })
     return try Store.open(on: host)
@@ -62,7 +62,7 @@ struct RoundDurabilityTests {
     let copy = try Store.open("/copy", on: left)
     #expect(try copy.text("vouched for") == "1")
     #expect(try copy.get("last") == nil)
-    // The original goes on under the name that it has.
+    // The original continues with its actor.
     try copy.synchronize(with: a)
     try copy.synchronize(with: a)
     #expect(try copy.text("last") == "2")

@@ -4,7 +4,8 @@ import Testing
 
 @testable import SyncStore
 
-/// How long writers wait while a round for a first copy is opened. `make rounds`; no test of the suite.
+/// How long writers wait while a round for a first copy is opened. Run by `make rounds`; not part of the
+/// suite.
 @Suite(.enabled(if: ProcessInfo.processInfo.environment["MEASURE_ROUNDS"] != nil), .serialized)
 struct RoundMeasurement {
   private let keys = ProcessInfo.processInfo.environment["MEASURE_ROUNDS"].flatMap { Int($0) } ?? 1_000_000
@@ -62,7 +63,7 @@ struct RoundMeasurement {
     print("a round of \(round.count) records, opened in", Double(Self.now() - begin) / 1e6, "ms")
   }
 
-  /// Between two puts, in microseconds: a writer that never rests is held up by the disk.
+  /// Pause between two puts, in microseconds: a writer without pauses is limited by the disk.
   private static let pause: UInt32 = 20
 
   private static func key(_ number: Int) throws -> Key {

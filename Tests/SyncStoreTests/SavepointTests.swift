@@ -237,7 +237,7 @@ struct PausableTransactionTests {
       if number == 1 { other.start() }
       try transaction.put("left", number)
       try transaction.put("right", number)
-      // Bounded, should it never step aside.
+      // Bounded, in case it never yields.
       return seen.withLock { $0.count } < 5 && number < 200_000 ? .next : .done
     }
     other.join()

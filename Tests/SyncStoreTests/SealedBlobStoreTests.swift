@@ -144,7 +144,8 @@ struct SealedBlobStoreTests {
   }
 }
 
-/// The golden object of `schemas/vectors/sealed-blob.json`; its bytes were opened by a second implementation of the page.
+/// The golden object of `schemas/vectors/sealed-blob.json`; its bytes were decrypted by a second
+/// implementation of the schema.
 @Suite("The golden sealed object")
 struct GoldenSealedBlobTests {
   struct Vector: Codable, Equatable {

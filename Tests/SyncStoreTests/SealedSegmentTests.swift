@@ -4,7 +4,8 @@ import Testing
 
 @testable import SyncStore
 
-/// The sealed segment of `schemas/vectors/sealed-segment.json`, and what holds of sealed records whatever is in them.
+/// The encrypted segment of `schemas/vectors/sealed-segment.json`, and properties of encrypted records,
+/// whatever their content.
 @Suite("The sealed segment")
 struct SealedSegmentTests {
   struct Vector: Codable, Equatable {
@@ -51,7 +52,7 @@ struct SealedSegmentTests {
     return (segment, encoder)
   }
 
-  /// The plain forms of all sealed records.
+  /// All records, decrypted.
   static func opened(_ segment: Segment, limit: Int) throws -> [[UInt8]] {
     var walker = ResyncingRecordIterator(segment, limit: limit)
     var plain: [[UInt8]] = []
@@ -62,7 +63,7 @@ struct SealedSegmentTests {
       }
       guard view.kind != .epoch else { continue }
       var bytes = view.bytes.bytes(view.start..<(view.start + view.length))
-      // The checksum is of what is stored.
+      // The checksum covers the stored (encrypted) bytes.
       bytes.replaceSubrange(0..<4, with: [0, 0, 0, 0])
       plain.append(bytes)
     }
@@ -95,7 +96,7 @@ struct SealedSegmentTests {
     }
     #expect(read.generation == 1)
     let records = try #require(Hex.bytes(of: golden.records))
-    // What lies in another segment object is not known from writing it.
+    // Records of another segment object are not known from writing it.
     let segment = try Self.segment(epoch: [])
     segment.mapping.store(records, at: SegmentHeader.length)
     let limit = SegmentHeader.length + records.count
@@ -135,7 +136,7 @@ struct SealedSegmentTests {
           case .record: break
           }
         }
-        // Zeros between records are no part of any.
+        // Zeros between records belong to no record.
         #expect(gaps <= 1 && found.count >= whole.count - 1, "byte \(index), bit \(bit)")
         #expect(found.allSatisfy(whole.contains), "byte \(index), bit \(bit)")
       }
@@ -160,7 +161,7 @@ struct SealedSegmentTests {
       #expect(segment.record(at: first, limit: encoder.end) == nil, "byte \(index)")
       #expect(segment.record(at: first, limit: encoder.end, isSealed: true) != nil, "byte \(index)")
     }
-    // Nor can a record be made to vanish behind the definition of an epoch that stands elsewhere.
+    // Nor can a record be hidden by an epoch definition placed elsewhere.
     let segment = try Self.segment(epoch: [])
     segment.mapping.store(bytes, at: SegmentHeader.length)
     segment.mapping.store(
@@ -209,7 +210,7 @@ struct SealedSegmentTests {
       encoder.encode([.local(key: [1], value: Array("\(number / 2)".utf8))])
       let place = SegmentHeader.length + EncryptedRecordLayout.definitions
       tweaks.insert(segment.mapping.load(place + RecordLayout.fixedLength))
-      // The very same record may be sealed twice: that tells nobody anything.
+      // The identical record may be encrypted twice: that reveals nothing.
       #expect(tweaks.count == number / 2 + 1)
     }
   }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Files of segments that lost their end, or have more than they should: what is whole in them is served.
+/// Segment files that lost their end, or are too long: their intact records are served.
 @Suite("A segment of another length than its header says")
 struct ShortSegmentTests {
   private static let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
@@ -56,7 +56,7 @@ struct ShortSegmentTests {
     for path in segments {
       let bytes = try #require(files[path])
       let used = (bytes.lastIndex { $0 != 0 } ?? 0) + 1
-      // Of the last segment the zeros after its records are what shows that none was lost.
+      // The zeros after the last segment's records show that none was lost.
       let least = path == segments.last ? used + 64 : used
       for size in Set([bytes.count - 1, bytes.count - 7, bytes.count - 4096, (used + bytes.count) / 2, least])
       where size >= least && size < bytes.count {
@@ -107,7 +107,7 @@ struct ShortSegmentTests {
             }
             try? store.close()
           } catch {
-            // One that was restored is a copy, of which nothing tells where it would end.
+            // A restored one is a copy whose correct end nothing tells.
             #expect(error.code == .damaged && error.message.contains("copied or restored"), "cut to \(size)")
             #expect(path == segments.last && mode == .exclusive, "\(path) cut to \(size): \(error)")
           }
@@ -133,11 +133,11 @@ struct ShortSegmentTests {
     "is the last one, and cut within its records: what is whole is served, and each lost value is an error (G)",
     arguments: [0, 1, 17], [false, true])
   func cutAtTheEnd(past: Int, isIndexed: Bool) throws {
-    // Of 38 records the last but one is that of a key, and the last one is mostly zeros.
+    // The last but one of 38 records is that of a key, and the last one is mostly zeros.
     let sizes = [SegmentHeader.length] + (try [3, 8, 36].map { try end(of: $0) + past })
     for size in sizes {
       for mode in [.readOnly, .exclusive] as [Configuration.Mode] {
-        // A store of its own: one that is restored counts as a copy, and its index is not believed.
+        // A separate store: a restored one counts as a copy, and its index is not trusted.
         let test = try Self()
         let path = try #require(test.segments.last)
         try test.host.storage.open(path, .readWrite).resize(to: size)
@@ -150,8 +150,8 @@ struct ShortSegmentTests {
     }
   }
 
-  /// Opens the store twice after its last segment was cut: each value is what it was or `.damaged`, the latter only for lost records where
-  /// the index is there, and a writer goes on as a new actor.
+  /// Opens the store twice after its last segment was cut: each value is unchanged or `.damaged`, with the
+  /// index the latter only for lost records, and a writer continues as a new actor.
   private func expectWhole(_ mode: Configuration.Mode, _ what: String, isIndexed: Bool) throws {
     var configuration = Self.configuration
     configuration.mode = mode
@@ -163,7 +163,7 @@ struct ShortSegmentTests {
           #expect(error.code == .damaged, "\(what): \(key): \(error)")
         }
       }
-      // Once `verify` has read the journal without the index, any older key may be one that has lost its value.
+      // After `verify` has read the journal without the index, any older key may have lost its value.
       if isIndexed, round == 0 {
         #expect((1...60).contains(values.count - found), "\(what): \(found) are whole")
         #expect(try store.get("absent") == nil, "\(what)")

@@ -4,17 +4,17 @@ import Testing
 
 @testable import SyncStore
 
-/// A file system on which nothing else lies gets full, and is recovered with the means of the store alone.
+/// A file system that holds nothing else gets full, and is recovered by means of the store alone.
 @Suite("A store that fills a small disk of its own")
 struct SmallDiskTests {
-  /// A file system, and with which random numbers it is filled.
+  /// A file system, and the seed of its content.
   struct Disk: Sendable, CustomTestStringConvertible {
     var type: String
     var megabytes: Int
     var seed: UInt64
     var testDescription: String { "\(type), seed \(seed)" }
 
-    /// Nil with a word where the machine cannot make one.
+    /// Nil, with a message, where the machine cannot make one.
     func image() throws -> LoopImage? {
       guard LoopImage.isAvailable(type) else {
         print("skipped: this machine cannot make a file system of type \(type)")
@@ -27,14 +27,14 @@ struct SmallDiskTests {
     }
   }
 
-  /// One of each type that gives back at once what is removed; with `ALL_CALLS=1` (`make calls`) several.
+  /// One of each type that frees removed files at once; with `ALL_CALLS=1` (`make calls`) several.
   static let disks = EachCall.seeds(4, usually: 1).flatMap { seed in
     [("tmpfs", 10), ("ext4", 14), ("xfs", 320)].map {
       Disk(type: $0.0, megabytes: $0.1, seed: seed + 1)
     }
   }
 
-  /// Puts values until there is no room for one of a byte. Returns the keys.
+  /// Puts values until not even one of a byte fits. Returns the keys.
   private func fill(_ store: Store, from first: Int, sizes: ClosedRange<Int>, random: inout SplitMix64) throws
     -> [Int: Int]
   {
@@ -166,7 +166,7 @@ struct SmallDiskTests {
     let image = try LoopImage(megabytes: 10, type: "tmpfs")
     let path = image.path + "/store"
     var environment = Environment.real(handlesSignals: false)
-    // Nothing is tidied but on request.
+    // Compaction and trimming only on request.
     environment.compactionMode = .onRequest
     var configuration = Configuration(durability: .relaxed)
     if isEncrypted { configuration.passphrase = Passphrase("a secret of the test") }
@@ -177,7 +177,7 @@ struct SmallDiskTests {
     try image.fill()
     var deleted = 0
     for _ in 0..<6 {
-      // A delete without an end to it: until it is refused.
+      // A delete too large to fit: it is refused.
       for key in held.keys.sorted().dropFirst(deleted) {
         guard (try? store.delete(Key("key-\(key)"))) != nil else { break }
         deleted += 1
@@ -211,7 +211,7 @@ struct SmallDiskTests {
     "E reads large values and ends no process, however little space is left for the catalogue's files (F25)",
     .enabled(if: LoopImage.isAvailable, "needs the right to mount"), .timeLimit(.minutes(2)))
   func catalogue() throws {
-    // SQLite maps pages of which it has found space for one block of four.
+    // SQLite maps pages for which it found space for one block of four.
     let image = try LoopImage(megabytes: 14, make: ["-b", "1024"])
     let path = image.path + "/store"
     let large = [UInt8](repeating: 7, count: 300_000)

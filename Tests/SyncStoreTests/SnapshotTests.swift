@@ -55,13 +55,13 @@ struct SnapshotTests {
     let second = try Store.openBeside(on: host, configuration: Self.shared)
     for number in 0..<300 { try first.put(Key("key \(number)"), [UInt8](repeating: 1, count: 100)) }
     #expect(try second.scanned().count == 300)
-    // What replaces the first values lies in sealed segments, half of it dead.
+    // The replacements of the first values lie in closed segments, half of them dead.
     for step in 1...2 {
       for number in stride(from: 0, to: 120, by: step) {
         try first.put(Key("key \(number)"), [UInt8](repeating: 2, count: 1000))
       }
     }
-    // It has read the changes, but made no order of them yet.
+    // It has read the changes, but not sorted them yet.
     #expect(try second.contains("key 0"))
     #expect(try first.compact() > 0)
     let names = try SegmentName.all(in: "/store/journal", host.storage).filter { $0.compaction > 0 }
@@ -73,7 +73,7 @@ struct SnapshotTests {
         var adoption = SegmentInstall(segment, replacing: engine.journal.numbers(within: name.covered))
         engine.journal.addUninstalled(segment)
         engine.assignSlots(mayAdd: true)
-        // Places are moved, nothing is forgotten yet: so it is between two steps of the compactor.
+        // Records are moved, and nothing is dropped yet: the state between two steps of the compactor.
         #expect(!engine.installSegment(&adoption, count: 12, indexing: true))
         adopted += 1
       }
@@ -143,7 +143,8 @@ struct SnapshotTests {
       }
     }
     host.time += 200_000
-    // Takes in what had waited for its time, which stands before the place where the order would read on.
+    // Applies due parked records, which lie before the location where the sorted index would continue
+    // reading.
     #expect(try !order { try store.put("d", "1") })
     #expect(try store.list().map(\.key) == ["c", "d"])
     try CompactionTests.churn(store, writes: 200)

@@ -7,7 +7,7 @@ import Testing
 struct SortedKeyIndexTests {
   static func precedes(_ left: [UInt8], _ right: [UInt8]) -> Bool { left.lexicographicallyPrecedes(right) }
 
-  /// Keys that share prefixes, are prefixes of each other, and hold zeros.
+  /// Keys that share prefixes, are prefixes of each other, and contain zeros.
   static func keys(_ count: Int, _ random: inout SplitMix64) -> [[UInt8]] {
     let stems: [[UInt8]] = [
       [], Array("shared-prefix-of-20!".utf8), [1], [1, 0], [255, 255], Array("k".utf8),

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Giving back keys, space and memory.
+/// Releasing keys, space and memory.
 @Suite("A store's space")
 struct SpaceTests {
   let host = SimulatedHost(compacting: .onRequest)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// A storage under test, and a directory in it to work in.
+/// A storage under test, and a working directory in it.
 struct StorageUnderTest: Sendable {
   enum Kind: CaseIterable, Sendable { case disk, simulated }
 
@@ -24,7 +24,7 @@ struct StorageUnderTest: Sendable {
   }
 }
 
-/// What every storage promises: the simulated one stands for the real one only where both pass.
+/// The contract of every storage: the simulated one can replace the real one only if both pass.
 @Suite struct StorageConformanceTests {
   @Test(
     "Directories are made once, and list what is in them in order", arguments: StorageUnderTest.Kind.allCases)

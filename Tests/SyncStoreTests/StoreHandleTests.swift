@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Stores as things: opened when used, shut while somebody has them for himself, moved, removed.
+/// Store handles: opened on use, closed during exclusive access, moved, removed.
 @Suite("A store's handle")
 struct StoreHandleTests {
   let host = SimulatedHost()
@@ -77,7 +77,7 @@ struct StoreHandleTests {
             }
           }
         }
-        // Nobody can open it, here or in another process; this thread is told so rather than left waiting.
+        // No thread or process can open it; this thread gets an error instead of a deadlock.
         #expect(throws: StoreError.self) { try handle.withStore { _ in } }
         #expect(#expect(throws: StoreError.self) { try Store.open(on: host) }?.code == .busy)
         let other = self.handle(process: 5)
@@ -128,7 +128,7 @@ struct StoreHandleTests {
     try handle.withStore { store in
       #expect(#expect(throws: StoreError.self) { try handle.blockade() }?.code == .busy)
       #expect(#expect(throws: StoreError.self) { try handle.close() }?.code == .busy)
-      // Who is in may go in again, whoever waits for the blockade.
+      // A thread already inside may enter again, even while another waits for exclusive access.
       try handle.withStore { #expect($0 === store) }
     }
     try handle.blockade()
@@ -251,7 +251,7 @@ struct StoreHandleTests {
   }
 }
 
-/// Work on a thread of its own, whose end can be waited for.
+/// Work on its own thread, whose end can be awaited.
 final class Worker: Sendable {
   private let done = DispatchSemaphore(value: 0)
   private let failure = Locked<(any Error)?>(nil)

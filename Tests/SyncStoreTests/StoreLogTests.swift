@@ -3,12 +3,12 @@ import Testing
 
 @testable import SyncStore
 
-/// What a store says unasked, and what it asks when it was found damaged. One after the other: there is one log.
+/// Log entries of a store, and its behaviour when it was found damaged. Serialised: there is one log.
 @Suite("The handlers of a program", .serialized)
 struct StoreLogTests {
   let host = SimulatedHost(sealed: false)
 
-  /// Entries about stores of this test: others run beside it.
+  /// Entries about stores of this test: others run concurrently.
   func entries(about path: String, from least: StoreLog.Level = .info, _ body: () throws -> Void) rethrows
     -> [StoreLog.Entry]
   {
@@ -44,7 +44,7 @@ struct StoreLogTests {
     let failed = entries(about: "/log", from: .error) { try? again.put("k", "w") }
     #expect(failed.count == 1 && failed.first?.message.contains("a sync failed") == true)
     try again.close()
-    // What matters less than was asked for is not said.
+    // Entries below the requested level are dropped.
     try host.storage.copyTree(from: "/log copy", to: "/quiet")
     #expect(try entries(about: "/quiet", from: .error) { try Store.open("/quiet", on: host).close() } == [])
   }
@@ -55,7 +55,7 @@ struct StoreLogTests {
     for number in 0..<50 { try store.put(Key("\(number)"), "value \(number)") }
     try store.close()
     try Self.flip("value 25", of: "/damaged", host.storage)
-    // A sync has not told yet; reading all of it does.
+    // A sync has not reported it yet; reading all of it does.
     host.losePower(seed: 1)
     let asked = Locked<[CorruptionReport]>([])
     let choice = Locked(CorruptionChoice.refuse)
@@ -81,7 +81,7 @@ struct StoreLogTests {
     try whole.close()
     _ = try Store.open("/whole", on: host, configuration: configuration)
     #expect(asked.withLock { $0.count } == 3)
-    // Without a program's wish the rest is served.
+    // Unless the program asks otherwise the rest is served.
     #expect(try Store.open("/damaged", on: host).text("26") == "value 26")
   }
 }

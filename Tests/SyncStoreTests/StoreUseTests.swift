@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Threads, processes and failures around the life of an open store.
+/// Threads, processes and failures during the lifetime of an open store.
 @Suite("The use of a store")
 struct StoreUseTests {
   let host = SimulatedHost()
@@ -99,7 +99,7 @@ struct StoreUseTests {
     try store.close()
   }
 
-  /// Waits until it is so, for a while.
+  /// Waits a while for the condition.
   private static func wait(milliseconds: Int, until isSo: () -> Bool) {
     for _ in 0..<milliseconds where !isSo() { usleep(1000) }
   }
@@ -126,7 +126,8 @@ struct StoreUseTests {
     "what a forked process asks of it, or of a snapshot, is refused by name, and closing leaves it to its parent (F97)"
   )
   func closedAfterFork() async {
-    // In a process without other threads: what one of them holds of the runtime at that moment, the child would never get.
+    // In a process without other threads: a runtime lock held by one at the fork would never be released in
+    // the child.
     await #expect(processExitsWith: .success) {
       Patience.limitProcess()
       let directory = TemporaryDirectory()
@@ -134,7 +135,7 @@ struct StoreUseTests {
       let store = try Store.create(at: path)
       try store.put("k", "1")
       let snapshot = try store.snapshot()
-      // Swift does not import fork: what it does to threads suits few programs.
+      // Swift does not import fork, because it is unsafe in multithreaded programs.
       guard let symbol = unsafe dlsym(nil, "fork") else { throw StoreError(.inputOutput, "no fork") }
       typealias Fork = @convention(c) () -> Int32
       let child = unsafe unsafeBitCast(symbol, to: Fork.self)()
@@ -145,7 +146,7 @@ struct StoreUseTests {
           { try store.transaction { _ in } }, { _ = try snapshot.get("k") }, { _ = try snapshot.count },
         ]
         for (number, call) in calls.enumerated() {
-          // Its number says which one was not refused as it is to be.
+          // The exit code says which call was not refused as required.
           do { try call() } catch let error as StoreError where error.code == .forked { continue } catch {}
           _exit(Int32(number) + 1)
         }

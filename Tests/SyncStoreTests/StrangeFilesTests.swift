@@ -4,8 +4,8 @@ import Testing
 
 @testable import SyncStore
 
-/// Something else in the place of each file of a store: a queue that nobody writes to, a socket, a device, a directory, a link that
-/// leads back to itself.
+/// Each file of a store replaced by something else: a FIFO without a writer, a socket, a device, a directory,
+/// a symbolic link to itself.
 @Suite("A store with something else in the place of a file", .timeLimit(.minutes(Patience.minutes(2))))
 struct StrangeFilesTests {
   enum Strange: CaseIterable, Sendable { case fifo, socket, device, directory, loop }
@@ -36,7 +36,7 @@ struct StrangeFilesTests {
     switch strange {
     case .fifo: unsafe mknod(path, S_IFIFO | 0o600, 0) == 0
     case .socket: unsafe mknod(path, S_IFSOCK | 0o600, 0) == 0
-    // The one that swallows everything and gives nothing.
+    // /dev/null: swallows everything and returns nothing.
     case .device: unsafe mknod(path, S_IFCHR | 0o600, dev_t(1 << 8 | 3)) == 0
     case .directory: unsafe mkdir(path, 0o700) == 0
     case .loop: unsafe symlink(path, path) == 0
@@ -56,7 +56,7 @@ struct StrangeFilesTests {
     let kind = Strange.allCases.firstIndex(of: strange) ?? 0
     let isWhole = unsafe getenv("STRANGE_FILES") != nil
     for number in names.indices where isWhole || (number + kind) % 5 == 0 {
-      // Some names are drawn by chance.
+      // Some names are random.
       let directory = try made()
       let path = try files(directory.path + "/store")[number]
       try DiskStorage().rename(path, to: directory.path + "/aside")
@@ -78,7 +78,7 @@ struct StrangeFilesTests {
             && error.description.contains(directory.path), "\(error), \(path)")
       }
       #expect(SystemCall.monotonicMilliseconds() - begun < UInt64(Patience.minutes(1)) * 10_000, "\(path)")
-      // What was put aside is all that was wrong.
+      // The file moved aside was all that was wrong.
       _ = try DiskStorage().removeTree(path)
       try DiskStorage().rename(directory.path + "/aside", to: path)
       let again = try Store.open(at: directory.path + "/store", configuration: Self.configuration)

@@ -4,8 +4,8 @@ import Testing
 
 @testable import SyncStore
 
-/// "é" as one scalar and as a letter with a combining accent are equal as `String`, and not in their bytes. Keys, paths and
-/// names are bytes: no type may take one for the other.
+/// "é" as one scalar and as a letter with a combining accent are equal as `String`, but not in their bytes.
+/// Keys, paths and names are bytes: no type may confuse the two.
 @Suite("Two names that are equal as text, and not in their bytes,")
 struct StringIdentityTests {
   static let composed = "caf\u{E9}"
@@ -114,7 +114,7 @@ struct StringIdentityTests {
       #expect(try items.count == 2)
       for index in indexes { #expect(try items.all(by: index, equalTo: "x").map(\.id.utf8.count) == [6]) }
     }
-    // A name that begins with a combining mark, as the note of what is built has it after a slash.
+    // A name that begins with a combining mark, as in the record of built indexes after a slash.
     var note = IndexMetadata()
     let wanted = Set(
       [Self.composed, Self.decomposed, "\u{301}x"].map { IndexMetadata.Name(name: $0, version: 2) })

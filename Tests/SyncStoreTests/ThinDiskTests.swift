@@ -3,7 +3,8 @@ import Testing
 
 @testable import SyncStore
 
-/// A disk that has promised more than it has: its blocks come out of a memory file system that is smaller than the file system on it.
+/// An overcommitted disk: its blocks come from a memory file system that is smaller than the file system on
+/// it.
 @Suite("A thin disk", .enabled(if: LoopImage.isAvailable, "needs the right to mount"))
 struct ThinDiskTests {
   @Test(
@@ -12,8 +13,9 @@ struct ThinDiskTests {
   func full(bytes: Int) throws {
     let image = try LoopImage(megabytes: 64, thin: 6)
     let path = image.path + "/store"
-    // The last one that was acknowledged does not count: where ext4 stops its journal for an error, it calls the sync done that is under
-    // way then, whether blocks of it were ever noted as written or not (`docs/durability.md`, "What is not promised").
+    // The last acknowledged write does not count: when ext4 aborts its journal because of an error, it
+    // reports the sync in progress as done, whether or not its blocks were ever recorded as written
+    // (`docs/durability.md`, "What is not promised").
     var (durable, last) = (0, 0)
     func write() throws {
       let store = try Store.create(

@@ -3,12 +3,12 @@ import Testing
 
 @testable import SyncStore
 
-/// Records are sealed by one library, and all else by another: both compute the same function.
+/// Records are encrypted by one library, and everything else by another: both compute the same function.
 @Suite("The ciphers of a thread")
 struct ThreadCiphersTests {
   private static let place: UInt32 = 4096
   private static let tweak: UInt64 = 0x0123_4567_89AB_CDEF
-  /// Place, then tweak, both little-endian.
+  /// Location, then tweak, both little-endian.
   private static let nonce: [UInt8] = [0x00, 0x10, 0, 0, 0xEF, 0xCD, 0xAB, 0x89, 0x67, 0x45, 0x23, 0x01]
   private static let header = 44
 
@@ -36,7 +36,7 @@ struct ThreadCiphersTests {
     return target.bytes(0..<target.count)
   }
 
-  /// What follows the header, opened; nil if it was refused.
+  /// The bytes after the header, decrypted; nil if authentication failed.
   private func opened(_ sealed: [UInt8]) -> [UInt8]? {
     let source = Mapping.heap(sealed.count)
     source.store(sealed.span, at: 0)

@@ -1,7 +1,7 @@
 import Glibc
 import SyncStore
 
-/// A thread of its own, started when the test says so.
+/// A thread, started when the test says so.
 final class Threaded: @unchecked Sendable {
   private var thread = pthread_t()
   private let body: @Sendable () -> Void
@@ -21,7 +21,7 @@ final class Threaded: @unchecked Sendable {
 
   func join() { pthread_join(thread, nil) }
 
-  /// Runs `body` on so many threads, each with its number, to the end. Throws what one of them has thrown.
+  /// Runs `body` on that many threads, each with its number, to the end. Rethrows an error of any of them.
   static func run(_ count: Int, _ body: @escaping @Sendable (Int) throws -> Void) throws {
     let failure = Locked<(any Error)?>(nil)
     let threads = (0..<count).map { number in

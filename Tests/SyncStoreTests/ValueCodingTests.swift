@@ -11,7 +11,7 @@ struct ValueCodingTests {
     try EncodedValue(value).decoded(as: Content.self)
   }
 
-  /// The code that decoding ends with.
+  /// The error code of decoding.
   func code<Content: Decodable>(_ form: EncodedValue, as _: Content.Type) -> StoreError.Code? {
     do throws(StoreError) {
       _ = try form.decoded(as: Content.self)
@@ -242,7 +242,7 @@ struct ValueCodingTests {
       }
       try await group.waitForAll()
     }
-    // What a value has kept of its encoder is nobody else's.
+    // Encoder state captured by a value is not shared.
     try? keeper.kept?.encode("late")
     #expect(try EncodedValue([1]).bytes == [0x81, 1])
   }
@@ -314,7 +314,7 @@ struct ValueCodingTests {
     #expect(code(EncodedValue(bytes: [1, 2, 3], type: .uuid), as: UUID.self) == .malformedValue)
   }
 
-  /// Arrays within each other.
+  /// Nested arrays.
   indirect enum Nest: Codable, Equatable, Sendable {
     case more(Nest), numbers([Int]), date(Date), end
 

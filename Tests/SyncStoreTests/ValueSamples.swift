@@ -20,7 +20,7 @@ class Animal: Codable {
   init(name: String) { self.name = name }
 }
 
-/// Encodes the properties of its superclass beside its own, as many programs have it.
+/// Encodes the properties of its superclass alongside its own, as many programs do.
 final class Dog: Animal {
   var age: Int
   enum Keys: String, CodingKey { case age, tricks }
@@ -44,7 +44,7 @@ final class Dog: Animal {
   }
 }
 
-/// Writes to two containers in turn, which are one behind the other in the bytes.
+/// Writes alternately to two containers, which are consecutive in the bytes.
 struct Interleaved: Codable, Hashable {
   var left: [Int]
   var right: [String: Int]

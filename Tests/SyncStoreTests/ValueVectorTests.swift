@@ -5,7 +5,7 @@ import Testing
 
 @testable import SyncStore
 
-/// What `schemas/values.md` says, byte by byte.
+/// `schemas/values.md`, byte by byte.
 @Suite("Golden vectors of values")
 struct ValueVectorTests {
   struct Vectors: Decodable {
@@ -59,7 +59,7 @@ struct ValueVectorTests {
     at: Date(timeIntervalSince1970: 1_700_000_000.5), exact: exactDate, uuid: uuid,
     payment: .card(number: "4", month: 7))
 
-  /// The forms of all names in the vectors.
+  /// The formats of all names in the vectors.
   static func forms() throws -> [String: EncodedValue] {
     [
       "true": try EncodedValue(true), "minus two": try EncodedValue(Int8(-2)), "300": try EncodedValue(300),

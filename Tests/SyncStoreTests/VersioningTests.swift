@@ -8,7 +8,7 @@ import Testing
 struct ResolutionTests {
   static let actors = (1...3).map { ActorID(high: 0, low: UInt64($0)) }
 
-  /// Records of one key that differ in all that resolution looks at.
+  /// Records of one key that differ in every input of resolution.
   static func records(_ random: inout SplitMix64, _ count: Int) -> [Record] {
     (0..<count).map { number in
       Record(
@@ -44,7 +44,7 @@ struct ResolutionTests {
     }
   }
 
-  /// Two records of one key, and what becomes of them in whichever order they meet.
+  /// Two records of one key, and the result of resolving them in either order.
   struct Case: CustomTestStringConvertible {
     var testDescription: String
     var winner: Record
@@ -199,7 +199,7 @@ struct VersionVectorTests {
       for actor in actors where random.next() % 100 < share { entries[actor] = random.next() % 3 }
       return entries
     }
-    // Few among many, too.
+    // Also few among many.
     let (one, other) = (drawn(90), drawn(seed % 2 == 0 ? 4 : 80))
     let (left, right) = (VersionVector(one), VersionVector(other))
     var merged = left

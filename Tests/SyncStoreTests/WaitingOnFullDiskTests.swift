@@ -3,14 +3,14 @@ import Testing
 
 @testable import SyncStore
 
-/// Values whose time comes while there is no room for the ones that they beat, which are to be kept.
+/// Parked values that come due while there is no space for the values they beat, which must be kept.
 @Suite("A full disk, when the time of what waited has come")
 struct WaitingOnFullDiskTests {
   private let left = SimulatedHost(seed: 1, machine: "left")
   private let right = SimulatedHost(seed: 2, machine: "right", compacting: .onRequest)
 
-  /// A copy that holds a "k", and to which "k" and "new" are known of later; and the other one, whose clock is ahead. Then the
-  /// disk is full, and the time comes. Returns how many other values there are.
+  /// A copy that holds a "k" and has parked later values of "k" and "new"; and the other one, whose clock is
+  /// ahead. Then the disk fills up, and the values come due. Returns the number of other values.
   private func copies(
     sizes: [Int] = [15_000, 100, 1], early: String? = nil, batches: Int = .max
   ) throws -> (ahead: Store, store: Store, count: Int) {
@@ -33,7 +33,7 @@ struct WaitingOnFullDiskTests {
     return (ahead, store, count)
   }
 
-  /// All is as if the time had come on a disk with room.
+  /// Checks that everything is as on a disk with space.
   private func check(_ store: Store) throws {
     try store.put("other", "x")
     #expect(try store.status().parked == 0)
@@ -83,7 +83,7 @@ struct WaitingOnFullDiskTests {
 
   // MARK: Who writes sees what readers see
 
-  /// The last free bytes take what is small, though what had waited does not fit.
+  /// The last free bytes take small values, though the parked ones do not fit.
   private static let leavingSome = [9000]
 
   @Test("compares what is expected with what is read (F25, F50)")

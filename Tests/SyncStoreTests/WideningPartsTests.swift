@@ -3,13 +3,13 @@ import Testing
 
 @testable import SyncStore
 
-/// A copy of some keys that comes to hold more, in parts, while what came first is deleted and purged elsewhere.
+/// A selective copy expands its scope in parts, while early records are deleted and purged elsewhere.
 @Suite("A copy of some keys that is to hold all")
 struct WideningPartsTests {
   private let hosts = (0..<3).map { SimulatedHost(seed: UInt64($0 + 1), machine: "machine \($0)") }
   private let devices = (0..<3).map { DeviceID(bytes: [UInt8](repeating: UInt8($0 + 1), count: 32))! }
 
-  /// A round of the keys that the receiver lacks; the connection breaks after so many batches of one record.
+  /// A round of the receiver's missing keys; the connection breaks after that many batches of one record.
   private func passLacking(from sender: Store, to receiver: Store, batches: Int? = nil) throws {
     let widening = try #require(try receiver.replicaSummary().scopeExpansion)
     try receiver.receive(
@@ -47,7 +47,7 @@ struct WideningPartsTests {
     #expect(try !some.isWidening && some.list(prefix: Array("b/".utf8)).count == 4)
   }
 
-  /// Two copies of all keys that know nothing of each other, and one of the keys under a/ that knows neither.
+  /// Two full copies that know nothing of each other, and a copy of the keys under a/ that knows neither.
   private func strangers() throws -> (first: Store, other: Store, some: Store) {
     for host in hosts { host.time += 1000 }
     let first = try Store.create(on: hosts[0])
@@ -56,7 +56,7 @@ struct WideningPartsTests {
     return (first, stores[0], stores[1])
   }
 
-  /// The copy comes to hold the keys under b/, too, as the sender has them.
+  /// The copy expands to the keys under b/, as held by the sender.
   private func widen(_ some: Store, from sender: Store) throws {
     try some.widen(to: KeyScope(prefixes: ["a/", "b/"]))
     try passLacking(from: sender, to: some)
@@ -64,7 +64,7 @@ struct WideningPartsTests {
     try #require(!isWidening)
   }
 
-  /// The same in the middle of a round of another one, which fails then.
+  /// As above in the middle of another copy's round, which then fails.
   private func widen(_ some: Store, from sender: Store, within other: Store, maximumBytes: Int) {
     var isWider = false
     let error = #expect(throws: StoreError.self) {

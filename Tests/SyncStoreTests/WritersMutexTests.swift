@@ -5,14 +5,14 @@ import Testing
 
 @testable import SyncStore
 
-/// The mutex in the control page, over the real kernel: each instance of the page stands for a process, since nothing in the mutex
-/// depends on the numbers of processes and threads.
+/// The mutex in the control page, on the real kernel: each instance of the page represents a process, since
+/// the mutex does not depend on PIDs or TIDs.
 @Suite("The writers' mutex")
 struct WritersMutexTests {
   let directory = TemporaryDirectory()
   private var path: String { directory.path + "/control" }
 
-  /// A page on the file, as a process that enters has it. The first one makes it.
+  /// A page on the file, as an entering process has it. The first one creates it.
   private func member(isFirst: Bool = false) throws -> ControlPage {
     let storage = DiskStorage()
     let file = try storage.open(path, .openOrCreate)
@@ -30,7 +30,7 @@ struct WritersMutexTests {
     #expect(first.lock() == .clean)
     #expect(first.lock() == .alreadyHeld && first.lock(waits: false) == .alreadyHeld)
     #expect(second.lock(waits: false) == .heldByOther)
-    // Not what this member has acquired: it stays as it is.
+    // Not the parts this member has acquired: they stay unchanged.
     second.unlock()
     try Threaded.run(1) { _ in
       #expect(first.lock(waits: false) == .heldByOther)
@@ -63,7 +63,7 @@ struct WritersMutexTests {
       sleeper.start()
       while !second.isContended { usleep(1000) }
     }
-    // Its files are closed, as the kernel does at the end of a process. The word still names it.
+    // Its files are closed, as the kernel does when a process ends. The word still names it.
     first = nil
     if !whileAsleep { sleeper.start() }
     sleeper.join()
@@ -114,7 +114,7 @@ struct WritersMutexTests {
       #expect(numbers.insert(page.member.load(ordering: .relaxed)).inserted)
       kept.append(page)
     }
-    // One of an earlier life that still waited then has nothing to release in this one.
+    // A waiter of an earlier life has nothing to release in this one.
     #expect(kept[5].lock() == .clean)
     kept[0].unlock()
     #expect(kept[4].lock(waits: false) == .heldByOther)
@@ -164,7 +164,7 @@ struct WritersMutexTests {
   }
 }
 
-/// A thread that is cancelled from outside, which Foundation's cannot be.
+/// A thread that can be cancelled from outside, unlike Foundation's.
 private final class CancelledThread: @unchecked Sendable {
   private var thread = pthread_t()
 
@@ -174,7 +174,7 @@ private final class CancelledThread: @unchecked Sendable {
   }
 
   init(_ run: @escaping @Sendable () -> Void) {
-    // Never given back: the thread ends in the middle of it.
+    // Never released: the thread ends in the middle of it.
     unsafe pthread_create(
       &thread, nil,
       { argument in

@@ -3,7 +3,8 @@ import Testing
 
 @testable import SyncStore
 
-/// A clock ran ahead for a while: what it has stamped is found before it leaves, as long as something can be done about it.
+/// A clock ran ahead for a while: records it stamped are detected before they are sent, while they can still
+/// be restamped.
 @Suite("Writes that a clock which ran ahead has stamped")
 struct WritesAheadTests {
   private static let hour: UInt64 = 3_600_000
@@ -17,7 +18,7 @@ struct WritesAheadTests {
     try a.put("shared", "ahead")
     let stamp = tests.host.time
     tests.host.time -= Self.hour
-    // What is written by the right clock is stamped after it.
+    // Writes with the right clock are stamped after it.
     try a.put("also", "ahead")
     let ahead = try #require(try a.unsentWritesAhead())
     #expect(try a.isClockAhead)
@@ -33,7 +34,7 @@ struct WritesAheadTests {
     let (a, b) = try tests.copies()
     tests.host.time += Self.hour
     try a.put("shared", "ahead")
-    // A round begins under the clock that runs ahead, as with a peer whose clock does so, too.
+    // A round starts while the clock runs ahead, as with a peer whose clock does so, too.
     _ = try a.openRound(
       for: RoundReceiver(cursor: b.cursor(for: a.actor), covered: b.versionVector(), scope: nil), on: nil)
     tests.host.time -= Self.hour

@@ -97,7 +97,7 @@ struct WrittenTailTests {
     let store = try Store.open(on: host, configuration: Self.small, failing: plan)
     // The next one does not fit any more.
     try RotationTests.fill(store, 69)
-    // The segment keeps the name that it was made under: first its header is written, then the record.
+    // The segment keeps its initial name: first its header is written, then the record.
     plan.fail(.write, number: 2, on: "next.new", errno: 28)
     let large = [UInt8](repeating: 1, count: 15_000)
     #expect(#expect(throws: StoreError.self) { try store.put("large", large) }?.code == .diskFull)

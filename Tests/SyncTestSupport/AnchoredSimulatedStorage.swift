@@ -1,8 +1,8 @@
 import Glibc
 import SyncStore
 
-/// A simulated storage of which one directory is held open: paths that begin with the one under which it was opened mean that directory,
-/// wherever it is by now. Once it was removed they lead nowhere.
+/// A simulated storage anchored to one open directory: paths below the path it was opened under resolve to
+/// that directory, even after it was renamed. Once the directory is removed they resolve to nothing.
 final class AnchoredSimulatedStorage: Storage {
   private let storage: SimulatedStorage
   private let path: String
@@ -15,7 +15,7 @@ final class AnchoredSimulatedStorage: Storage {
     (self.storage, self.path, inode) = (storage, path, status.inode)
   }
 
-  /// Where `path` leads by now.
+  /// Where `path` resolves now.
   private func located(_ path: String) throws(StoreError) -> String {
     let isBelow = path.utf8.starts(with: self.path.utf8)
     guard isBelow, path.utf8.count == self.path.utf8.count || path.hasPrefix(self.path + "/") else {

@@ -1,10 +1,11 @@
 import SyncStore
 
-// What becomes of a catalogue: any bytes, damaged bytes, or a database that SQLite finds in order and that no program of ours
-// would have made.
+// Ways to damage a catalogue: arbitrary bytes, changed bytes, or a valid SQLite database that the product
+// would never have written.
 extension CatalogueTemplate {
-  /// Puts a catalogue in place as the bytes say. The lowest two bits of the first are the way: the bytes are the file; a few of its
-  /// bytes are changed; or of that of a process that was killed and its log; or what is in its tables.
+  /// Installs a damaged catalogue. The lowest two bits of the first byte choose how: the remaining bytes are
+  /// the file; they change bytes of a clean catalogue; they change bytes of a killed process's catalogue and
+  /// its log; or they change rows.
   func damage(_ bytes: [UInt8]) throws {
     let foreign = Array(bytes[2...])
     switch bytes[0] & 3 {
@@ -20,7 +21,7 @@ extension CatalogueTemplate {
     }
   }
 
-  /// Each three bytes change one: two say where. What is left over cuts.
+  /// Every three bytes change one byte: two give its offset. A single leftover byte truncates the file.
   private static func edited(_ file: [UInt8], _ edits: [UInt8]) -> [UInt8] {
     var file = file
     for edit in stride(from: 0, to: edits.count - 2, by: 3) {
@@ -32,7 +33,7 @@ extension CatalogueTemplate {
 
   // MARK: Rows
 
-  /// Tables as the schema has them, without what it demands of rows.
+  /// The tables of the schema without its constraints.
   private static let loose = [
     "object": "(hash, size, place, state, durable, created, accessed, PRIMARY KEY (hash)) WITHOUT ROWID",
     "holder": "(hash, member, seen, PRIMARY KEY (hash, member)) WITHOUT ROWID",
@@ -52,7 +53,7 @@ extension CatalogueTemplate {
       }
     }
     var reader = DamageReader(program)
-    // What SQLite refuses is not done.
+    // Statements that SQLite rejects are skipped.
     while let operation = reader.next() { try? apply(operation, &reader, database) }
     if isLoose, !staysLoose {
       for row in schema { if case .text(let name) = row[1] { try? describe(name, row[0], database) } }
@@ -87,7 +88,7 @@ extension CatalogueTemplate {
         "UPDATE chunk SET hash = ?, offset = ?, length = ? WHERE rowid IS NULL OR hash = ?",
         [reader.value(objects), reader.value(objects), reader.value(objects), reader.object(objects)])
     case 7:
-      // Where a chunk is said to be, and is not.
+      // A wrong location of a chunk.
       let column = ["offset", "length", "hash"][Int(reader.byte()) % 3]
       try database.run("UPDATE OR REPLACE chunk SET \(column) = ?", [reader.value(objects)])
     case 8: try database.run("INSERT OR REPLACE INTO cut VALUES (?)", [reader.value(objects)])
@@ -95,7 +96,7 @@ extension CatalogueTemplate {
     case 10: try database.execute("PRAGMA application_id = \(Int32(truncatingIfNeeded: reader.integer()))")
     case 11: try database.execute(Self.scripts[Int(reader.byte()) % Self.scripts.count])
     case 12:
-      // An index that does not know what is in its table.
+      // An index that disagrees with its table.
       try database.execute("PRAGMA writable_schema = ON")
       let kept = try database.run("SELECT * FROM sqlite_schema WHERE name = 'object_leaving'")
       try database.execute(
@@ -117,7 +118,7 @@ extension CatalogueTemplate {
     }
   }
 
-  /// Schemas that are others.
+  /// Schemas that differ from the expected one.
   private static let scripts = [
     "DROP TABLE object", "DROP TABLE holder", "DROP TABLE chunk", "DROP TABLE cut",
     "DROP INDEX object_by_size",
@@ -152,7 +153,7 @@ extension CatalogueTemplate {
   ]
 }
 
-/// Bytes as what a program of changes is made of; when they end, zeros.
+/// A program of changes, read from bytes; zeros after their end.
 private struct DamageReader {
   private var bytes: ArraySlice<UInt8>
 
@@ -163,7 +164,7 @@ private struct DamageReader {
 
   mutating func byte() -> UInt8 { bytes.popFirst() ?? 0 }
 
-  /// A number that may be absurd.
+  /// A number, possibly out of any sensible range.
   mutating func integer() -> Int64 {
     let edges: [Int64] = [
       0, 1, -1, .max, .min, .max - 1, 1 << 47, 1 << 48, 0x7FFF_FFFF, 0x8000_0000, 5 << 20, 1 << 43,
@@ -175,7 +176,7 @@ private struct DamageReader {
     return (0..<8).reduce(0) { number, _ in number << 8 | Int64(byte()) }
   }
 
-  /// The name of an object that is here, or of none.
+  /// The hash of an existing object, or of none.
   mutating func object(_ objects: [BlobHash]) -> SQLiteValue {
     let choice = Int(byte())
     return .bytes(

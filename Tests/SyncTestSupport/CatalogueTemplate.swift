@@ -1,19 +1,20 @@
 import SyncStore
 
-/// A small store on the disk with large values of each kind, as its files, and what must become of it whatever its catalogue says.
+/// The files of a small on-disk store with large values of each kind, and the invariants that hold for any
+/// catalogue.
 struct CatalogueTemplate {
-  /// A file without the zeros at its end.
+  /// A file without its trailing zeros.
   private struct Content {
     var bytes: [UInt8]
     var size: Int
   }
 
-  /// Values that are put anew, and pieces of one that is here, of which others are to be made.
+  /// Values to put again, and a recipe for one that can be assembled from existing ones.
   private struct Samples {
     var inFiles: [[UInt8]] = []
     var like: [UInt8] = []
     var recipe = BlobRecipe(offset: 0, chunks: [])
-    /// Of `like`, and of one that was never brought.
+    /// References to `like` and to a value that was never received.
     var references: [BlobReference] = []
   }
 
@@ -23,14 +24,14 @@ struct CatalogueTemplate {
   private var files: [String: Content] = [:]
   private var written: [Key: [UInt8]] = [:]
   private var samples = Samples()
-  /// Objects in files that nothing refers to.
+  /// Unreferenced objects in files.
   private var garbage: [BlobHash] = []
 
-  /// The catalogue as it is after a clean close.
+  /// The catalogue after a clean close.
   private(set) var catalogue: [UInt8] = []
-  /// The same of a process that was killed, and its write-ahead log.
+  /// The catalogue of a killed process, and its write-ahead log.
   private(set) var live: (main: [UInt8], log: [UInt8]) = ([], [])
-  /// All objects in files, and some that are not here.
+  /// All objects in files, and some absent ones.
   private(set) var objects: [BlobHash] = []
 
   private static let start: UInt64 = 1_700_000_000_000
@@ -40,7 +41,7 @@ struct CatalogueTemplate {
 
   private var path: String { home.path + "/store" }
   private var directory: String { path + "/blobs" }
-  /// Where the catalogue is.
+  /// Path of the catalogue.
   var cataloguePath: String { directory + "/" + Self.names[0] }
 
   init() throws {
@@ -52,7 +53,7 @@ struct CatalogueTemplate {
     }
     let tier = try inFiles()
     samples.inFiles = [Self.pattern(500, 4), Self.pattern(4096, 5), Self.pattern(70_000, 6)]
-    // Before the store puts anything: what lies in a file then is not packed.
+    // Before the store's first put: objects that already lie in a file are not packed.
     for (number, value) in samples.inFiles.enumerated() {
       objects.append(try tier.put(bytes: value, durable: number != 1).hash)
     }
@@ -72,7 +73,7 @@ struct CatalogueTemplate {
     samples.recipe = try tier.recipe(
       of: samples.references[0], from: 0, bytes: UInt64(samples.like.count))
     for reference in samples.references { try tier.remove(reference.hash) }
-    // A transfer that was not ended.
+    // An unfinished transfer.
     try tier.append([1, 2, 3], to: samples.references[1].hash, at: 0)
     objects += samples.references.map(\.hash)
     try tier.catalogue.recordHolders(objects.map { ($0, [UInt8](repeating: 1, count: 32)) }, at: Self.start)
@@ -90,7 +91,7 @@ struct CatalogueTemplate {
     (0..<count).map { UInt8(truncatingIfNeeded: ($0 &* 0x9E37_79B9 &+ seed &* 0x85EB_CA6B) >> 16) }
   }
 
-  /// Hints that are right, so that the wrong ones are made of them.
+  /// Records correct chunk hints, so that `damage` can corrupt them.
   private func noteChunks() throws {
     let database = try SQLiteConnection(path: cataloguePath)
     var offset: UInt64 = 0
@@ -117,7 +118,7 @@ struct CatalogueTemplate {
     return environment
   }
 
-  /// The tier as a process sees it that packs nothing.
+  /// The blob tier with packing disabled.
   private func inFiles() throws -> BlobStore {
     try BlobStore.open(
       directory: directory, storage: disk, packing: .none, clock: { [clock] in clock.withLock { $0 } })
@@ -154,7 +155,7 @@ struct CatalogueTemplate {
     }
   }
 
-  /// Puts a catalogue in the place of the one that is there.
+  /// Replaces the catalogue.
   func install(_ main: [UInt8], log: [UInt8]? = nil) throws {
     for (name, bytes) in zip(Self.names, [main, log]) {
       _ = try disk.remove(directory + "/" + name)
@@ -166,7 +167,7 @@ struct CatalogueTemplate {
   // MARK: What must hold
 
   private static func expect(_ holds: Bool, _ otherwise: @autoclosure () -> String) {
-    // Also said by a program that was optimised, unlike what a precondition says.
+    // `fatalError`, because a precondition's message is missing from optimised builds.
     guard holds else { fatalError(otherwise()) }
   }
 
@@ -190,7 +191,7 @@ struct CatalogueTemplate {
     try again.close()
   }
 
-  /// Who only reads changes nothing, nor makes anything.
+  /// A read-only open changes nothing and creates no file.
   private func expectReader() throws {
     let before = try disk.list(directory).sorted()
     let catalogue = try read(Self.names[0])
@@ -217,7 +218,7 @@ struct CatalogueTemplate {
     Self.expect(absent <= evicted, "\(absent) values are not here any more")
   }
 
-  /// A catalogue that fails fails no read and no put.
+  /// A failing catalogue fails no read and no put.
   private func use(_ tier: BlobStore) throws {
     for (number, value) in samples.inFiles.enumerated() {
       let reference = try tier.put(bytes: value, durable: number == 0)
@@ -242,7 +243,8 @@ struct CatalogueTemplate {
     tier.close()
   }
 
-  /// True if the catalogue is of a later version: it is left alone, and with it what only it can tell.
+  /// Returns true if the catalogue has a newer format: trimming then leaves it and the objects that depend on
+  /// it alone.
   private func trim(_ store: Store) throws -> Bool {
     clock.withLock { $0 += 10_000 }
     do { _ = try store.trim(graceSeconds: 1) } catch {
@@ -264,7 +266,7 @@ struct CatalogueTemplate {
     Self.expect(found.isEmpty, "the catalogue is damaged still: \(found)")
   }
 
-  /// All leave that others are said to hold; no other.
+  /// Evicts the objects that other members are said to hold, and no others.
   private func expectEviction(_ store: Store, _ choice: UInt8, _ isNewer: Bool) throws {
     var limits = BlobLimits()
     limits.count = 0
@@ -288,7 +290,7 @@ struct CatalogueTemplate {
 }
 
 extension Storage {
-  /// Removes the files in a directory, and in those within it, that are not to stay.
+  /// Removes the matching files in a directory and its subdirectories.
   package func removeFiles(below directory: String, where isDoomed: (String) -> Bool) throws {
     for name in try list(directory) {
       let path = directory + "/" + name

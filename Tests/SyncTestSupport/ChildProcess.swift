@@ -2,30 +2,30 @@ package import Foundation
 import Glibc
 import SyncStore
 
-/// A program that runs as a process of its own, and is killed with the last reference.
+/// A program in its own process, killed when the last reference goes.
 ///
-/// Foundation's `Process` learns of an end from a socket of which the process has the other end; a process that is begun by another
-/// thread at the same moment can inherit that, too, and then the end of the first is seen when both have ended. Where one of them is a
-/// daemon, that is when its test ends it, which may itself wait for the first. Here a thread waits for each process by its number, and
-/// no process inherits more than its three streams.
+/// Foundation's `Process` detects termination through a socket whose other end the child holds. A child
+/// started concurrently by another thread may inherit that end too, and then the first termination is seen
+/// only when both have exited: if one of them is a daemon, its test may wait for the first one and hang. Here
+/// a thread calls waitpid for each process, and no process inherits more than its three streams.
 package final class ChildProcess: Sendable {
   package let processID: pid_t
 
   private final class Ending: Sendable {
-    /// As waitpid(2) tells it; nil while it runs.
+    /// Status as returned by waitpid(2); nil while it runs.
     let status = Locked<Int32?>(nil)
     let group = DispatchGroup()
   }
 
   private let ending = Ending()
 
-  /// posix_spawn_file_actions_addclosefrom_np(3), of glibc 2.34, which its headers do not show to Swift.
+  /// posix_spawn_file_actions_addclosefrom_np(3) of glibc 2.34, which the headers do not expose to Swift.
   private static let addCloseFrom = unsafe unsafeBitCast(
     dlsym(nil, "posix_spawn_file_actions_addclosefrom_np"),
     to: (@convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32).self)
 
-  /// Begins the program `command[0]`, a whole path, with the other words. It has the streams that are named, and an empty one for
-  /// each that is not; the environment of this process, if none is given.
+  /// Starts `command[0]`, an absolute path, with the remaining arguments. Streams that are not given are
+  /// empty; the environment defaults to that of this process.
   package init(
     _ command: [String], environment: [String: String]? = nil, input: FileHandle? = nil,
     output: FileHandle? = nil, error: FileHandle? = nil
@@ -43,7 +43,7 @@ package final class ChildProcess: Sendable {
     }
     _ = unsafe Self.addCloseFrom(&actions, 3)
 
-    // A signal that is meant for the tests is not meant for it, and none that they ignore is ignored by it.
+    // The child gets its own process group and default signal handlers.
     var attributes = posix_spawnattr_t()
     unsafe posix_spawnattr_init(&attributes)
     defer { unsafe posix_spawnattr_destroy(&attributes) }
@@ -58,7 +58,7 @@ package final class ChildProcess: Sendable {
     defer { unsafe (words + settings).forEach { unsafe free($0) } }
     var number: pid_t = 0
     let code = unsafe posix_spawn(&number, command[0], &actions, &attributes, &words, &settings)
-    // Their descriptors were in use until now.
+    // Their descriptors had to stay open until now.
     withExtendedLifetime((input, output, error)) {}
     guard code == 0 else { throw SystemCall.failure("cannot begin", command[0], errno: code) }
     processID = number
@@ -82,9 +82,8 @@ package final class ChildProcess: Sendable {
 
   package func signal(_ number: Int32) { kill(processID, number) }
 
-  /// Waits for its end, and gives its exit code, or 128 and the number of the signal that ended it. A process
-  /// that hangs is killed after some minutes, so that the test fails instead of keeping the whole run from
-  /// ending.
+  /// Waits for the process to exit and returns its exit code, or 128 plus the signal number. A process that
+  /// hangs is killed after some minutes, so that one test fails instead of blocking the whole run.
   @discardableResult
   package func finish() -> Int32 {
     if ending.group.wait(timeout: .now() + .seconds(60 * Patience.minutes(3))) == .timedOut {
@@ -96,11 +95,11 @@ package final class ChildProcess: Sendable {
     return signal == 0 ? status >> 8 & 0xff : 128 + signal
   }
 
-  /// Runs a program to its end: its exit code, and what it has said on both streams.
+  /// Runs a program to completion. Returns its exit code and the output of both streams.
   package static func run(
     _ command: [String], environment: [String: String]? = nil
   ) throws -> (code: Int32, text: String) {
-    // Not a pipe: that ends with the last process that has it.
+    // Not a pipe: that stays open until the last process that inherited it exits.
     let directory = TemporaryDirectory()
     let path = directory.path + "/said"
     try Data().write(to: URL(fileURLWithPath: path))

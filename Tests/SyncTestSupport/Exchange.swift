@@ -1,9 +1,9 @@
 package import SyncStore
 
 extension Store {
-  /// One whole round from `sender` to this copy, as a session would drive it: of what has changed, or of the keys that it lacks
-  /// for a `widening`. `batches` bounds how many are delivered before the connection breaks; nil delivers all and closes the round.
-  /// `behindFirst` happens once the first was taken in.
+  /// Receives one round from `sender` as a session would: the changes, or with `widening` the missing keys.
+  /// `batches` limits how many batches are delivered before the connection breaks; nil delivers all and
+  /// closes the round. `behindFirst` is called after the first batch was applied.
   package func receive(
     from sender: Store, widening: ScopeExpansion? = nil, batches: Int? = nil, maximumBytes: Int = 1 << 20,
     behindFirst: () -> Void = {}
@@ -37,12 +37,12 @@ extension Store {
     try finish(close, full, behind: behind)
   }
 
-  /// A round for a receiver that is settled and has purged nothing.
+  /// A round for a healthy receiver that has purged nothing.
   package func openRound(since cursor: Cursor?, covered: VersionVector) throws(StoreError) -> DeltaStream {
     try openRound(for: RoundReceiver(cursor: cursor, covered: covered))
   }
 
-  /// Both rounds of a whole session.
+  /// Both rounds of a session.
   package func synchronize(with other: Store) throws(StoreError) {
     try receive(from: other)
     try other.receive(from: self)
@@ -50,7 +50,7 @@ extension Store {
 }
 
 extension Store {
-  /// Takes in a batch, durably. Returns the blobs that its records refer to, that are not here, and that are to come.
+  /// Applies a batch durably. Returns the missing blobs that its records refer to and that must be fetched.
   package func apply(
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> [BlobReference] {
@@ -61,11 +61,11 @@ extension Store {
 }
 
 extension DeltaStream {
-  /// The next batch with its records as they are; nil at the end.
+  /// The next batch, with its records in memory; nil at the end.
   package func next(maximumBytes: Int) throws(StoreError) -> IncomingBatch? {
     var collector = BatchCollector()
     guard let batch = try next(maximumBytes: maximumBytes, into: &collector) else { return nil }
-    // As they come over a connection, or one by one: what follows is to be the same.
+    // Alternate between the two representations: both must have the same effect.
     let records: BatchRecords =
       batch.position.isMultiple(of: 2) ? .list(collector.records) : BatchRecords(packing: collector.records)
     return IncomingBatch(
@@ -75,7 +75,7 @@ extension DeltaStream {
 }
 
 extension BatchRecords {
-  /// The records as they would come over a connection: together, if all have the ordinary form.
+  /// The records as received over a connection: compact if all are simple enough, otherwise a list.
   package init(packing records: [PositionedRecord]) {
     var bytes: [UInt8] = []
     var actors: [ActorID] = []
@@ -114,7 +114,7 @@ extension BatchRecords {
   }
 }
 
-/// Collects the records as they are.
+/// Collects records unchanged.
 private struct BatchCollector: BatchWriter {
   var records: [PositionedRecord] = []
 

@@ -1,13 +1,13 @@
 import Glibc
 package import SyncStore
 
-/// The calls of the storage seam that a test can let fail.
+/// The calls of the storage seam that a test can make fail.
 package enum StorageCall: String, Sendable, CaseIterable {
   case createDirectory, list, status, open, rename, remove, syncDirectory, fileSystem
   case fileStatus, read, write, resize, allocate, beginSync, sync, map, lock, mark
 }
 
-/// Which calls fail, and how.
+/// The plan: which calls fail, and how.
 package final class FaultPlan: Sendable {
   private struct Fault {
     var call: StorageCall?
@@ -28,14 +28,14 @@ package final class FaultPlan: Sendable {
   private let unlocked = Locked<(path: String, byte: Int, action: @Sendable () -> Void)?>(nil)
   private let observer: (@Sendable (StorageCall, String) -> Void)?
 
-  /// Nothing fails. `observer` hears of each call before it is made.
+  /// A plan without failures. `observer` is called before each call.
   package init(observer: (@Sendable (StorageCall, String) -> Void)? = nil) { self.observer = observer }
 
-  /// Calls so far: the number of the next one, to fail each in turn.
+  /// Number of calls so far; used to fail each call in turn.
   package var calls: Int { state.withLock { $0.calls } }
 
-  /// Lets the `number`-th matching call from now on fail with `errno`, and all after it if `forever`. Without `call`
-  /// every call matches; `path` must be part of the call's path.
+  /// Makes the `number`-th matching call from now on fail with `errno`, and all later ones if `forever`.
+  /// Without `call` every call matches; `path` must be part of the call's path.
   package func fail(
     _ call: StorageCall? = nil, number: Int = 1, on path: String? = nil, forever: Bool = false,
     errno: Int32 = EIO
@@ -45,13 +45,13 @@ package final class FaultPlan: Sendable {
     }
   }
 
-  /// Before the next call of that kind whose path ends in `path`, once, `action` happens: what another process does
-  /// between two steps of this one.
+  /// Runs `action` once, before the next call of that kind whose path ends in `path`: an action of another
+  /// process between two steps of this one.
   package func before(_ call: StorageCall, of path: String, _ action: @escaping @Sendable () -> Void) {
     interruptions.withLock { $0.append(Interruption(call: call, path: path, action: action)) }
   }
 
-  /// After that byte of a file whose path ends in `path` is unlocked for the next time, `action` happens, once.
+  /// Runs `action` once, after the next unlock of that byte in a file whose path ends in `path`.
   package func afterUnlocking(_ byte: Int, of path: String, _ action: @escaping @Sendable () -> Void) {
     unlocked.withLock { $0 = (path, byte, action) }
   }
@@ -65,7 +65,7 @@ package final class FaultPlan: Sendable {
     action?()
   }
 
-  /// Lets everything succeed again.
+  /// Clears all failures.
   package func clear() { state.withLock { $0.faults = [] } }
 
   func check(_ call: StorageCall, _ path: String) throws(StoreError) {
@@ -102,15 +102,15 @@ extension String {
   }
 }
 
-/// Another storage, some calls of which fail as a plan says. A call that fails was not made.
+/// A storage that wraps another one and makes calls fail according to a plan. A failed call is not forwarded.
 package final class FaultingStorage: Storage {
-  /// What fails.
+  /// The plan.
   package let plan: FaultPlan
   private let storage: any Storage
-  /// The one that this was anchored from; nil if a test made it.
+  /// The storage this one was anchored from; nil if a test made it.
   private let origin: FaultingStorage?
 
-  /// `storage` with the faults of `plan`.
+  /// Wraps `storage` with the faults of `plan`.
   package init(_ storage: any Storage, plan: FaultPlan = FaultPlan()) {
     (self.storage, self.plan, origin) = (storage, plan, nil)
   }
@@ -221,7 +221,7 @@ private final class FaultingFile: StorageFile {
     return try file.status()
   }
 
-  // Known since the opening: no call is made that could fail.
+  // Known since the open: makes no call that could fail.
   var sizeAtOpening: Int { get throws(StoreError) { try file.sizeAtOpening } }
 
   var statusAtOpening: FileStatus { get throws(StoreError) { try file.statusAtOpening } }
@@ -280,12 +280,12 @@ private final class FaultingFile: StorageFile {
 
   func dropInForkedChildren() { file.dropInForkedChildren() }
 
-  // A mark that cannot be set, or not be seen, is no error: it is not there.
+  // A mark that cannot be set or read is treated as absent, not as an error.
   func mark() {
     if (try? plan.check(.mark, path)) != nil { file.mark() }
   }
 
-  // That nothing begins is no error.
+  // Failing to start writeback is not an error.
   func startWriteback() {
     if (try? plan.check(.beginSync, path)) != nil { file.startWriteback() }
   }

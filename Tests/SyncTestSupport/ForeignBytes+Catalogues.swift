@@ -3,9 +3,9 @@ private import SyncStore
 extension ForeignBytes {
   private static let tier = Locked(try? CatalogueTemplate())
 
-  /// A catalogue of large values that is damaged, beside objects in files and in packs that are not: the first byte says how
-  /// (`CatalogueTemplate.damage`), the others what. Whatever it says, no value is lost or another; it is made anew where it is
-  /// damaged; and what nothing refers to goes once it was.
+  /// A damaged catalogue of large values with intact objects in files and packs. The first byte chooses the
+  /// damage (`CatalogueTemplate.damage`), the others are its input. No value may be lost or changed; a
+  /// damaged catalogue is rebuilt; unreferenced objects are removed afterwards.
   package static func catalogues(_ bytes: [UInt8]) {
     guard bytes.count >= 2 else { return }
     tier.withLock { template in

@@ -4,10 +4,11 @@ extension ForeignBytes {
   private static let plain = Result { try StoreTemplate(sealed: false, isLong: true) }
   private static let sealed = Result { try StoreTemplate(sealed: true, isLong: true) }
 
-  /// A store of which one file was changed by somebody who knows its format: whatever guards the places that the bytes change
-  /// is made right again, as far as that takes no key. The first byte says which file, whether the store is encrypted, and
-  /// whether the places are counted among all of its bytes or among those that are no values; of the other bytes each three
-  /// change one. What a plain store says then may be anything, what an encrypted one says was written.
+  /// A store with one file forged by an attacker who knows the format: checksums and check bits over the
+  /// changed bytes are recomputed, as far as that needs no key. The first byte chooses the file, whether the
+  /// store is encrypted, and whether offsets count all bytes or only those outside values; every three of the
+  /// other bytes change one. An unencrypted store may then return anything; an encrypted one only what was
+  /// written.
   package static func forgeries(_ bytes: [UInt8]) {
     guard let first = bytes.first else { return }
     guard let template = try? (first & 0x80 == 0 ? plain : sealed).get(), let host = try? template.machine()
@@ -26,7 +27,7 @@ extension ForeignBytes {
   }
 }
 
-/// A file of a store that is changed, and its checksums with it. What stands where: `schemas/`.
+/// A store file that is changed together with its checksums. Layouts: `schemas/`.
 private struct Forgery {
   private let name: String
   private let original: [UInt8]
@@ -45,7 +46,7 @@ private struct Forgery {
     }
   }
 
-  /// Places of which most mean something: headers, tables, the beginnings of records and of pages.
+  /// Offsets of mostly meaningful bytes: headers, tables, the beginnings of records and pages.
   private var fields: [Int] {
     let parts: [Range<Int>] =
       if name == "index" || name == "ledger" {
@@ -88,7 +89,7 @@ private struct Forgery {
     for index in 0..<count { bytes[place + index] = UInt8(truncatingIfNeeded: value >> (8 * UInt64(index))) }
   }
 
-  /// The checksum of a range, behind it.
+  /// Writes the checksum of a range, by default right after it.
   private mutating func guardRange(_ range: Range<Int>, seed: UInt64, at place: Int? = nil) {
     guard range.upperBound <= bytes.count else { return }
     set(XXH3.hash64(Array(bytes[range]), seed: seed), 8, at: place ?? range.upperBound)
@@ -124,7 +125,7 @@ private struct Forgery {
     }
   }
 
-  /// The records that there were in a segment.
+  /// The records of the original segment.
   private var segmentRecords: [Range<Int>] {
     var records: [Range<Int>] = []
     var place = 4096
@@ -141,14 +142,14 @@ private struct Forgery {
 
   // MARK: Words that guard themselves
 
-  /// Those behind the first page that say something, beside what a free slot of the index is.
+  /// Words after the first page, without those of free index slots.
   private var words: [Range<Int>] {
     stride(from: 4096, to: original.count, by: 8).filter {
       ![0, 0xE000_FFFF_FFFF_FFFF, 0xD001_FFFF_FFFF_FFFE].contains(integer($0, 8, of: original))
     }.map { $0..<$0 + 8 }
   }
 
-  /// A word that was one of its kind is one again.
+  /// Recomputes the check bits of changed words of every kind.
   private mutating func guardWords() {
     for place in Set(changed.map { $0 & ~7 }) {
       let word = integer(place, 8, of: original)
@@ -171,7 +172,7 @@ private struct Forgery {
     }
   }
 
-  /// `count` bytes and, above them, their exclusive or.
+  /// `count` bytes with their exclusive or above them.
   private static func sealed(_ word: UInt64, _ count: UInt64) -> UInt64 {
     let number = word & (1 << (8 * count) - 1)
     let check = (0..<count).reduce(0xA5) { $0 ^ (number >> (8 * $1) & 0xFF) }

@@ -5,9 +5,10 @@ extension ForeignBytes {
   private static let plain = Result { try StoreTemplate(sealed: false) }
   private static let sealed = Result { try StoreTemplate(sealed: true) }
 
-  /// A store of which one file is damaged: segment, index, ledger, control page, identity, key files, pack. The first byte says
-  /// which, and whether the store is encrypted; the second how: the others take the file's place, or each three of them change
-  /// a byte of it, or the file is cut. Whatever is read then was written once, to that key.
+  /// A store with one damaged file: segment, index, index checkpoint, control page, identity, key files,
+  /// pack. The first byte chooses the file and whether the store is encrypted; the second chooses whether the
+  /// rest replaces the file, changes one byte per three, or truncates it. Any value that is still read must
+  /// have been written to that key.
   package static func stores(_ bytes: [UInt8]) {
     guard bytes.count >= 2 else { return }
     guard let template = try? (bytes[0] & 0x80 == 0 ? plain : sealed).get(),

@@ -2,9 +2,9 @@ private import Replication
 private import SyncStore
 
 extension ForeignBytes {
-  /// A version vector, and behind it another one: each comes back as it was written, and comparing and merging them gives what it
-  /// gives actor by actor. Inputs of some lengths are besides what another member has said that it covers: a store costs more than
-  /// a thousand vectors.
+  /// Two version vectors in sequence. Each must round-trip, and comparing and merging them must match a
+  /// per-actor computation. Inputs of some lengths are also used as another member's frontier; not all,
+  /// because a store costs more than a thousand vectors.
   package static func vectors(_ bytes: [UInt8]) {
     var reader = ByteReader(bytes)
     if let one = try? reader.readVector() {
@@ -44,7 +44,7 @@ extension ForeignBytes {
     precondition(merged.isEmpty, "left when all actors are forgotten: \(merged)")
   }
 
-  /// A member's frontier is taken in, and asked when deletes are purged.
+  /// Stores a member's frontier, which a purge then reads.
   private static func tellStore(_ bytes: [UInt8]) {
     let host = SimulatedHost(sealed: false)
     do {

@@ -1,18 +1,17 @@
 import Replication
 import SyncStore
 
-/// What becomes of bytes that nobody vouches for, for each kind of reader: an error, or a value that comes back the same when it
-/// is written and read again. The fuzzer runs these (`Fuzz/Targets`), and the tests do on the inputs that are kept
-/// (`Fuzz/Corpus`).
+/// Untrusted bytes, for each kind of reader: decoding either throws or yields a value that round-trips. The
+/// fuzzer runs these (`Fuzz/Targets`), and the tests run them on the kept inputs (`Fuzz/Corpus`).
 package enum ForeignBytes {
-  /// The readers by the names of their targets.
+  /// The readers by the names of their fuzz targets.
   package static let readers: [String: @Sendable ([UInt8]) -> Void] = [
     "Frames": frames, "Records": records, "Tokens": tokens, "Values": values, "PropertyLists": propertyLists,
     "MMKVFiles": mmkvFiles, "Backups": backups, "Stores": stores, "Vectors": vectors,
     "Catalogues": catalogues, "Forgeries": forgeries,
   ]
 
-  /// Cut into frames in pieces as a connection gives them, each frame decoded. The first byte says how.
+  /// Frames, fed in pieces as from a connection; each frame is decoded. The first byte chooses the cuts.
   package static func frames(_ bytes: [UInt8]) {
     guard let first = bytes.first else { return }
     let stages: [FrameStage] = [.handshake, .session, .pairing]
@@ -23,7 +22,7 @@ package enum ForeignBytes {
       do {
         while let frame = try decoder.next() {
           guard let message = try Message.decode(frame) else { continue }
-          // Not the same bytes: what a later version adds to its greeting is passed over.
+          // The bytes may differ: fields that a later version adds to the greeting are skipped.
           precondition(
             (try? Message.decode(message.frame)) == message, "a message does not come back: \(message)")
         }
@@ -31,7 +30,7 @@ package enum ForeignBytes {
     }
   }
 
-  /// The content of a batch or of a recipe once it is opened, and inflated where it is deflated.
+  /// The content of a batch or recipe after decryption, inflated if it is deflated.
   package static func records(_ bytes: [UInt8]) {
     if let payload = try? RecordCodec.decode(bytes) {
       precondition(
@@ -40,7 +39,7 @@ package enum ForeignBytes {
     if let recipe = try? RecipeCodec.decode(bytes, offset: 0, size: 1 << 40) {
       precondition(RecipeCodec.encode(recipe.chunks) == bytes, "a recipe does not come back")
     }
-    // The stream, and how many bytes it says that it holds.
+    // The stream, and its stated decompressed size.
     guard bytes.count > 2 else { return }
     let count = Int(bytes[0]) << 8 | Int(bytes[1])
     if let payload = Compression.inflate(Array(bytes[2...]), count: count) {
@@ -49,7 +48,7 @@ package enum ForeignBytes {
     }
   }
 
-  /// Text as an invitation's token, an address, a file of group keys, or what the store keeps of a member.
+  /// Text parsed as an invitation token, an address, a file of group keys, and stored member data.
   package static func tokens(_ bytes: [UInt8]) {
     let text = String(decoding: bytes, as: UTF8.self)
     if let invitation = try? Invitation(text: text) {
@@ -103,19 +102,20 @@ package enum ForeignBytes {
     guard let again = try? EncodedValue(value) else {
       preconditionFailure("what was read cannot be written: \(value)")
     }
-    // NaN is not equal to itself: the forms are.
+    // NaN is not equal to itself: compare the encoded forms.
     let back = try? EncodedValue(try again.decoded(as: Content.self))
     precondition(back == again, "a value does not come back: \(value)")
   }
 
   // MARK: Files
 
-  /// A property list of either form.
+  /// A property list in either format.
   package static func propertyLists(_ bytes: [UInt8]) {
     _ = try? PropertyList.read(bytes, path: "list")
   }
 
-  /// A file of MMKV: the first byte says how many of the others are the file beside it, and whether there is a key.
+  /// An MMKV file. The first byte says how many of the others form its companion file, and whether there is a
+  /// key.
   package static func mmkvFiles(_ bytes: [UInt8]) {
     guard let first = bytes.first else { return }
     let meta = min(Int(first & 0x7F), bytes.count - 1)
@@ -131,7 +131,7 @@ package enum ForeignBytes {
     } catch { return }
   }
 
-  /// A backup: looked at, verified, restored. The store that it makes is opened.
+  /// A backup: inspected, verified, restored. The restored store is opened.
   package static func backups(_ bytes: [UInt8]) {
     let host = SimulatedHost(sealed: false)
     do {

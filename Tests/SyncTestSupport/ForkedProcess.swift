@@ -1,30 +1,31 @@
 package import Glibc
 
-/// A child that is forked, for what `posix_spawn` cannot show: what a child inherits, and PID namespaces of its own. Only in a process
-/// without other threads (an exit test), and before it has opened a store that the child is to open.
+/// A forked child, for cases `posix_spawn` cannot produce: inherited state, and PID namespaces. Use it only
+/// in a process without other threads (an exit test), and before that process opens a store that the child
+/// will open.
 package struct ForkedProcess {
-  /// Its number in the namespace of this process.
+  /// PID in the namespace of this process.
   package let processID: pid_t
 
   private static func fork() -> pid_t {
-    // Swift does not import fork: what it does to threads suits few programs.
+    // Swift does not import fork, because it is unsafe in multithreaded programs.
     guard let symbol = unsafe dlsym(nil, "fork") else { fatalError("no fork") }
     return unsafe unsafeBitCast(symbol, to: (@convention(c) () -> pid_t).self)()
   }
 
-  /// PR_SET_PDEATHSIG of prctl(2), which is variadic: no child outlives its test.
+  /// PR_SET_PDEATHSIG of prctl(2), which is variadic: the child dies with its test.
   private static func endWithParent() {
     guard let symbol = unsafe dlsym(nil, "prctl") else { return }
     typealias Control = @convention(c) (Int32, UInt, UInt, UInt, UInt) -> Int32
     _ = unsafe unsafeBitCast(symbol, to: Control.self)(1, UInt(SIGKILL), 0, 0, 0)
   }
 
-  /// Runs `body` in a child to its end, for some minutes at most (`Patience`); it exits with the number that
-  /// `body` gives.
+  /// Runs `body` in a child, for some minutes at most (`Patience`). The child exits with the result of
+  /// `body`.
   package init(_ body: () -> Int32) {
     let number = Self.fork()
     if number == 0 {
-      // fork(2) clears the alarm of the parent.
+      // fork(2) clears the parent's alarm.
       Patience.limitProcess()
       _exit(body())
     }
@@ -33,9 +34,10 @@ package struct ForkedProcess {
 
   private init(_ number: pid_t) { processID = number }
 
-  /// Runs `body` in a child that is process 1 of a new PID namespace, as in a container; nil where the machine refuses that.
+  /// Runs `body` as process 1 of a new PID namespace, as in a container; nil where the machine forbids that.
   ///
-  /// The child is the child of a process in between: a process can leave its namespace only once. Its end is that one's.
+  /// An intermediate process is the parent, because a process can leave its namespace only once. It exits
+  /// with the child's status.
   package static func inNamespace(_ body: () -> Int32) -> (container: ForkedProcess, process: ForkedProcess)?
   {
     var ends: [Int32] = [0, 0]
@@ -66,7 +68,7 @@ package struct ForkedProcess {
 
   package func signal(_ number: Int32) { kill(processID, number) }
 
-  /// Waits for the end of a child of this process: its exit code, or 128 and the number of the signal that ended it.
+  /// Waits for a child of this process. Returns its exit code, or 128 plus the signal number.
   @discardableResult
   package func finish() -> Int32 {
     var status: Int32 = 0

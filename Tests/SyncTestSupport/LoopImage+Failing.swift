@@ -2,9 +2,10 @@ import Foundation
 import Glibc
 package import SyncStore
 
-// How a mounted file system is made to fail.
+// Ways to make a mounted file system fail.
 extension LoopImage {
-  /// From now on nothing reaches the disk, as if it had been pulled out: EXT4_IOC_SHUTDOWN without flushing the log.
+  /// From now on nothing reaches the disk, as after pulling it out: EXT4_IOC_SHUTDOWN without flushing the
+  /// log.
   package func shutDown() throws {
     typealias Control = @convention(c) (Int32, UInt, UnsafeMutableRawPointer) -> Int32
     // ioctl is variadic, and not imported.
@@ -18,7 +19,7 @@ extension LoopImage {
     }
   }
 
-  /// From now on the disk has only so many bytes: reading or writing behind them is an error of the device.
+  /// Truncates the device to that many bytes: reads and writes beyond them are device errors.
   package func shrink(to bytes: Int) throws {
     guard let device else { throw StoreError(.inputOutput, "it is not mounted", path: path) }
     try DiskStorage().open(image, .readWrite).resize(to: bytes)
@@ -27,7 +28,7 @@ extension LoopImage {
     }
   }
 
-  /// Lets the kernel forget what it holds in memory of a mapped file. False if it did not.
+  /// Drops the page cache of a mapped file. Returns false if the kernel kept it.
   package func forget(_ bytes: Range<Int>, of file: String, _ mapping: Mapping) -> Bool {
     let descriptor = unsafe open(file, O_RDONLY)
     defer { close(descriptor) }

@@ -2,31 +2,31 @@ import Foundation
 import Glibc
 import SyncStore
 
-/// A file system of its own in a file, mounted while it lives: one that is full, that fails or that turns read-only is then
-/// a real one. One of type "tmpfs" lies in memory. Needs the rights to mount.
+/// A real file system in a file, mounted for the lifetime of the object, to test a full, failing or read-only
+/// disk. Type "tmpfs" lies in memory. Needs the right to mount.
 package final class LoopImage: Sendable {
-  /// Where it is mounted: a directory of the caller's user.
+  /// Mount point: a directory owned by the calling user.
   package let path: String
-  /// The file that holds it: all that was ever written to it, unless something else was written over it since.
+  /// The image file. It keeps everything ever written, unless it was overwritten since.
   package let image: String
   private let type: String
   private let options: String
   private let isThin: Bool
   private let directory = TemporaryDirectory()
 
-  /// Can this process mount one?
+  /// Whether this process can mount an image.
   package static let isAvailable: Bool = geteuid() == 0 && (try? LoopImage(megabytes: 8)) != nil
 
-  /// Can this process mount one of this type?
+  /// Whether this process can mount an image of this type.
   package static func isAvailable(_ type: String) -> Bool {
     isAvailable && (try? LoopImage(megabytes: smallest[type] ?? 32, type: type)) != nil
   }
 
-  /// MiB below which `mkfs` makes none.
+  /// The smallest size in MiB that `mkfs` accepts.
   private static let smallest = ["btrfs": 120, "xfs": 320]
 
-  /// A new file system of so many MiB. `make` are further words for `mkfs`, `options` for `mount`. A `thin` one has only so many MiB
-  /// of real blocks, and whoever writes more learns it when the blocks are written.
+  /// A new file system of `megabytes` MiB. `make` are extra arguments of `mkfs`, `options` those of `mount`.
+  /// A `thin` one has only that many MiB of real blocks; exceeding them fails at writeback.
   package init(
     megabytes: Int, type: String = "ext4", make: [String] = [], options: String = "loop", thin: Int? = nil
   ) throws {
@@ -43,7 +43,7 @@ package final class LoopImage: Sendable {
       }
     }
     try DiskStorage().open(image, .create).resize(to: megabytes << 20)
-    // No space that only the superuser gets.
+    // No blocks reserved for the superuser.
     guard
       type == "tmpfs"
         || Self.run(["mkfs.\(type)", "-q"] + (type == "ext4" ? ["-F", "-m", "0"] : ["-f"]) + make + [image])
@@ -58,10 +58,10 @@ package final class LoopImage: Sendable {
     }
   }
 
-  /// Unmounts it and mounts it again: what it shows then is what the disk has. Nobody may have a file of it open.
-  /// `between` is called while it is not mounted.
+  /// Unmounts and remounts: afterwards only what reached the disk is visible. No file of it may be open.
+  /// `between` runs while it is unmounted.
   package func mountAgain(between: () throws -> Void = {}) throws {
-    // A thread that was at the sync may let go of the last file a moment after its error was seen.
+    // A thread inside sync may close the last file a moment after its error was seen.
     let deadline = SystemCall.monotonicMilliseconds() + 10_000
     while !Self.run(["umount", path]) {
       guard SystemCall.monotonicMilliseconds() < deadline else {
@@ -73,10 +73,11 @@ package final class LoopImage: Sendable {
     try mount()
   }
 
-  /// Is `text` anywhere in what was written to it, be it in a file that has gone since? `mountAgain` has all of it there.
+  /// Whether `text` occurs anywhere on the device, deleted files included. Call `mountAgain` first: it writes
+  /// everything back.
   package func holds(_ text: String) -> Bool { Self.run(["grep", "-q", "-a", "-F", text, image]) }
 
-  /// Writes all that the kernel holds of it to the disk, as the kernel does by itself now and then.
+  /// Flushes the page cache to the disk, as the kernel does from time to time.
   package func writeBack() { Self.run(["sync", "-f", path]) }
 
   deinit {
@@ -86,26 +87,26 @@ package final class LoopImage: Sendable {
 
   private var pool: String { directory.path + "/pool" }
 
-  /// From now on a thin one has so many MiB of real blocks.
+  /// Sets the number of MiB of real blocks of a thin image.
   package func thicken(megabytes: Int) throws {
     guard Self.run(["mount", "-o", "remount,size=\(megabytes)m", pool]) else {
       throw StoreError(.inputOutput, "cannot make it larger", path: pool)
     }
   }
 
-  /// The block device under it, without "/dev/".
+  /// The block device below it, without "/dev/".
   package var device: String? {
     Self.output(["findmnt", "-n", "-o", "SOURCE", path]).map { String($0.dropFirst("/dev/".count)) }
   }
 
-  /// Mounts it anew with these options.
+  /// Remounts with these options.
   @discardableResult
   package func remount(_ options: String) -> Bool { Self.run(["mount", "-o", "remount,\(options)", path]) }
 
-  /// Takes all its space but `bytes`. The file that takes it is called "filler".
+  /// Fills the disk up to `bytes` of free space, with a file called "filler".
   package func fill(leaving bytes: Int = 0) throws {
     let file = try DiskStorage().open(path + "/filler", .openOrCreate)
-    // Down to the last block: what is asked for halves until nothing is left.
+    // Down to the last block: halve the request until nothing is left.
     var step = Int(try DiskStorage().freeBytes(path)) - bytes
     var size = try file.status().size
     while step >= 4096 {
@@ -117,19 +118,19 @@ package final class LoopImage: Sendable {
     }
   }
 
-  /// Gives back what `fill` took.
+  /// Frees the space that `fill` took.
   package func drain() {
     unsafe unlink(path + "/filler")
-    // Some file systems give it back with the next commit.
+    // Some file systems free it only with the next commit.
     writeBack()
     if type == "btrfs" { Self.run(["btrfs", "balance", "start", "-dusage=0", path]) }
   }
 
-  /// Runs a program, found in the usual directories. True if it ended well.
+  /// Runs a program found in the usual directories. Returns true if it exited with 0.
   @discardableResult
   package static func run(_ words: [String]) -> Bool { output(words) != nil }
 
-  /// What it says; nil if it ended otherwise.
+  /// The program's output; nil if it failed.
   private static func output(_ words: [String]) -> String? {
     let result = try? ChildProcess.run(
       ["/usr/bin/env"] + words, environment: ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"])

@@ -1,13 +1,13 @@
 package import SyncStore
 
-/// Copies of one store on machines of their own that hold the same values, large ones included.
+/// Copies of one store on separate machines, holding the same values including large ones.
 package struct TestMembers {
   /// The copies.
   package let stores: [Store]
   /// Their machines.
   package let hosts: [SimulatedHost]
 
-  /// `count` copies of what `write` puts into the first one.
+  /// `count` copies of the content that `write` puts into the first one.
   package init(
     _ count: Int, sealed: Bool = false, configuration: Configuration = Configuration(blobThreshold: 1000),
     _ write: (Store) throws -> Void
@@ -21,10 +21,10 @@ package struct TestMembers {
     for other in stores.dropFirst() { try Self.bring(first, to: other) }
   }
 
-  /// The name of a copy, as others note it.
+  /// The name under which other copies record this one.
   package static func name(_ member: Int) -> [UInt8] { [UInt8](repeating: UInt8(member + 1), count: 32) }
 
-  /// All that a copy has goes to another one, large values that it asks for included.
+  /// Sends all changes of one copy to another, including the large values it requests.
   package static func bring(_ sender: Store, to receiver: Store) throws {
     try receiver.receive(from: sender)
     for blob in try receiver.missingBlobs() where try sender.blobs.has(blob) {
@@ -33,7 +33,8 @@ package struct TestMembers {
     _ = try receiver.missingBlobs()
   }
 
-  /// Asks other copies about candidates, as a session would: whom each one is held by, and will not be swept by.
+  /// Asks other copies about eviction candidates as a session would: which members hold each one and promise
+  /// not to sweep it.
   package func holders(of candidates: [EvictionCandidate], by members: [Int]) throws -> [[[UInt8]]] {
     var holders = candidates.map { _ in [[UInt8]]() }
     for member in members {
@@ -46,7 +47,7 @@ package struct TestMembers {
     return holders
   }
 
-  /// One whole turn of a copy, with all others asked.
+  /// One complete eviction pass of a copy, with all others asked.
   @discardableResult
   package func trim(_ member: Int, to limits: BlobLimits) throws -> BlobTrimReport {
     guard let turn = try stores[member].beginEviction(limits) else { return BlobTrimReport() }

@@ -1,8 +1,8 @@
 package import SyncStore
 
-/// Blobs that have chunks in common, in memory.
+/// Chunk sharing between blobs in memory.
 extension MemoryReplica {
-  /// What a blob is made of from `offset` on, a few chunks of it; nil if it is not here.
+  /// The next few chunks of a blob from `offset` on; nil if the blob is absent.
   package func recipe(of hash: BlobHash, size: UInt64, from offset: UInt64) -> [BlobChunk]? {
     guard let blob = blobs[hash], blob.count == size, offset < size else { return nil }
     return Array(Self.chunks(Array(blob[Int(offset)...])).prefix(5)).map { BlobChunk(of: $0) }
@@ -19,7 +19,7 @@ extension MemoryReplica {
     return chunks
   }
 
-  /// What of a recipe no blob here has.
+  /// The parts of a recipe that no local blob has.
   package func match(_ recipe: BlobRecipe, of hash: BlobHash) -> [BlobPart] {
     let known = Dictionary(
       blobs.values.flatMap { Self.chunks($0) }.map { (BlobChunk(of: $0), $0) }, uniquingKeysWith: { $1 })
@@ -39,7 +39,8 @@ extension MemoryReplica {
     return missing
   }
 
-  /// Goes on with a blob from others that are here, unless those have gone; nil if the whole does not match its hash.
+  /// Extends a partial blob with chunks of local ones while those exist; nil if the result does not match its
+  /// hash.
   package func assemble(
     _ hash: BlobHash, size: UInt64, upTo end: UInt64
   ) -> (held: UInt64, isComplete: Bool)? {

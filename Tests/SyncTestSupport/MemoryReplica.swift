@@ -1,24 +1,24 @@
 package import Replication
 package import SyncStore
 
-/// One copy of a store, in memory: the rules of rounds, cursors and resolution (R6, R9, R10) without journal,
-/// files or clock. All that it holds counts as durable.
+/// An in-memory replica: the rules of rounds, cursors and resolution (R6, R9, R10) without journal, files or
+/// clock. All its content counts as durable.
 package final class MemoryReplica {
-  /// What a damaged or hostile driver may report.
+  /// An error that a damaged or hostile driver may report.
   package struct Failure: Error {
-    /// The peer knows what this copy never did.
+    /// The peer knows writes that this copy never made.
     package let isRolledBack: Bool
-    /// Why.
+    /// The reason.
     package let description: String
   }
 
-  /// A round being given.
+  /// An outgoing round.
   package struct Round {
-    /// What will close it.
+    /// The message that will close it.
     package let close: RoundClose
     fileprivate var records: [PositionedRecord]
     fileprivate var next = 0
-    /// How many records it has.
+    /// Number of records.
     package var count: Int { records.count }
   }
 
@@ -30,21 +30,21 @@ package final class MemoryReplica {
   package private(set) var held: [[UInt8]: Record] = [:]
   package private(set) var cursors: [ActorID: Cursor] = [:]
   package private(set) var conflicts: [Record] = []
-  /// The blobs that are wholly here.
+  /// Complete blobs.
   package var blobs: [BlobHash: [UInt8]] = [:]
-  /// The beginnings of others.
+  /// Prefixes of incomplete blobs.
   package var partials: [BlobHash: [UInt8]] = [:]
-  /// Chunks of blobs that are being put together, by their offsets.
+  /// Chunks for blobs being assembled, by offset.
   package var found: [BlobHash: [UInt64: [UInt8]]] = [:]
-  /// May blobs have something in common?
+  /// Whether blobs may share chunks.
   package var looksForKin = false
   /// The wall clock, in milliseconds since 1970.
   package var wall: UInt64 = 1_700_000_000_000
-  /// How often the end of a round has made it cover more.
+  /// How many round closes extended the vector.
   package private(set) var closings = 0
-  /// How often it took a new actor.
+  /// How many times it took a new actor.
   package private(set) var rebirths = 0
-  /// How many records were appended because a peer sent them.
+  /// Number of records appended because a peer sent them.
   package private(set) var takenRecords = 0
   private var log: [PositionedRecord] = []
   private var marks: Set<RoundMark> = []
@@ -59,7 +59,7 @@ package final class MemoryReplica {
     actor = ActorID(bytes: random.bytes(16))!
   }
 
-  /// The same state under the same actor: what a restored image of a machine is.
+  /// A clone with the same state and actor, such as a restored machine image.
   package func image() -> MemoryReplica {
     let other = MemoryReplica(store: store, seed: random.next())
     (other.actor, other.sequence, other.vector, other.position) = (actor, sequence, vector, position)
@@ -131,7 +131,7 @@ package final class MemoryReplica {
       hasKin: looksForKin)
   }
 
-  /// The same for what lies behind a position; nil if nothing is for the receiver.
+  /// As `openRound`, limited to records after a position; nil if there is nothing for the receiver.
   package func openBurst(
     since cursor: Cursor?, behind begin: UInt64, covered: VersionVector
   ) throws(Failure) -> Round? {
@@ -216,7 +216,7 @@ package final class MemoryReplica {
     rebirths += 1
   }
 
-  /// Stores bytes of a blob; nil if the whole does not match its hash.
+  /// Stores bytes of a blob; nil if the complete blob does not match its hash.
   package func store(_ bytes: [UInt8], of hash: BlobHash, size: UInt64) -> (held: UInt64, isComplete: Bool)? {
     partials[hash, default: []] += bytes
     guard partials[hash]!.count >= size else { return (UInt64(partials[hash]!.count), false) }

@@ -1,8 +1,8 @@
-/// SplitMix64 (Steele, Lea, Flood 2014): a generator that gives the same numbers for the same seed, everywhere.
+/// SplitMix64 (Steele, Lea, Flood 2014): a deterministic generator, identical on every platform.
 package struct SplitMix64: RandomNumberGenerator, Sendable {
   private var state: UInt64
 
-  /// The generator of `seed`: a failing test prints it.
+  /// A generator with this seed; a failing test prints the seed.
   package init(seed: UInt64) { state = seed }
 
   /// The next 64 bits.
@@ -22,6 +22,6 @@ package struct SplitMix64: RandomNumberGenerator, Sendable {
     return unsafe words.withUnsafeBytes { unsafe [UInt8]($0.prefix(count)) }
   }
 
-  /// True in `percent` of all cases.
+  /// True with a probability of `percent`.
   package mutating func chance(_ percent: UInt64) -> Bool { next() % 100 < percent }
 }

@@ -1,26 +1,26 @@
 package import Replication
 private import SyncStore
 
-/// One side of a simulated connection: a session, the copy it works on, and what is under way.
+/// One side of a simulated connection: a session, its replica and the data in transit.
 package final class SessionEndpoint {
-  /// The copy.
+  /// The replica.
   package let replica: MemoryReplica
-  /// How it ended, once it has.
+  /// The outcome, once the session has ended.
   package private(set) var outcome: SessionOutcome?
-  /// How many bytes are on their way to the other side.
+  /// Number of bytes in transit to the other side.
   package var outgoing: Int { sent.count - transmitted }
   private var sent: [UInt8] = []
   private var transmitted = 0
-  /// Actions of the store, in order, not yet done.
+  /// Store actions requested and not yet performed, in order.
   package private(set) var pending: [SessionAction] = []
-  /// Everything ever asked for.
+  /// Every action ever requested.
   package private(set) var trace: [SessionAction] = []
   package private(set) var isPaused = false
   private var session: Session
   private var round: MemoryReplica.Round?
   private var followed: UInt64?
   private var seen = 0
-  /// Records in a batch.
+  /// Records per batch.
   package var batchRecords = 3
 
   package init(
@@ -34,11 +34,11 @@ package final class SessionEndpoint {
   }
 
   package var figures: SessionFigures { session.figures }
-  /// Is it live, with nothing under way?
+  /// Whether it is live with nothing in transit.
   package var isAtRest: Bool { session.isAtRest }
-  /// Has it caught up, and stays open?
+  /// Whether it has caught up and stays open.
   package var isLive: Bool { session.isLive }
-  /// Is there something that the session waits for?
+  /// Whether the session is waiting for an action.
   package var hasGrown: Bool {
     outcome == nil && followed.map { $0 < replica.position || seen < replica.closings } ?? false
   }
@@ -49,10 +49,10 @@ package final class SessionEndpoint {
     handle(.journalGrown)
   }
 
-  /// Tells the session something.
+  /// Delivers an event to the session.
   package func handle(_ event: SessionEvent) { perform(session.handle(event)) }
 
-  /// Takes up to `count` bytes off the way to the other side.
+  /// Removes up to `count` bytes from those in transit.
   package func transmit(_ count: Int) -> [UInt8] {
     let bytes = Array(sent[transmitted...].prefix(count))
     transmitted += bytes.count
@@ -61,14 +61,15 @@ package final class SessionEndpoint {
     return bytes
   }
 
-  /// Does the pending action with this number. Reads of blobs keep their order among themselves, and so do batches.
+  /// Performs the pending action with this index. Blob reads keep their order among each other, and so do
+  /// batches.
   package func work(_ number: Int) {
     let chosen = pending[number]
     let index = pending.firstIndex { $0.mayNotOvertake(chosen) } ?? number
     if let event = answer(pending.remove(at: index)) { handle(event) }
   }
 
-  /// The connection breaks. What the store was doing may or may not still happen.
+  /// Breaks the connection. Pending store actions may or may not still complete.
   package func disconnect(finishing: Bool) {
     handle(.disconnected)
     if finishing { for action in pending { _ = answer(action) } }
@@ -191,13 +192,13 @@ extension SessionAction {
   }
 }
 
-/// A connection between two endpoints: steps in an order that a seed decides.
+/// A connection between two endpoints, with steps in seeded random order.
 package struct SessionNetwork {
   private var random: SplitMix64
 
   package init(seed: UInt64) { random = SplitMix64(seed: seed) }
 
-  /// Runs until both ends are closed or nothing moves any more; with `steps`, the connection breaks after so
+  /// Runs until both ends are closed or nothing is left to do; with `steps`, the connection breaks after that
   /// many. Returns the number of steps taken.
   @discardableResult
   package mutating func run(
@@ -213,7 +214,7 @@ package struct SessionNetwork {
     return taken
   }
 
-  /// Takes at most so many steps; nothing breaks.
+  /// Takes at most `steps` steps; the connection stays up.
   package mutating func run(_ client: SessionEndpoint, _ server: SessionEndpoint, steps: Int) {
     for _ in 0..<steps { guard step(client, server) else { return } }
   }

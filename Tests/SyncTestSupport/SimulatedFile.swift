@@ -5,12 +5,12 @@ import SyncStore
 final class SimulatedFile: StorageFile, @unchecked Sendable {
   let path: String
   private let storage: SimulatedStorage
-  // Touched only under the storage's lock.
+  // Accessed only with the storage's lock held.
   private let node: SimulatedNode
   private let handle: UInt64
   private let life: Int
   private let writable: Bool
-  /// What it was when it was opened: a caller that goes by this does not learn what happened since, as on a disk.
+  /// Status at the open: like on a real disk, a caller that uses it does not see later changes.
   private let found: FileStatus
 
   init(
@@ -67,7 +67,8 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
     }
   }
 
-  /// Some of the pages that changed reach the disk, in any order, and others do not. A failure is told to the next sync.
+  /// Some of the dirty pages reach the disk, in any order, and others do not. A failure is reported by the
+  /// next sync.
   func startWriteback() {
     try? locked { state, node throws(StoreError) in
       if state.syncFails(path) { return node.failWriteBack() }
@@ -75,7 +76,7 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
     }
   }
 
-  /// As `startWriteback`, but that a failure is told at once, too.
+  /// As `startWriteback`, but also reports a failure immediately.
   func writeBack(_ range: Range<Int>) throws(StoreError) {
     try locked { state, node throws(StoreError) in
       if state.syncFails(path) {
@@ -102,7 +103,8 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
 
   func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
     try locked { _, node throws(StoreError) in
-      // The kernel maps more than there is, and kills the process that touches it: here it is an error at once.
+      // The kernel allows mapping beyond the end and kills the process at access: here it is an immediate
+      // error.
       guard !range.isEmpty, range.lowerBound.isMultiple(of: SimulatedMemory.pageBytes),
         range.upperBound <= SimulatedMemory.rounded(node.size), !writable || self.writable
       else { throw failure("cannot map it", path, EINVAL) }

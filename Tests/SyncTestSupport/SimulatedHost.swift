@@ -1,13 +1,13 @@
 private import Glibc
 package import SyncStore
 
-/// A machine for one test: simulated storage, a clock that the test sets, a seeded generator.
+/// A machine for one test: simulated storage, a manual clock, a seeded generator.
 package final class SimulatedHost: Sendable {
   /// Its disk.
   package let storage: SimulatedStorage
-  /// Who compacts the stores on it.
+  /// How stores on it are compacted.
   package let compacting: Environment.CompactionMode
-  /// Are the stores on it encrypted?
+  /// Whether the stores on it are encrypted.
   package let sealed: Bool
   private let actors: (@Sendable () -> ActorID)?
   private let state: Locked<State>
@@ -20,7 +20,7 @@ package final class SimulatedHost: Sendable {
     var machine: String
   }
 
-  /// A machine whose clock stands at `time` milliseconds since 1970. `actors` names the incarnations of its stores.
+  /// A machine whose clock shows `time` milliseconds since 1970. `actors` generates the actors of its stores.
   package init(
     seed: UInt64 = 1, time: UInt64 = 1_700_000_000_000, machine: String = "one",
     storage: SimulatedStorage = SimulatedStorage(), compacting: Environment.CompactionMode = .byNextWriter,
@@ -38,15 +38,15 @@ package final class SimulatedHost: Sendable {
     self.state = Locked(state)
   }
 
-  /// A second machine that goes on from where this one is: the same name, boot, clock and disk, and the same numbers from the
-  /// generator, unless the kernel of the clone draws others (`reseeded`). Its processes have to open the stores again.
+  /// A clone of this machine: same name, boot, clock, disk and random sequence, unless the clone's kernel
+  /// reseeds (`reseeded`). Its processes must open the stores again.
   package func cloned(reseeded: UInt64? = nil) throws(StoreError) -> SimulatedHost {
     var state = self.state.withLock { $0 }
     if let reseeded { state.random = SplitMix64(seed: reseeded) }
     return SimulatedHost(cloneOf: self, state, try storage.cloned())
   }
 
-  /// `SYNC_TEST_SEALED=1` runs every test that does not say otherwise on encrypted stores.
+  /// `SYNC_TEST_SEALED=1` uses encrypted stores in every test that does not specify it.
   package static let sealsByDefault = unsafe getenv("SYNC_TEST_SEALED") != nil
 
   /// The passphrase of all encrypted stores on simulated machines.
@@ -61,16 +61,16 @@ package final class SimulatedHost: Sendable {
     return configuration
   }
 
-  /// What its clock shows, in milliseconds since 1970.
+  /// Clock, in milliseconds since 1970.
   package var time: UInt64 {
     get { state.withLock { $0.time } }
     set { state.withLock { $0.time = newValue } }
   }
 
-  /// What a store on it is given.
+  /// Environment for a store on it.
   package var environment: Environment { environment(over: storage) }
 
-  /// The same machine over another storage, such as one that fails the N-th call.
+  /// Environment over another storage, such as one that fails the N-th call.
   package func environment(over storage: any Storage) -> Environment {
     let (machine, boot, process) = state.withLock {
       ($0.machine, "boot \($0.boots) of \($0.machine)", $0.processes)
@@ -89,28 +89,28 @@ package final class SimulatedHost: Sendable {
     return environment
   }
 
-  /// What a store in a second process on it is given.
+  /// Environment for a second process on it.
   package var otherProcess: Environment {
     var environment = environment
     environment.process += 1_000
     return environment
   }
 
-  /// What a store in the process of that number on it is given.
+  /// Environment for the process with that number.
   package func environmentOf(process: Int) -> Environment {
     var environment = environment
     environment.process += process
     return environment
   }
 
-  /// Power is lost and comes back: of what was not synced, a part chosen by `seed` survives. Some seeds take only the disk away
-  /// and bring it back: to a store that is the same, but for the boot.
+  /// Power loss and reboot: a part of the unsynced data, chosen by `seed`, survives. Some seeds pull out only
+  /// the disk, so that the boot identifier stays the same; to a store both look alike otherwise.
   package func losePower(seed: UInt64) {
     storage.crash(seed: seed)
     if seed % 3 == 0 { startProcesses() } else { boot() }
   }
 
-  /// The disk is pulled out and put back in: what `losePower` is, in one boot.
+  /// Pulls the disk out and puts it back: `losePower` within one boot.
   package func pullDisk(
     keeping pages: (_ path: String, _ page: Int) -> PageFate, sizes: (_ path: String) -> Bool = { _ in true }
   ) {
@@ -118,7 +118,7 @@ package final class SimulatedHost: Sendable {
     startProcesses()
   }
 
-  /// Power is lost and comes back: of what was not synced, that survives which `pages`, `sizes` and `entries` say.
+  /// Power loss and reboot: of the unsynced data, what `pages`, `sizes` and `entries` choose survives.
   package func losePower(
     keeping pages: (_ path: String, _ page: Int) -> PageFate, sizes: (_ path: String) -> Bool,
     entries: (_ path: String) -> Bool = { _ in true }
@@ -134,7 +134,7 @@ package final class SimulatedHost: Sendable {
     }
   }
 
-  /// Every process is killed; the machine goes on.
+  /// Kills every process; the machine keeps running.
   package func killProcesses() {
     storage.killProcesses()
     startProcesses()
@@ -161,14 +161,14 @@ extension Store {
     try open(at: path, configuration: host.configured(configuration), environment: host.environment)
   }
 
-  /// Opens the same directory as another process of the host does, beside the first.
+  /// Opens the directory again as a second, concurrent process of the host.
   package static func openBeside(
     on host: SimulatedHost, configuration: Configuration = Configuration()
   ) throws(StoreError) -> Store {
     try open(at: "/store", configuration: host.configured(configuration), environment: host.otherProcess)
   }
 
-  /// The same over storage whose calls fail as planned.
+  /// Opens it as a second process over storage with planned faults.
   package static func open(
     on host: SimulatedHost, configuration: Configuration = Configuration(), failing plan: FaultPlan
   ) throws(StoreError) -> Store {
@@ -177,7 +177,7 @@ extension Store {
       environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
   }
 
-  /// The value of a key as text; nil if it has none.
+  /// The value of a key as text; nil if absent.
   package func text(_ key: Key) throws(StoreError) -> String? {
     try get(key).map { String(decoding: $0.bytes, as: UTF8.self) }
   }

@@ -1,14 +1,14 @@
 import Glibc
 import SyncStore
 
-/// Page-aligned memory that stands in for a file's pages: reserved at once, so that it never moves, and found by the
-/// kernel only where it is touched.
+/// Page-aligned memory in place of a file's pages. It is reserved at once, so that it never moves; the kernel
+/// allocates pages at first touch.
 ///
 /// This is one of the few files that use `unsafe`: it makes the memory that a `Mapping` shares.
 @safe final class SimulatedMemory: Sendable {
-  /// Bytes of a page.
+  /// Page size in bytes.
   static let pageBytes = 4096
-  /// Bytes that fit.
+  /// Capacity in bytes.
   let capacity: Int
   private nonisolated(unsafe) let base: UnsafeMutableRawPointer
 
@@ -57,13 +57,13 @@ import SyncStore
     return unsafe memcmp(base + range.lowerBound, other.base + range.lowerBound, range.count) == 0
   }
 
-  /// Does it begin with those bytes?
+  /// Whether it begins with those bytes.
   func holds(_ bytes: [UInt8]) -> Bool {
     check(bytes.indices)
     return unsafe memcmp(base, bytes, bytes.count) == 0
   }
 
-  /// The bytes in `range` as a mapping, which keeps the memory alive.
+  /// The bytes in `range` as a mapping that keeps the memory alive.
   func mapping(_ range: Range<Int>) -> Mapping {
     check(range)
     return unsafe Mapping(unsafeBase: base + range.lowerBound, count: range.count) { [self] _, _ in

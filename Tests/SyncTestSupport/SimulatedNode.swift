@@ -1,22 +1,22 @@
 import SyncStore
 
-/// What a page that was not synced looks like after a loss of power.
+/// State of an unsynced page after a power loss.
 package enum PageFate: Sendable, Equatable {
-  /// It reached the disk.
+  /// The new content reached the disk.
   case survives
-  /// The disk has what was synced last.
+  /// The disk has the content of the last sync.
   case lost
-  /// Only some of its eight 512-byte sectors reached the disk: bit n of the mask stands for sector n.
+  /// Only some of its eight 512-byte sectors reached the disk: bit n of the mask is sector n.
   case torn(sectors: UInt8)
 }
 
-/// A file, a directory, or something planted, of the simulated storage. Touched only under the storage's lock.
+/// A file, directory or planted object of the simulated storage. Accessed only with the storage's lock held.
 final class SimulatedNode {
   static let page = SimulatedMemory.pageBytes
   static let sector = 512
-  /// What a file can hold while it is mapped: memory that is mapped cannot move.
+  /// Capacity of a mapped file: mapped memory cannot move.
   static let mappedCapacity = 64 << 20
-  /// What a file can hold that is not.
+  /// Capacity of a file that is not mapped.
   private static let greatestSize = 1 << 30
 
   let kind: FileStatus.Kind
@@ -24,24 +24,24 @@ final class SimulatedNode {
   var links = 0
   var owner = SystemCall.userID
 
-  // A file: what the kernel holds, and what the disk holds.
+  // A file: the kernel's content, and the disk's content.
   private(set) var live: SimulatedMemory
   private(set) var durable: SimulatedMemory
   var size = 0
   private(set) var durableSize = 0
-  /// Bytes for which the disk has found room, in whole pages.
+  /// Allocated bytes, in whole pages.
   var allocated = 0
   private var dirty: Set<Int> = []
   private var mapped = false
   private var mappedForWriting = false
-  /// Pages whose write-back failed: the kernel believes that they are clean until they are written anew.
+  /// Pages whose writeback failed: the kernel treats them as clean until they are written again.
   private var abandoned: [Int: [UInt8]] = [:]
-  /// Did a write-back fail of which no sync has been told yet?
+  /// Whether a writeback failure has not been reported by a sync yet.
   private var hasFailedWriteBack = false
-  /// Which pages reach the disk before a sync: other ones each time.
+  /// Chooses the pages that reach the disk before a sync, differently each time.
   private var writeBacks: UInt64 = 0
   var locks: [Int: [UInt64: LockKind]] = [:]
-  /// What the kernel keeps with it, and no disk.
+  /// Attributes held by the kernel only, not by the disk.
   var isMarked = false
 
   // A directory.
@@ -56,7 +56,7 @@ final class SimulatedNode {
     durable = SimulatedMemory(capacity: capacity)
   }
 
-  /// A clone as a copying tool makes it: the same bytes, all of them durable.
+  /// A copy as made by a copying tool: same bytes, all durable.
   init(copyOf other: SimulatedNode, inode: UInt64) {
     kind = other.kind
     self.inode = inode
@@ -67,7 +67,7 @@ final class SimulatedNode {
     durable.copy(0..<size, from: other.live)
   }
 
-  /// The same file on the disk of a machine that is cloned: both images, the same inode. No process has it open.
+  /// The file on the disk of a cloned machine: both images, same inode. No process has it open.
   init(imageOf other: SimulatedNode) {
     (kind, inode, links) = (other.kind, other.inode, other.links)
     live = SimulatedMemory(capacity: other.live.capacity)
@@ -85,7 +85,7 @@ final class SimulatedNode {
     return offset < end ? live.read(offset..<end) : []
   }
 
-  /// Are those its bytes, in the kernel and on the disk?
+  /// Whether those are its bytes, in the kernel and on the disk.
   func holds(_ bytes: [UInt8]) -> Bool {
     size == bytes.count && durableSize == size && live.holds(bytes) && durable.holds(bytes)
   }
@@ -114,7 +114,7 @@ final class SimulatedNode {
     return live.mapping(range)
   }
 
-  /// Copies what changed in the pages that have bytes of `bytes` to the durable image.
+  /// Copies the dirty pages that overlap `bytes` to the durable image.
   func sync(within bytes: Range<Int> = 0..<Int.max) {
     for page in changedPages() {
       let range = page * Self.page..<(page + 1) * Self.page
@@ -127,7 +127,7 @@ final class SimulatedNode {
     dirty = dirty.filter { !(($0 * Self.page)..<(($0 + 1) * Self.page)).overlaps(bytes) }
   }
 
-  /// The disk takes about half of the pages that changed and have bytes of `bytes`: nobody may go by which.
+  /// Writes about half of the dirty pages that overlap `bytes` to the disk: callers must not rely on which.
   func writeBack(within bytes: Range<Int>) {
     writeBacks += 1
     var random = SplitMix64(seed: inode << 32 | writeBacks)
@@ -138,19 +138,19 @@ final class SimulatedNode {
     }
   }
 
-  /// The same that failed: the next sync is told.
+  /// A failing `startWriteback`: the next sync reports it.
   func failWriteBack() {
     hasFailedWriteBack = true
     failSync()
   }
 
-  /// Is a failure to be told? It is told once.
+  /// Returns whether a failure must be reported, and clears it.
   func takeWriteBackFailure() -> Bool {
     defer { hasFailedWriteBack = false }
     return hasFailedWriteBack
   }
 
-  /// A write-back that failed: nothing reached the disk, and the pages count as clean.
+  /// A failed writeback: nothing reached the disk, and the pages count as clean.
   func failSync() {
     for page in changedPages() { abandoned[page] = live.read(page * Self.page..<(page + 1) * Self.page) }
   }
@@ -162,7 +162,7 @@ final class SimulatedNode {
     return candidates.filter { !live.equals(durable, in: $0 * Self.page..<($0 + 1) * Self.page) }
   }
 
-  /// The power fails: what the disk holds becomes all there is.
+  /// Power loss: the durable content becomes the live content.
   func losePower(keepingSize: Bool, fate: (Int) -> PageFate) {
     for page in changedPages() {
       let start = page * Self.page
@@ -191,7 +191,7 @@ final class SimulatedNode {
     (isMarked, hasFailedWriteBack) = (false, false)
   }
 
-  /// All processes die: the kernel's pages stay, but what the dead still reach is no longer the file.
+  /// All processes die: the kernel's pages stay, but handles of the dead processes no longer reach the file.
   func loseProcesses() {
     locks = [:]
     guard mapped else { return }
@@ -212,7 +212,7 @@ final class SimulatedNode {
     (mapped, mappedForWriting) = (false, false)
   }
 
-  /// The greatest size that it can come to have: the disk is full where a file would be longer.
+  /// The largest possible size: beyond it the disk is full.
   var limit: Int { mapped ? live.capacity : Self.greatestSize }
 
   private func reserve(_ count: Int) {

@@ -16,8 +16,8 @@ extension SimulatedStorage {
     return files
   }
 
-  /// Puts files back as they were, under the inodes they have: a machine rolled back in place, which no check at opening
-  /// can see. All of it is durable.
+  /// Restores earlier file contents under the existing inodes, durably: an in-place rollback of the machine,
+  /// which no check at opening can detect.
   package func restore(_ files: [String: [UInt8]]) throws(StoreError) {
     for (path, bytes) in files.sorted(by: { $0.key < $1.key }) where try !holds(bytes, at: path) {
       let file = try open(path, .openOrCreate)
@@ -38,8 +38,8 @@ extension SimulatedStorage {
     guarded.withLock { $0.state.makeDurable() }
   }
 
-  /// Puts the files below a directory of another storage here, below `destination`, under new inodes and durable: a copied
-  /// directory, or a backup that is restored.
+  /// Copies the files below a directory of another storage to `destination`, under new inodes and durable: a
+  /// copied directory or a restored backup.
   package func install(_ files: [String: [UInt8]], from source: String, at destination: String)
     throws(StoreError)
   {
@@ -61,11 +61,11 @@ extension SimulatedStorage {
     try syncDirectory("/")
   }
 
-  /// The disk of a machine that is cloned: what the kernel and the disk hold at this moment, under the same inodes. No process
+  /// The disk of a cloned machine: kernel and disk content of this moment, under the same inodes. No process
   /// of the clone has anything open.
   package func cloned() throws(StoreError) -> SimulatedStorage {
     let clone = SimulatedStorage()
-    // One lock after the other: the nodes that pass between them are the clone's alone.
+    // The locks are taken one after the other: the nodes handed over belong to the clone alone.
     let image = try locked { state throws(StoreError) in Image(state) }
     try clone.locked { state throws(StoreError) in
       state.root = image.root
@@ -79,9 +79,9 @@ extension SimulatedStorage {
   }
 }
 
-/// A copy of everything that a storage holds.
+/// A copy of the whole storage.
 private struct Image: @unchecked Sendable {
-  // Its nodes are known to nobody else.
+  // Its nodes are not shared.
   let root: SimulatedNode
   let pending: [SimulatedStorage.Operation]
   let lastInode: UInt64

@@ -19,7 +19,7 @@ extension SimulatedStorage.State {
     return copy
   }
 
-  /// What lies at `path`; nil if only the last name is missing, or a directory on the way.
+  /// The node at `path`; nil if only the last component or a directory on the way is missing.
   func find(_ path: String) throws(StoreError) -> SimulatedNode? {
     var node = root
     for name in names(of: path) {
@@ -45,7 +45,7 @@ extension SimulatedStorage.State {
     return (directory, last)
   }
 
-  /// Puts nodes at paths, or takes them away, as one change that is live at once and durable later.
+  /// Adds or removes nodes as one change: live at once, durable later.
   mutating func change(_ changes: [(path: String, node: SimulatedNode?)]) throws(StoreError) {
     var effects: [(directory: SimulatedNode, name: String, node: SimulatedNode?)] = []
     for (path, node) in changes {
@@ -63,7 +63,7 @@ extension SimulatedStorage.State {
     pending.append(SimulatedStorage.Operation(effects: effects))
   }
 
-  /// Makes every change of `directory` durable, and what those changes rest on.
+  /// Makes every change of `directory` durable, with the changes they depend on.
   mutating func makeDurable(_ directory: SimulatedNode) {
     var chosen = Set<Int>()
     var entries = Set<SimulatedStorage.Entry>()
@@ -84,7 +84,7 @@ extension SimulatedStorage.State {
     pending = []
   }
 
-  /// Decides on the changes of directories that were not durable when the power failed.
+  /// Decides which non-durable directory changes survive a power loss.
   mutating func settle(_ nodes: [(path: String, node: SimulatedNode)], _ survives: (String) -> Bool) {
     var paths: [UInt64: String] = [:]
     for (path, node) in nodes { paths[node.inode] = path }
@@ -102,7 +102,7 @@ extension SimulatedStorage.State {
     pending = []
   }
 
-  /// Every node that can be reached, by either image, with its path; in the order of paths.
+  /// Every node reachable through either image, with its path, in path order.
   func allNodes() -> [(path: String, node: SimulatedNode)] {
     var found: [(path: String, node: SimulatedNode)] = []
     var seen = Set<UInt64>()
@@ -118,7 +118,7 @@ extension SimulatedStorage.State {
     return found
   }
 
-  /// Every directory that has a name at the moment, with its path.
+  /// Every directory that currently has a name, with its path.
   func liveDirectories() -> [(path: String, node: SimulatedNode)] {
     var found: [(path: String, node: SimulatedNode)] = [("", root)]
     var next = 0
@@ -146,7 +146,7 @@ extension SimulatedStorage.State {
     return true
   }
 
-  /// Makes room for bytes up to `end`; the end up to which there is room.
+  /// Allocates space up to `end`. Returns the end of the allocated space.
   mutating func reserve(_ node: SimulatedNode, upTo end: Int) -> Int {
     let needed = SimulatedMemory.rounded(end) - node.allocated
     guard needed > 0 else { return end }
@@ -158,7 +158,7 @@ extension SimulatedStorage.State {
     return min(end, node.allocated)
   }
 
-  /// Gives back the room beyond the file's size.
+  /// Frees the space beyond the file's size.
   mutating func trim(_ node: SimulatedNode) {
     let kept = SimulatedMemory.rounded(node.size)
     guard node.allocated > kept else { return }

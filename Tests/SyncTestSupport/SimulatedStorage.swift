@@ -1,13 +1,13 @@
 import Glibc
 package import SyncStore
 
-/// A file system in memory that keeps, for each file and directory, what the kernel holds (*live*) and what the disk
-/// holds (*durable*), so that a loss of power is a line of a test.
+/// A file system in memory that keeps, for each file and directory, the kernel's content (*live*) and the
+/// disk's content (*durable*), so that a test can lose power in one line.
 ///
-/// - `sync` makes the content and the size of a file durable, `syncDirectory` the entries of a directory.
-/// - Creating, renaming and removing are atomic: after a loss of power each happened or did not, and what was done
-///   later to the same name did not happen without it. Nothing else is promised about their order.
-/// - It does not model holes: a byte has room on the disk if it lies before the greatest one written or allocated.
+/// - `sync` makes content and size of a file durable, `syncDirectory` the entries of a directory.
+/// - Creating, renaming and removing are atomic: after a power loss each happened or did not, and a later
+///   change of the same name did not happen without it. Nothing else is promised about their order.
+/// - Holes are not modelled: all bytes before the highest written or allocated one occupy space.
 package final class SimulatedStorage: Storage {
   struct State {
     var root = SimulatedNode(.directory, inode: 1)
@@ -22,7 +22,7 @@ package final class SimulatedStorage: Storage {
     var failures = 0
   }
 
-  /// A change of directories that is not durable yet.
+  /// A directory change that is not durable yet.
   struct Operation {
     let effects: [(directory: SimulatedNode, name: String, node: SimulatedNode?)]
 
@@ -58,39 +58,39 @@ package final class SimulatedStorage: Storage {
 
   // MARK: What tests turn
 
-  /// Bytes that may still be written; nil for no bound. A write that needs more is `.diskFull` with `ENOSPC`.
+  /// Bytes that may still be written; nil for no limit. A write that needs more is `.diskFull` with `ENOSPC`.
   package var free: Int? {
     get { guarded.withLock { $0.state.free } }
     set { guarded.withLock { $0.state.free = newValue } }
   }
 
-  /// How often there was no room, or a sync failed as it was asked to.
+  /// Number of failures so far: writes without space, and syncs made to fail.
   package var failures: Int { guarded.withLock { $0.state.failures } }
 
-  /// Does it say that files are durable without making them so?
+  /// Whether it reports files as durable without making them so.
   package var lies: Bool {
     get { guarded.withLock { $0.state.lies } }
     set { guarded.withLock { $0.state.lies = newValue } }
   }
 
-  /// The magic number of its type; that of ext4 unless a test says otherwise.
+  /// The magic number of its type; ext4 by default.
   package var type: UInt64 {
     get { guarded.withLock { $0.state.type } }
     set { guarded.withLock { $0.state.type = newValue } }
   }
 
-  /// The next sync of the file at `path` fails (all of them, if `forever`), and its unsynced pages then count as clean
-  /// though they never reach the disk.
+  /// Makes the next sync of the file at `path` fail (all of them, if `forever`). Its unsynced pages then
+  /// count as clean although they never reach the disk.
   package func failSync(of path: String, forever: Bool = false) {
     guarded.withLock { $0.state.failingSyncs.append((path, forever)) }
   }
 
-  /// No sync fails any more but those that are asked to from now on.
+  /// Cancels all planned sync failures.
   package func endSyncFailures() {
     guarded.withLock { $0.state.failingSyncs = [] }
   }
 
-  /// Turns one bit of a file over, in both images.
+  /// Flips one bit of a file, in both images.
   package func flipBit(of path: String, at offset: Int, bit: Int) throws(StoreError) {
     try locked { state throws(StoreError) in
       let node = try state.file(path)
@@ -99,7 +99,7 @@ package final class SimulatedStorage: Storage {
     }
   }
 
-  /// Puts a link, or something that is neither file nor directory, at `path`.
+  /// Puts a link, or an object that is neither file nor directory, at `path`.
   package func plant(_ kind: FileStatus.Kind, at path: String) throws(StoreError) {
     try locked { state throws(StoreError) in
       let node = state.make(kind)
@@ -107,7 +107,7 @@ package final class SimulatedStorage: Storage {
     }
   }
 
-  /// Gives what lies at `path` another owner.
+  /// Changes the owner of the object at `path`.
   package func plantOwner(_ owner: UInt32, of path: String) throws(StoreError) {
     try locked { state throws(StoreError) in
       guard let node = try state.find(path) else { throw failure("no such file", path, ENOENT) }
@@ -115,12 +115,12 @@ package final class SimulatedStorage: Storage {
     }
   }
 
-  /// Gives the file at `path` a second name.
+  /// Adds a hard link to the file at `path`.
   package func plantHardLink(of path: String, at second: String) throws(StoreError) {
     try locked { state throws(StoreError) in try state.change([(second, try state.file(path))]) }
   }
 
-  /// Copies a directory with all in it, as a backup does: the same bytes under new inodes, all durable.
+  /// Copies a directory tree as a backup does: same bytes, new inodes, all durable.
   package func copyTree(from source: String, to destination: String) throws(StoreError) {
     try locked { state throws(StoreError) in
       guard let node = try state.find(source) else { throw failure("cannot copy it", source, ENOENT) }
@@ -131,7 +131,7 @@ package final class SimulatedStorage: Storage {
     }
   }
 
-  /// Every process dies. The kernel's pages survive, locks do not, and what was open throws from now on.
+  /// Every process dies. The kernel's pages survive, locks do not, and open handles throw from now on.
   package func killProcesses() {
     guarded.withLock { guarded in
       guarded.state.life += 1
@@ -139,8 +139,8 @@ package final class SimulatedStorage: Storage {
     }
   }
 
-  /// The power fails. `pages` decides on each page that was not synced, `sizes` on each changed size that was not
-  /// synced, `entries` on each directory entry that was not synced; paths are those before the loss.
+  /// Power loss. `pages` decides on each unsynced page, `sizes` on each unsynced size, `entries` on each
+  /// unsynced directory entry; paths are those before the loss.
   package func crash(
     keeping pages: (_ path: String, _ page: Int) -> PageFate,
     sizes: (_ path: String) -> Bool = { _ in true },
@@ -158,7 +158,8 @@ package final class SimulatedStorage: Storage {
     }
   }
 
-  /// The power fails, with a fate for every page, size and entry drawn from `seed`; now and then all or none survive.
+  /// Power loss with a fate for every page, size and entry drawn from `seed`; occasionally all or none
+  /// survive.
   package func crash(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     let odds: UInt64 = [0, 10, 50, 50, 50, 90, 100][Int(random.next() % 7)]
@@ -328,7 +329,7 @@ package final class SimulatedStorage: Storage {
   }
 }
 
-/// The error that the kernel would give.
+/// The error that the kernel would return.
 func failure(_ what: String, _ path: String, _ code: Int32) -> StoreError {
   SystemCall.failure(what, path, errno: code)
 }

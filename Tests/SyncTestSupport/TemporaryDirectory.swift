@@ -1,12 +1,12 @@
 import Glibc
 import SyncStore
 
-/// A directory of its own for one test, removed with all in it when the last reference goes.
+/// A private directory for one test, removed recursively with the last reference.
 package final class TemporaryDirectory: Sendable {
-  /// Its absolute path, without a slash at the end.
+  /// Absolute path without a trailing slash.
   package let path: String
 
-  /// A new, empty directory below `$TMPDIR` or, without that, /tmp; with `inMemory` /dev/shm, where there is one.
+  /// Makes an empty directory below `$TMPDIR` or /tmp; with `inMemory` below /dev/shm, if it exists.
   package init(inMemory: Bool = false) {
     let usual = unsafe inMemory && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"
     let parent = unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? usual
@@ -23,7 +23,7 @@ package final class TemporaryDirectory: Sendable {
       unsafe unlink(path)
       return
     }
-    // A test may have taken the permissions away.
+    // A test may have removed the permissions.
     unsafe chmod(path, 0o700)
     for name in (try? storage.list(path)) ?? [] { remove(path + "/" + name, storage) }
     unsafe rmdir(path)

@@ -1,16 +1,16 @@
 import Foundation
 package import SyncStore
 
-/// Another storage that looks for words in all that is written: in the bytes of each write, in names, and in the whole of a
-/// file, which may be written through a mapping, each time it is synced, resized, renamed, removed or locked.
+/// A storage that wraps another one and searches all written data for words: the bytes of each write, names,
+/// and the whole file (it may be written through a mapping) at each sync, resize, rename, remove or lock.
 package final class WatchedStorage: Storage {
   private let storage: any Storage
   private let words: [Data]
   private let found = Locked<[String]>([])
-  /// The one that this was anchored from, which collects the findings; nil if a test made it.
+  /// The storage this one was anchored from, which collects the findings; nil if a test made it.
   private let origin: WatchedStorage?
 
-  /// Looks for `words` in what goes to `storage`.
+  /// Watches for `words` in writes to `storage`.
   package init(_ storage: any Storage, words: [String]) {
     self.storage = storage
     self.words = words.map { Data($0.utf8) }
@@ -21,7 +21,7 @@ package final class WatchedStorage: Storage {
     (self.storage, words, self.origin) = (storage, origin.words, origin.origin ?? origin)
   }
 
-  /// Where a word was seen, and how it got there.
+  /// Where a word was found, and through which call.
   package var findings: [String] { found.withLock { $0 } }
 
   fileprivate func look(at bytes: [UInt8], _ what: @autoclosure () -> String) {
@@ -32,7 +32,7 @@ package final class WatchedStorage: Storage {
     }
   }
 
-  /// Looks at all that a file holds now, where there is one.
+  /// Searches the current content of a file, if it exists.
   fileprivate func look(atFile path: String, _ what: String) {
     guard let file = try? storage.open(path, .readOnly), let size = try? file.status().size,
       let bytes = try? file.read(size, at: 0)

@@ -1,20 +1,20 @@
 import Foundation
 
-/// A process of its own: one that can be killed, or one whose memory holds nothing but the store.
+/// A separate process: to be killed, or to measure memory that holds nothing but the store.
 enum Child {
   static let command = "child"
 
-  /// What it does.
+  /// The child's task.
   enum Task: String {
-    /// Loads that many keys, says so, and closes at the end of its input.
+    /// Loads that many keys, reports, and closes at end of input.
     case load
-    /// Opens what is there, puts a thousand keys, says so, and closes at the end of its input.
+    /// Opens the existing store, puts a thousand keys, reports, and closes at end of input.
     case touch
-    /// Loads that many keys and reads them, and prints the bytes of memory that this has cost.
+    /// Loads and reads that many keys, and prints the bytes of memory used.
     case memory
   }
 
-  /// The side of the child: `TITLE TASK FOLDER COUNT`.
+  /// Entry point of the child: `TITLE TASK FOLDER COUNT`.
   static func run(_ arguments: [String]) throws {
     guard arguments.count == 4, let task = Task(rawValue: arguments[1]), let count = Int(arguments[3]) else {
       throw BenchmarkError("a child takes TITLE TASK FOLDER COUNT")
@@ -44,7 +44,7 @@ enum Child {
   private static func printMemory(
     _ type: any KeyValuePeer.Type, _ folder: String, _ settings: PeerSettings, _ count: Int
   ) throws {
-    // What libraries allocate once is not the store's.
+    // One-time allocations of libraries are not the store's.
     let other = try type.init(at: folder + "-warm", settings)
     try other.load(0..<1000, .scattered, each: 1)
     try other.readAll(0..<1000)
@@ -60,7 +60,7 @@ enum Child {
     try peer.close()
   }
 
-  /// The side of the parent: a child that is under way.
+  /// The parent's handle of a running child.
   final class Running {
     private let process = Process()
     private let input = Pipe()
@@ -74,7 +74,7 @@ enum Child {
       try process.run()
     }
 
-    /// Returns when it has done its work.
+    /// Waits until it has done its work.
     func waitUntilReady() throws {
       let said = output.fileHandleForReading.availableData
       guard String(decoding: said, as: UTF8.self) == "ready\n" else {
@@ -82,19 +82,19 @@ enum Child {
       }
     }
 
-    /// Kills it, with no chance to close anything.
+    /// Kills it without a chance to close anything.
     func kill() {
       Glibc.kill(process.processIdentifier, SIGKILL)
       process.waitUntilExit()
     }
 
-    /// Lets it close and end.
+    /// Lets it close and exit.
     func end() throws {
       try input.fileHandleForWriting.close()
       try expectSuccess()
     }
 
-    /// The numbers that it prints before it ends.
+    /// The numbers it prints before it exits.
     func numbers() throws -> [Int] {
       try input.fileHandleForWriting.close()
       let text = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)

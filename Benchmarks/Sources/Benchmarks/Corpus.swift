@@ -1,17 +1,17 @@
 import Foundation
 import SyncStore
 
-/// The 16 bytes of a key, in place: what a program in C would hand over.
+/// The 16 bytes of a key, inline: what a C program would pass.
 typealias InlineKey = InlineArray<16, UInt8>
 
-/// How keys look.
+/// Shapes of keys.
 enum KeyPattern {
-  /// 16 hexadecimal digits that have nothing in common.
+  /// 16 hexadecimal digits without a common prefix.
   case scattered
-  /// 12 bytes that all keys share, then 4 that differ.
+  /// 12 common bytes, then 4 distinct ones.
   case sharedPrefix
 
-  /// Key number `index`: distinct for distinct numbers below 2^32, in an order that has nothing to do with theirs.
+  /// Key number `index`: distinct for distinct numbers below 2^32, in an unrelated order.
   func key(_ index: Int) -> InlineKey {
     switch self {
     case .scattered:
@@ -37,13 +37,13 @@ enum KeyPattern {
   }
 }
 
-/// The keys of the workloads in the form that an engine takes, each list in the order in which it is used.
+/// The keys of the workloads in an engine's own form, each list in the order of use.
 struct Names<Name: Sendable>: Sendable {
   /// All keys, in the order of the first puts.
   let fill: [Name]
   /// The same keys in another order.
   let read: [Name]
-  /// As many keys that are not there.
+  /// As many absent keys.
   let miss: [Name]
 
   func map<Other>(_ transform: (Name) throws -> Other) rethrows -> Names<Other> {
@@ -51,14 +51,14 @@ struct Names<Name: Sendable>: Sendable {
   }
 }
 
-/// All keys of a run, made once and outside of what is timed.
+/// All keys of a run, made once outside the timed sections.
 final class Corpus {
   /// How many keys.
   let count: Int
 
   init(count: Int) { self.count = count }
 
-  /// For the engines with an interface in C.
+  /// For engines with a C interface.
   private(set) lazy var inline: Names<InlineKey> = {
     var generator = Shuffler(state: 42)
     let fill = (0..<count).map { KeyPattern.scattered.key($0) }
@@ -83,7 +83,7 @@ final class Corpus {
   }
 }
 
-/// Values of 100 bytes that no engine can compress. A pass writes one and the same value, another pass another one.
+/// Incompressible values of 100 bytes. A pass writes one value throughout, each pass a different one.
 enum Payload {
   static let count = 100
   /// Bytes of a key and its value.

@@ -1,9 +1,9 @@
-/// Counts of durations in buckets that grow with them: each is known to one part in 32, in a fixed amount of memory.
+/// A histogram of durations with geometric buckets: a relative error of 1/32 in a fixed amount of memory.
 struct Histogram {
   private static let fractionBits = 5
   private var buckets = [Int](repeating: 0, count: 64 << Self.fractionBits)
   private(set) var count = 0
-  /// The longest one, exactly, in nanoseconds.
+  /// The exact maximum, in nanoseconds.
   private(set) var maximum: UInt64 = 0
 
   mutating func add(_ nanoseconds: UInt64) {
@@ -12,7 +12,7 @@ struct Histogram {
     maximum = max(maximum, nanoseconds)
   }
 
-  /// The duration that this share of all does not exceed, in nanoseconds.
+  /// The quantile for this share, in nanoseconds.
   func percentile(_ share: Double) -> Double {
     var left = Int((Double(count) * share).rounded(.up))
     for (bucket, amount) in buckets.enumerated() where amount > 0 {

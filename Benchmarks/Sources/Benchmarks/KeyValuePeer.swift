@@ -2,47 +2,47 @@ import SyncStore
 
 /// How a store is opened for a workload.
 struct PeerSettings: Sendable {
-  /// Each put is on disk when it returns; otherwise the kernel decides, and only a loss of power can take it away.
+  /// Each put is on disk when it returns; otherwise the kernel decides, and only a power loss can lose it.
   var isDurable = false
-  /// What it stores is encrypted; engines that cannot do so store it as it is.
+  /// Data is encrypted; engines without encryption ignore this.
   var isEncrypted = false
-  /// Keys that it must have room for.
+  /// Required capacity in keys.
   var capacity: Int
-  /// Bytes of the store's journal segments, where they are not its default.
+  /// Size of the store's journal segments, if not its default.
   var segmentBytes: Int?
 }
 
-/// An engine under test: SyncStore itself and those it is compared with, all behind the same calls.
+/// An engine under test: SyncStore and the engines it is compared with, through the same calls.
 ///
-/// The loops that are timed are default implementations in `Passes.swift`. They are requirements, too, so that the witness
-/// of each concrete engine holds its own specialised loop: one dynamic call for each pass, none within it.
+/// The timed loops are default implementations in `Passes.swift`. They are also requirements, so that each
+/// concrete engine's witness holds a specialised loop: one dynamic call per pass, none within it.
 protocol KeyValuePeer: AnyObject, Sendable {
-  /// A key in the form that the engine takes.
+  /// A key in the engine's own form.
   associatedtype Name: Sendable
   associatedtype Reader: KeyReader where Reader.Name == Name
 
   /// Its name in the table, in `PEERS` and in the results.
   static var title: String { get }
-  /// It gets one of so many keys: 1 for all, more for those that would need minutes.
+  /// It gets 1/n of the keys: 1 for all, more for engines that would need minutes.
   static var share: Int { get }
-  /// Can several threads put at once?
+  /// Whether several threads can put concurrently.
   static var takesManyWriters: Bool { get }
-  /// The key in its own form.
+  /// A key in its own form.
   static func name(_ key: InlineKey) throws -> Name
   /// The keys of the run in its own form.
   static func names(of corpus: Corpus) throws -> Names<Name>
 
-  /// Opens the store in that folder, or makes it there.
+  /// Opens or creates the store in that folder.
   init(at folder: String, _ settings: PeerSettings) throws
   func put(_ name: Name, _ value: [UInt8]) throws
   func delete(_ name: Name) throws
-  /// Puts the same value under many keys, all or none.
+  /// Puts the same value under many keys, atomically.
   func put(_ names: ArraySlice<Name>, _ value: [UInt8]) throws
-  /// What one thread reads with. It sees what was put before it was made; what comes later only if the engine wants so.
+  /// A reader for one thread. It sees earlier puts; later ones only if the engine provides that.
   func makeReader() throws -> Reader
   /// Everything is on disk when it returns.
   func sync() throws
-  /// Readers are finished before.
+  /// Readers are finished beforehand.
   func close() throws
 
   // The timed passes; see `Passes.swift`.
@@ -64,21 +64,21 @@ protocol KeyValuePeer: AnyObject, Sendable {
 extension KeyValuePeer {
   static var takesManyWriters: Bool { true }
 
-  /// Makes the keys before anything is timed.
+  /// Makes the keys before timing starts.
   static func prepare(_ corpus: Corpus) throws { _ = try names(of: corpus) }
 }
 
-/// How one thread reads.
+/// One thread's reader.
 protocol KeyReader: AnyObject {
   associatedtype Name: Sendable
 
-  /// The value's bytes in an array of their own.
+  /// A copy of the value's bytes.
   func copy(_ name: Name) throws -> [UInt8]?
-  /// The value's first byte plus its length, read where it lies; nil if there is none. Engines that always copy do so.
+  /// The value's first byte plus its length, read in place; nil if absent. Engines that always copy do so.
   func touch(_ name: Name) throws -> Int?
-  /// False if the public interface has no way to read in place: then `touch` is not timed.
+  /// False if the public interface has no in-place read: then `touch` is not timed.
   static var readsInPlace: Bool { get }
-  /// Goes through all in the order of the keys: how many there are, and a sum that depends on each of them.
+  /// Scans all keys in order: returns their number, and a sum that depends on each value.
   func scan() throws -> (count: Int, sum: Int)
   /// Ends its transaction or snapshot.
   func finish()

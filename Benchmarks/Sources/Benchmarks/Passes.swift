@@ -1,9 +1,9 @@
 import Foundation
 import Synchronization
 
-/// The loops that are timed, in nanoseconds for each operation unless said. Keys are made before the clock starts.
+/// The timed loops, in nanoseconds per operation unless stated. Keys are made before the clock starts.
 extension KeyValuePeer {
-  /// The first put of each key into an empty store, one by one.
+  /// First put of each key into an empty store, one by one.
   func fill(_ corpus: Corpus) throws -> Double {
     let names = try Self.names(of: corpus).fill
     let value = Payload.first
@@ -20,7 +20,7 @@ extension KeyValuePeer {
     }
   }
 
-  /// The first put of each key into an empty store, `size` of them in one transaction.
+  /// First put of each key into an empty store, `size` per transaction.
   func transactions(_ corpus: Corpus, each size: Int) throws -> Double {
     let names = try Self.names(of: corpus).fill
     let value = Payload.first
@@ -31,7 +31,7 @@ extension KeyValuePeer {
     }
   }
 
-  /// Gets each key, copied, in an order that is not that of the puts.
+  /// Gets each key, copied, in an order different from that of the puts.
   func copyAll(_ corpus: Corpus) throws -> Double {
     let names = try Self.names(of: corpus).read
     let reader = try makeReader()
@@ -42,7 +42,7 @@ extension KeyValuePeer {
     return time
   }
 
-  /// Gets each key where it lies; nil if the engine's interface cannot.
+  /// Gets each key in place; nil if the engine's interface cannot.
   func touchAll(_ corpus: Corpus) throws -> Double? {
     guard Reader.readsInPlace else { return nil }
     let names = try Self.names(of: corpus).read
@@ -60,7 +60,7 @@ extension KeyValuePeer {
     return time
   }
 
-  /// Asks for keys that are not there.
+  /// Gets absent keys.
   func missAll(_ corpus: Corpus) throws -> Double {
     let names = try Self.names(of: corpus).miss
     let reader = try makeReader()
@@ -71,7 +71,7 @@ extension KeyValuePeer {
     return time
   }
 
-  /// Goes through all keys and values in order.
+  /// Scans all keys and values in order.
   @discardableResult
   func scanAll(_ count: Int) throws -> Double {
     let reader = try makeReader()
@@ -83,12 +83,12 @@ extension KeyValuePeer {
     return time
   }
 
-  /// Gets on so many threads at once, each with keys of its own, while a further thread puts at that rate: gets in all
-  /// for each second.
+  /// Gets on that many threads, each with separate keys, while another thread puts at that rate. Returns
+  /// total gets per second.
   func copyAll(_ corpus: Corpus, threads: Int, putsPerSecond: Int) throws -> Double {
     let names = try Self.names(of: corpus)
-    // Half of the keys for each thread, however many there are: each does the same work. Arrays of their own, so that
-    // the threads share no reference counts.
+    // Half of the keys for each thread, whatever their number: each does the same work. Separate arrays, so
+    // that the threads share no reference counts.
     let each = names.read.count / 2
     let slices = (0..<threads).map { Array(names.read[($0 * each)..<(($0 + 1) * each)]) }
     let written = Array(names.fill.prefix(100_000))
@@ -120,7 +120,7 @@ extension KeyValuePeer {
     }
   }
 
-  /// Puts on so many threads at once, `each` of them on each: puts in all for each second.
+  /// Puts on that many threads, `each` per thread. Returns total puts per second.
   func putAll(_ corpus: Corpus, threads: Int, each: Int) throws -> Double {
     let fill = try Self.names(of: corpus).fill
     let slices = (0..<threads).map { number in (0..<each).map { fill[(number * each + $0) % fill.count] } }
@@ -143,16 +143,16 @@ extension KeyValuePeer {
   }
 }
 
-/// The passes that make their keys as they go, for processes that must not hold millions of them.
+/// Passes that generate keys on the fly, for processes that must not hold millions of them.
 extension KeyValuePeer {
-  /// Gets one key that is there: an engine that postpones the work of opening does it now.
+  /// Gets one existing key: an engine that opens lazily does its work now.
   func firstGet(_ index: Int) throws {
     let reader = try makeReader()
     defer { reader.finish() }
     try expect(try reader.copy(try Self.name(KeyPattern.scattered.key(index))) == nil ? 0 : 1, 1, "first get")
   }
 
-  /// Puts the keys of these numbers, `size` in each transaction, or one by one if that is 1.
+  /// Puts the keys of these numbers, `size` per transaction, or one by one if that is 1.
   func load(_ range: Range<Int>, _ pattern: KeyPattern, each size: Int) throws {
     let value = Payload.first
     guard size > 1 else {
@@ -165,7 +165,7 @@ extension KeyValuePeer {
     }
   }
 
-  /// Puts the keys of these numbers one by one, each with a time of its own.
+  /// Puts the keys of these numbers one by one, timing each.
   func load(_ range: Range<Int>, timedBy histogram: inout Histogram) throws {
     let value = Payload.first
     for index in range {

@@ -2,12 +2,13 @@ import Foundation
 import Replication
 import SyncStore
 
-/// The copy at the other end, in a process of its own, which does what it is told line by line.
+/// The copy at the other end, in its own process, driven by line commands.
 enum SyncServer {
   static let command = "sync-server"
 
-  /// The side of the child: `FOLDER KEYS`. Says `ADDRESS TOKEN`, then answers each line with `done`: `change N` writes N of
-  /// the keys anew, `values COUNT BYTES` writes others, `value BYTES` one, `edit BYTES` the same one with a few changes.
+  /// Entry point of the child: `FOLDER KEYS`. Prints `ADDRESS TOKEN`, then answers each line with `done`:
+  /// `change N` rewrites N of the keys, `values COUNT BYTES` writes new ones, `value BYTES` one, `edit BYTES`
+  /// the same one with a few changes.
   static func run(_ arguments: [String]) throws {
     guard arguments.count == 2, let keys = Int(arguments[1]) else {
       throw BenchmarkError("a sync server takes FOLDER KEYS")
@@ -40,7 +41,7 @@ enum SyncServer {
 
   private static func say(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
 
-  /// Records of 116 bytes: 16 of the key, 100 of the value, of which 66 cannot be compressed.
+  /// Records of 116 bytes: a key of 16 and a value of 100, of which 66 are incompressible.
   private static func fill(_ store: Store, _ keys: Int) throws {
     for start in stride(from: 0, to: keys, by: 5000) {
       try store.transaction(durability: .relaxed) { transaction in
@@ -61,7 +62,7 @@ enum SyncServer {
     }
   }
 
-  /// Nothing in them can be compressed.
+  /// Incompressible.
   static func noise(_ count: Int, seed: UInt64) -> [UInt8] {
     var random = seed &* 0x9E37_79B9_7F4A_7C15 | 1
     return unsafe [UInt8](unsafeUninitializedCapacity: count + 8) { buffer, initialized in
@@ -89,7 +90,7 @@ enum SyncServer {
     }
   }
 
-  /// A large value, piece by piece. Edited: 1 KiB stands before it, and 1 MiB of its middle is another.
+  /// A large value in pieces. Edited: 1 KiB is inserted at the start, and 1 MiB in its middle is different.
   static func pieces(ofLarge size: Int, isEdited: Bool, _ body: ([UInt8]) throws -> Void) throws {
     let step = 8 << 20
     if isEdited { try body(noise(1 << 10, seed: 1 << 40)) }
@@ -119,7 +120,7 @@ enum SyncServer {
     return bytes
   }
 
-  /// Runs what is asynchronous from a thread that may wait.
+  /// Runs asynchronous code from a thread that may block.
   static func wait<Answer: Sendable>(_ body: @escaping @Sendable () async throws -> Answer) throws -> Answer {
     let done = DispatchSemaphore(value: 0)
     let box = Box<Answer>()
@@ -139,7 +140,7 @@ enum SyncServer {
     func get() -> Result<Answer, any Error>? { lock.withLock { result } }
   }
 
-  /// The side of the parent.
+  /// The parent's handle.
   final class Running {
     private let process = Process()
     private let input = Pipe()
@@ -161,7 +162,7 @@ enum SyncServer {
       token = String(said.split(separator: " ").last ?? "").trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
-    /// Has it do something, and waits until it is done.
+    /// Sends a command, and waits until it is done.
     func tell(_ line: String) throws {
       input.fileHandleForWriting.write(Data("\(line)\n".utf8))
       guard !output.fileHandleForReading.availableData.isEmpty else {
@@ -169,7 +170,7 @@ enum SyncServer {
       }
     }
 
-    /// Lets it close and end.
+    /// Lets it close and exit.
     func end() throws {
       try input.fileHandleForWriting.close()
       process.waitUntilExit()

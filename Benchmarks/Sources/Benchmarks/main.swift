@@ -1,6 +1,6 @@
 import Foundation
 
-// Measurements are taken in functions: variables of this file are globals, and slow.
+// Measurements run in functions: variables of this file are globals, and slow.
 do {
   let arguments = Array(CommandLine.arguments.dropFirst())
   if arguments.first == Child.command {

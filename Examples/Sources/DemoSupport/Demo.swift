@@ -1,21 +1,21 @@
 import Foundation
 
-/// What a demonstration expected and did not find.
+/// A failed expectation of a demonstration.
 public struct DemoFailure: Error, CustomStringConvertible {
-  /// What was expected.
+  /// The expectation.
   public let description: String
 
-  /// Says so.
+  /// Creates the error.
   public init(_ description: String) { self.description = description }
 }
 
-/// Fails unless it is so, and says that it is.
+/// Checks an expectation, and prints it if it holds.
 public func check(_ isSo: Bool, _ what: String) throws {
   guard isSo else { throw DemoFailure("it is not so that \(what)") }
   say("  ok: \(what)")
 }
 
-/// Does the work of a program: an error is told on standard error and ends it with 1.
+/// Runs a program's work: an error is printed on standard error, and the exit code is 1.
 public func reportingErrors(_ work: () async throws -> Void) async {
   do {
     try await work()
@@ -25,13 +25,13 @@ public func reportingErrors(_ work: () async throws -> Void) async {
   }
 }
 
-/// One line on standard output, at once.
+/// Prints a line on standard output and flushes it.
 public func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
 
-/// The moment, in milliseconds since 1970, as deadlines of a store are.
+/// Current time in milliseconds since 1970, as used in a store's deadlines.
 public func milliseconds() -> UInt64 { UInt64(Date().timeIntervalSince1970 * 1000) }
 
-/// Gives `body` a directory that is removed afterwards.
+/// Calls `body` with a temporary directory.
 public func withScratch(_ body: (String) async throws -> Void) async throws {
   let path = NSTemporaryDirectory() + "sync-store-example-" + UUID().uuidString
   try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
@@ -39,12 +39,12 @@ public func withScratch(_ body: (String) async throws -> Void) async throws {
   try await body(path)
 }
 
-/// This very program, run with other words in a process of its own. Killed with its last reference.
+/// This program, run with other arguments in a separate process. Killed with its last reference.
 public final class Program {
   private let process = Process()
   private let output: String
 
-  /// Begins it; what it prints goes to a file in `scratch`.
+  /// Starts it; its output goes to a file in `scratch`.
   public init(in scratch: String, _ words: String...) throws {
     output = scratch + "/output-" + UUID().uuidString
     try Data().write(to: URL(fileURLWithPath: output))
@@ -57,13 +57,13 @@ public final class Program {
 
   deinit { if process.isRunning { kill() } }
 
-  /// The whole lines that it has printed so far.
+  /// Its complete lines of output so far.
   public var lines: [String] {
     let text = (try? String(contentsOfFile: output, encoding: .utf8)) ?? ""
     return text.split(separator: "\n", omittingEmptySubsequences: false).dropLast().map(String.init)
   }
 
-  /// Waits, for half a minute at most, until it has printed a line that begins so, and gives the rest of it.
+  /// Waits up to half a minute for a line with this prefix, and returns the rest of that line.
   public func line(_ beginning: String) async throws -> String {
     for _ in 0..<3000 {
       if let line = lines.last(where: { $0.hasPrefix(beginning) }) {
@@ -74,11 +74,11 @@ public final class Program {
     throw DemoFailure("no line \"\(beginning)…\" came; there is: \(lines.suffix(3))")
   }
 
-  /// Ends it as `kill -9` does, at whatever it is. When this returns it has let go of all that it held.
+  /// Kills it like `kill -9`, whatever it is doing. When this returns all its resources are released.
   public func kill() {
     let directory = "/proc/\(process.processIdentifier)"
     _ = Foundation.kill(process.processIdentifier, SIGKILL)
-    // It has files open as long as one of its threads is in a call that nothing interrupts, a sync.
+    // It has files open while one of its threads is in an uninterruptible call, a sync.
     while let text = try? String(contentsOfFile: directory + "/stat", encoding: .utf8),
       let threads = try? FileManager.default.contentsOfDirectory(atPath: directory + "/task"),
       threads.count > 1 || !text.contains(") Z ")
@@ -87,7 +87,7 @@ public final class Program {
     }
   }
 
-  /// Waits for its end, for a minute at most, which must be a good one.
+  /// Waits up to a minute for its exit, which must be successful.
   public func finish() async throws {
     for _ in 0..<6000 where process.isRunning { try await Task.sleep(for: .milliseconds(10)) }
     guard !process.isRunning, process.terminationStatus == 0 else {

@@ -1,13 +1,13 @@
 import DemoSupport
 import SyncStore
 
-/// `config-store demo`, or its parts by hand:
+/// `config-store demo`, or its parts separately:
 ///
 ///     config-store watch DIR              prints what changes, as it changes
 ///     config-store set DIR KEY VALUE      workers, timeout or greeting
 ///     config-store unset DIR KEY
 ///     config-store route DIR PATH BACKEND
-///     config-store raise DIR COUNT        raises `workers` by one, so many times
+///     config-store raise DIR COUNT        raises `workers` by one, COUNT times
 @main
 struct ConfigStore {
   static func main() async { await reportingErrors(run) }
@@ -33,7 +33,7 @@ struct ConfigStore {
     try settings.store.close()
   }
 
-  /// Each value has the type of its property: a reader cannot mistake it.
+  /// Each value has its property's type: a reader cannot misinterpret it.
   private static func set(_ store: Store, _ name: String, _ text: String) throws {
     switch (name, Int(text), Double(text)) {
     case ("workers", let number?, _): try store.put("config/workers", number)
@@ -43,7 +43,7 @@ struct ConfigStore {
     }
   }
 
-  /// A worker that takes over what changes.
+  /// A worker that applies configuration changes.
   private static func watch(_ configuration: SettingsStore) async throws {
     say("begins with \(line(configuration.settings))")
     try await configuration.follow { key in

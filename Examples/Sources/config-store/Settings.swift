@@ -1,8 +1,8 @@
 import DemoSupport
 import SyncStore
 
-/// What a worker is told by its configuration. Each property is a key of its own, so that two people who change different
-/// ones, here or on different copies, do not undo each other's work.
+/// A worker's configuration. Each property has its own key, so that concurrent changes to different
+/// properties, here or on different copies, do not overwrite each other.
 struct Settings: Codable, Equatable {
   struct Route: Codable, Equatable {
     var path: String
@@ -21,21 +21,21 @@ final class SettingsStore {
 
   let store: Store
   private(set) var settings = Settings()
-  /// Keys whose values could not be taken over, and why: their properties are what they were before.
+  /// Keys whose values were rejected, with the reason: their properties keep their earlier values.
   private(set) var refused: [Key: any Error] = [:]
-  /// The place in the journal up to which changes were seen.
+  /// The journal position up to which changes were seen.
   private var position: ChangePosition
 
-  /// Opens the store, or makes it if it is not there; all processes do so in shared mode.
+  /// Opens or creates the store; all processes use shared mode.
   init(at path: String) throws {
     store = try Store.openOrCreate(at: path, configuration: Configuration(mode: .shared))
-    // Position first: what changes from now on is seen again by `follow`.
+    // Read the position first: `follow` then repeats changes made from now on instead of missing them.
     position = try store.changePosition()
     for entry in try store.list(KeyRange(prefix: Self.prefix)) { take(entry.key) }
   }
 
-  /// Takes over what changes, by whatever process, as it changes, and names each key. Waits without a thread; goes on until its
-  /// task is cancelled, or `hasChanged` throws. A value of another type does not end it: it is in `refused` then.
+  /// Applies changes made by any process, and reports each key. Waits without a thread, until its task is
+  /// cancelled or `hasChanged` throws. A value of another type does not end it: it is added to `refused`.
   func follow(_ hasChanged: (Key) throws -> Void) async throws {
     for try await change in try store.changes(prefix: Self.prefix, from: position) {
       position = change.position
@@ -44,8 +44,8 @@ final class SettingsStore {
     }
   }
 
-  /// One property, as the store has it now; its default if it was deleted. With a value of another type the property stays
-  /// what it was, and all others go on: one wrong setting must not end the reload.
+  /// Reads one property from the store; its default if it was deleted. With a value of another type the
+  /// property keeps its value, and the others are still applied: one wrong setting must not end the reload.
   private func take(_ key: Key) {
     do {
       try read(key)
@@ -66,8 +66,9 @@ final class SettingsStore {
     }
   }
 
-  /// Changes a property by what it is now, whoever else does so at the same time, in whatever process: tried again until
-  /// nobody was faster. (`Store.update` keeps the others out meanwhile; this holds up nobody.)
+  /// Changes a property based on its current value, with optimistic concurrency across processes: retried
+  /// until no other change came in between. (`Store.update` would block other writers meanwhile; this blocks
+  /// none.)
   func change<Content: Codable>(
     _ key: Key, from initial: Content, _ body: (Content) -> Content
   ) throws -> Content {

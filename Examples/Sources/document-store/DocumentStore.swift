@@ -2,7 +2,7 @@ import DemoSupport
 import Foundation
 import SyncStore
 
-/// `document-store demo`, or its parts by hand:
+/// `document-store demo`, or its parts separately:
 ///
 ///     document-store add DIR TITLE AUTHOR TEXT [FILE…]
 ///     document-store list DIR [AUTHOR]
@@ -20,7 +20,7 @@ struct DocumentStore {
     if words[0] == "restore", words.count == 3 {
       return say("restored \(try Store.restore(from: words[1], to: words[2]).position) positions")
     }
-    // Opened, or made, at its first use.
+    // Opened or created at its first use.
     try StoreHandle.at(words[1]).withStore { store in
       let library = try Library(store)
       switch (words[0], words.count) {

@@ -3,7 +3,7 @@ import FoundationEssentials
 import SyncStore
 import SyncStoreFoundation
 
-/// A document. Its attachments are values of their own, which the store keeps as files.
+/// A document. Its attachments are separate values, which the store keeps as files.
 struct Document: Codable, Identifiable, Sendable, Equatable {
   let id: Int
   var title: String
@@ -16,7 +16,7 @@ struct Document: Codable, Identifiable, Sendable, Equatable {
   static let byDate = CollectionIndex("written", \Document.written)
 }
 
-/// Documents by number, author and date, and what is attached to them: `attachments/NUMBER/NAME`.
+/// Documents by number, author and date, and their attachments: `attachments/NUMBER/NAME`.
 struct Library {
   let store: Store
   let documents: StoreCollection<Document>
@@ -31,7 +31,7 @@ struct Library {
     try Key("attachments/\(document)/\(name)")
   }
 
-  /// Adds a document and what is attached to it, all or nothing: nobody sees the one without the others. Gives its number.
+  /// Adds a document with its attachments atomically. Returns its number.
   func add(
     _ title: String, by author: String, written: Date = Date(), _ text: String, attaching files: [URL] = []
   ) throws -> Int {
@@ -49,7 +49,7 @@ struct Library {
     }
   }
 
-  /// Takes a document away with all that is attached to it. False if there is none.
+  /// Removes a document with all its attachments. Returns false if it does not exist.
   func remove(_ id: Int) throws -> Bool {
     try store.transaction { transaction in
       guard let document = try documents.get(id, in: transaction) else { return false }
@@ -58,7 +58,7 @@ struct Library {
     }
   }
 
-  /// Writes what is attached to a document into a directory; streamed, and each verified.
+  /// Writes a document's attachments into a directory; streamed, and each verified.
   func export(_ id: Int, to directory: String) throws -> Int {
     let names = try documents.get(id)?.attachments ?? []
     for name in names where try !store.export(Self.attachment(id, name), toFileAt: directory + "/" + name) {

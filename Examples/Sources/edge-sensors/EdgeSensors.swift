@@ -1,11 +1,11 @@
 import DemoSupport
 import SyncStore
 
-/// `edge-sensors demo`, or its parts by hand:
+/// `edge-sensors demo`, or its parts separately:
 ///
 ///     edge-sensors hub DIR HOST:PORT
 ///     edge-sensors invite DIR
-///     edge-sensors edge DIR SITE SECONDS [TOKEN]     readings are kept for so many seconds
+///     edge-sensors edge DIR SITE SECONDS [TOKEN]     readings are kept for SECONDS
 ///     edge-sensors show DIR SITE
 @main
 struct EdgeSensors {

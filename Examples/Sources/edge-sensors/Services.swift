@@ -2,7 +2,7 @@ import DemoSupport
 import Replication
 import SyncStore
 
-/// The hub: a store that others may use beside it (`invite` does), and a node that members call.
+/// The hub: a store that other processes may also open (`invite` does), and a node that members dial.
 enum Hub {
   static let shared = Configuration(mode: .shared)
 
@@ -18,15 +18,15 @@ enum Hub {
     while true { try await Task.sleep(for: .seconds(3600)) }
   }
 
-  /// A token with which one edge can join, for ten minutes.
+  /// A token with which one edge can join within ten minutes.
   static func invite(at path: String) throws -> String {
     try Node.invite(to: try Store.open(at: path, configuration: shared))
   }
 }
 
-/// An edge: it logs whatever the network does, and pushes when the hub can be reached.
+/// An edge: it logs regardless of the network, and pushes when the hub can be reached.
 enum Edge {
-  /// Joins at the first start, which needs the hub; every later one needs nobody.
+  /// Joins at the first start, which needs the hub; later starts do not.
   static func open(at path: String, site: String, token: String?) async throws -> Store {
     if try Store.exists(at: path) { return try Store.open(at: path) }
     guard let token else { throw DemoFailure("the first start needs a token") }
@@ -41,7 +41,7 @@ enum Edge {
     defer { pushing.cancel() }
     say("goes on behind \(try log.last)")
     while true {
-      // A burst of readings, one durable transaction: 16 of them cost as much as one.
+      // A burst of readings in one durable transaction: 16 of them cost as much as one.
       let time = milliseconds()
       let last = try log.append(
         (0..<16).map { Reading(time: time, celsius: 20 + Double($0) / 8) })
@@ -50,7 +50,7 @@ enum Edge {
     }
   }
 
-  /// Pushes every quarter of a second; waits longer after each failure, two seconds at most.
+  /// Pushes every quarter of a second; backs off after each failure, up to two seconds.
   private static func push(_ node: Node) async {
     var backoff = Backoff(base: 250, cap: 2_000)
     while !Task.isCancelled {

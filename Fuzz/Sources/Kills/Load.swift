@@ -1,8 +1,8 @@
 import Foundation
 import SyncStore
 
-/// What the child does until it is killed: a mixed load on few keys, so that segments fill, are compacted and go. Each
-/// operation is told on standard output before it begins and after it was acknowledged.
+/// The child's work until it is killed: a mixed load on few keys, so that segments fill, are compacted and
+/// removed. Each operation is reported on standard output before it starts and after it was acknowledged.
 struct Load {
   static let keys = 60
 
@@ -10,14 +10,16 @@ struct Load {
     Configuration(mode: mode, durability: .relaxed, blobThreshold: 4096, segmentBytes: 256 << 10)
   }
 
-  /// One line of the child's, 16 bytes: the operation's number, key, and what happened.
+  /// One 16-byte report of the child: operation number, key, and event.
   struct Note {
     enum Kind: UInt8 {
       case begins = 1
       case done = 2
-      /// What a process that lives on finds under the key, 0 for nothing; what it has written to its own; and the end of that.
+      /// Reports of a surviving process: the value it finds under the key, 0 for none; its own write; and the
+      /// end of the list.
       case seen, own, end
-      /// What an opening took, in nanoseconds: three of them, all of it, how long its thread ran, and how long that was ready to.
+      /// Duration of an opening in nanoseconds, as three reports: total, running time of its thread, and time
+      /// it was runnable.
       case opened
     }
     var number: UInt64
@@ -47,14 +49,14 @@ struct Load {
 
   static func key(_ number: UInt32) throws -> Key { try Key(bytes: Array("key \(number)".utf8)) }
 
-  /// The value that operation `number` gives a key: its number, then bytes that follow from it.
+  /// The value that operation `number` writes: its number, then bytes derived from it.
   static func value(_ number: UInt64) -> [UInt8] {
     let count = number % 50 == 0 ? 5000 : Int(number &* 2_654_435_761 % 3000)
     return (0..<8).map { UInt8(truncatingIfNeeded: number >> UInt64($0 * 8)) }
       + (0..<count).map { UInt8(truncatingIfNeeded: number &+ UInt64($0)) }
   }
 
-  /// The operation whose value this is; nil if it is nobody's.
+  /// The operation that wrote this value; nil if none did.
   static func number(of value: [UInt8]) -> UInt64? {
     guard value.count >= 8 else { return nil }
     let number = value[0..<8].reversed().reduce(0) { $0 << 8 | UInt64($1) }
@@ -84,7 +86,7 @@ struct Load {
     }
   }
 
-  /// Opens the store, the first one of this process, tells what that took, and waits to be killed.
+  /// Opens the store, as the first opening of this process, reports the duration, and waits to be killed.
   static func open(at path: String, _ mode: Configuration.Mode) throws -> Never {
     let (store, time) = try OpeningTime.of { try Store.open(at: path, configuration: configuration(mode)) }
     let notes = [time.all, time.running, time.ready].flatMap { milliseconds in

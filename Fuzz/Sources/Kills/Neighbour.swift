@@ -1,11 +1,12 @@
 import Foundation
 import SyncStore
 
-/// A process that has the store open, too, and goes on writing to keys of its own while others are killed beside it. For each byte
-/// that it is sent it writes once more, which needs the lock that the killed one may have held (F13), and tells what it sees.
+/// A process that also has the store open, and keeps writing to its own keys while others are killed. For
+/// each byte it receives it writes once more, which needs the lock that the killed one may have held (F13),
+/// and reports what it sees.
 final class Neighbour {
   static let keys = 20
-  /// Seconds after which one that does not answer is taken to hang.
+  /// Seconds after which an unresponsive one counts as hanging.
   private static let patience = 120
 
   static func key(_ number: Int) throws -> Key { try Key(bytes: Array("beside \(number)".utf8)) }
@@ -42,7 +43,7 @@ final class Neighbour {
     }
     for key in 0..<Load.keys {
       let value = try store.get(Load.key(UInt32(key)))?.bytes
-      // What nobody ever wrote has a number that no operation has.
+      // A value that was never written has a number that no operation has.
       add(value.map { Load.number(of: $0) ?? .max } ?? 0, key, .seen)
     }
     for (key, number) in own.enumerated() {
@@ -70,7 +71,7 @@ final class Neighbour {
     child.waitUntilExit()
   }
 
-  /// What it finds under the keys of the one that was killed, and the numbers that it has written to its own, 0 for none.
+  /// The values it finds under the killed process's keys, and the numbers of its own writes, 0 for none.
   func ask() throws -> (seen: [UInt64?], own: [UInt64]) {
     try input.fileHandleForWriting.write(contentsOf: Data([1]))
     var (seen, own): ([UInt64?], [UInt64]) = ([], [])

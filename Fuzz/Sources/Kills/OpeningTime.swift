@@ -1,13 +1,13 @@
 import Foundation
 
-/// What an opening took, in milliseconds: how long, and of that how long its thread ran, and how long it could have run and had no
-/// processor. The rest it waited for something else: a disk, a lock.
+/// Duration of an opening in milliseconds: total, running time of its thread, and time the thread was
+/// runnable without a processor. The rest was spent waiting for something else: a disk, a lock.
 struct OpeningTime {
   let all: Double, running: Double, ready: Double
 
-  /// Measures `body` on the thread that calls it.
+  /// Measures `body` on the calling thread.
   static func of<Result>(_ body: () throws -> Result) rethrows -> (Result, OpeningTime) {
-    // The looks at the file are around all others: reading it takes as long as a part of an opening.
+    // `delay()` is called outermost: reading its file takes as long as a part of an opening.
     let (delayed, begin, ran) = (delay(), seconds(CLOCK_MONOTONIC), seconds(CLOCK_THREAD_CPUTIME_ID))
     let result = try body()
     let running = seconds(CLOCK_THREAD_CPUTIME_ID) - ran
@@ -21,7 +21,7 @@ struct OpeningTime {
     return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
   }
 
-  /// How long this thread was ready and not running so far; 0 where the kernel does not say.
+  /// How long this thread has been runnable without running; 0 where the kernel does not report it.
   private static func delay() -> Double {
     guard let file = FileHandle(forReadingAtPath: "/proc/thread-self/schedstat"),
       let text = try? file.readToEnd()
@@ -32,21 +32,21 @@ struct OpeningTime {
 }
 
 extension [Double] {
-  /// The middle, the 99th percentile and the most of so many milliseconds.
+  /// Median, 99th percentile and maximum of these milliseconds.
   var summary: String {
     guard let last = self.max() else { return "no time" }
     return
       "\(share(0.5)) ms in the middle, \(share(0.99)) ms at the 99th percentile, \(Self.figure(last)) ms at most"
   }
 
-  /// The one that such a share of all does not exceed.
+  /// The quantile for this share.
   fileprivate func share(_ share: Double) -> String { Self.figure(sorted()[Int(Double(count - 1) * share)]) }
 
   fileprivate static func figure(_ milliseconds: Double) -> String { String(format: "%.2f", milliseconds) }
 }
 
 extension [OpeningTime] {
-  /// What they took, in a sentence.
+  /// The durations in a sentence.
   var summary: String {
     let slow = sorted { $0.all < $1.all }.suffix(Swift.max(count / 100, 1))
     func mean(_ part: KeyPath<OpeningTime, Double>) -> String {

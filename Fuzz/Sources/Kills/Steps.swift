@@ -1,12 +1,12 @@
 import Foundation
 import SyncStore
 
-/// A pausable transaction that never ends, while another thread writes and makes it pause; killed at any moment. Each step puts
-/// its number under several keys, now and then writes something that it takes back, and now and then fails as a whole.
+/// An endless pausable transaction, which another thread's writes make pause; killed at any moment. Each step
+/// writes its number to several keys, sometimes rolls a write back, and sometimes fails as a whole.
 struct Steps {
   static let keys = ["a", "b", "c", "d"]
   static let configuration = Configuration(durability: .relaxed, segmentBytes: 256 << 10)
-  /// In the notes, the steps and the other thread's writes.
+  /// Number under which notes report the steps, and the other thread's writes.
   static let step: UInt32 = 0
   static let other: UInt32 = 1
 
@@ -16,7 +16,7 @@ struct Steps {
     let store = try Store.open(at: path, configuration: configuration)
     let others = Thread {
       do { try write(store) } catch {
-        // Without its writes nothing would make the transaction pause: the whole process ends, and its parent fails.
+        // Without its writes the transaction would never pause: the whole process ends, and its parent fails.
         FileHandle.standardError.write(Data("the other thread: \(error)\n".utf8))
         exit(1)
       }
@@ -26,7 +26,7 @@ struct Steps {
     while true {
       do {
         try store.pausableTransaction { transaction in
-          // It is called again only when the step before was committed.
+          // It is called again only after the previous step was committed.
           if number > first { try tell(number - 1, step) }
           for key in keys {
             try transaction.put(Key("step/" + key), number)
@@ -42,7 +42,7 @@ struct Steps {
           return .next
         }
       } catch is Refused {
-        // That step was undone; it is made again.
+        // That step was undone; it is repeated.
         if number > first { try tell(number - 1, step) }
       }
     }
@@ -63,7 +63,7 @@ struct Steps {
   }
 }
 
-/// Kills what `Steps` does, again and again, and looks whether each step is there whole or not at all, none that was committed
+/// Kills `Steps` repeatedly, and checks that each step is present completely or not at all, no committed one
 /// is lost, and the other thread's writes are there.
 struct StepKills {
   let count: Int
@@ -103,9 +103,10 @@ struct StepKills {
   }
 }
 
-/// Looks whether what is killed gets on between the kills: a child that does nothing, or stands still, loses nothing either.
+/// Checks progress between kills: a child that is idle or stuck loses nothing either.
 final class Growth {
-  /// Kills within which each number must have grown. Some fall before the child has opened the store.
+  /// Number of kills within which each number must have grown. Some kills hit before the child has opened the
+  /// store.
   static let kills = 20
   private var last: [String: UInt64] = [:]
 
@@ -120,13 +121,13 @@ final class Growth {
   }
 }
 
-/// This program once more, killed after some milliseconds.
+/// This program as a child, killed after some milliseconds.
 enum KilledChild {
-  /// What it has told by then.
+  /// What it had reported by then.
   static func notes(of arguments: [String]) throws -> [Load.Note] {
     let child = Process()
     Container.prepare(child, arguments)
-    // One that traps must end by that at once: while a backtrace is made of it, it would still be killed.
+    // A trap must end the process at once: during a backtrace it would still be killed, which hides the trap.
     child.environment = ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": "enable=no"]) { $1 }
     let pipe = Pipe()
     child.standardOutput = pipe
@@ -135,11 +136,11 @@ enum KilledChild {
     DispatchQueue.global().asyncAfter(deadline: .now() + .microseconds(Int.random(in: 2_000...60_000))) {
       kill(process, SIGKILL)
     }
-    // Up to the end: what was told before the kill is in the pipe.
+    // Up to the end: reports sent before the kill are in the pipe.
     let told = [UInt8](pipe.fileHandleForReading.readDataToEndOfFile())
     child.waitUntilExit()
-    // An error that nobody caught and a failed precondition are signals, too. What the child says of them is on the
-    // standard error output, which is this one's.
+    // An uncaught error and a failed precondition also end in a signal. The child's message is on standard
+    // error, which is inherited.
     let (reason, status) = (child.terminationReason, child.terminationStatus)
     guard reason == .uncaughtSignal, status == SIGKILL else {
       throw Kills.Failure(
@@ -156,10 +157,10 @@ enum KilledChild {
 
 /// Where the children run.
 enum Container {
-  /// Each in a PID namespace of its own, as in a container: all of them are process 1, and their thread numbers are equal.
+  /// Each in its own PID namespace, as in a container: all are process 1, with equal thread numbers.
   nonisolated(unsafe) static var isUsed = false
 
-  /// Has `child` be this program once more, with these words.
+  /// Makes `child` run this program with these arguments.
   static func prepare(_ child: Process, _ arguments: [String]) {
     let program = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
     guard isUsed else {

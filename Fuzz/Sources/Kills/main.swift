@@ -1,16 +1,16 @@
 import Foundation
 import SyncStore
 
-/// Kills a process that writes, again and again, at random moments, and looks after each kill whether all that was
-/// acknowledged is there, nothing is half done, and how long opening takes.
+/// Kills a writing process repeatedly, at random moments, and checks after each kill that all acknowledged
+/// writes are there and nothing is half done; measures how long opening takes.
 ///
 ///   Kills COUNT [steps | shared | containers]
 ///
-/// With `steps` it is a pausable transaction that is killed. With `shared` another process that has the store open goes on writing
-/// and sees all that the killed one was told to be done; so does the one that looks, a third. With `containers` the first two are in PID
-/// namespaces of their own (for root).
+/// With `steps` a pausable transaction is killed. With `shared` another process that has the store open keeps
+/// writing and must see everything acknowledged to the killed one; so must the checker, a third process. With
+/// `containers` the first two are in separate PID namespaces (needs root).
 struct Kills {
-  /// What is known of a key: the operation that gave it what it has, and the one that may have begun after it.
+  /// Knowledge about a key: the last acknowledged operation, and one that may have started after it.
   struct State {
     var acknowledged: (number: UInt64, deletes: Bool)?
     var begun: (number: UInt64, deletes: Bool)?
@@ -22,7 +22,7 @@ struct Kills {
   private var states = [State](repeating: State(), count: Load.keys)
   private var next: UInt64 = 1
   private var openings: [OpeningTime] = []
-  /// Those that were the first of a process.
+  /// Durations of first openings in a process.
   private var firstOpenings: [OpeningTime] = []
   private let growth = Growth()
 
@@ -45,13 +45,13 @@ struct Kills {
       if let last = others.max() { numbers["writes beside"] = last }
       try growth.look(at: numbers, after: kill, of: count)
       if kill.isMultiple(of: 50), let ended = neighbour {
-        // It dies, too; the next one begins where it has stood.
+        // It dies, too; the next one continues from its state.
         ended.kill()
         neighbour = try Neighbour(at: path)
       }
     }
     neighbour?.kill()
-    // After a failure it is left to be looked at.
+    // After a failure the directory is kept for inspection.
     try FileManager.default.removeItem(atPath: path)
     print(
       "\(count) kills, \(next - 1) operations: nothing acknowledged is lost, nothing is half done; opening \(openings.summary); a process's first opening \(firstOpenings.summary)"
@@ -71,9 +71,9 @@ struct Kills {
     }
   }
 
-  /// `others` are the numbers that the process beside has under its keys, at least.
+  /// `others` are the minimum numbers under the neighbour's keys.
   private mutating func look(after kill: Int, _ others: [UInt64]) throws {
-    // Each second time by a process that has opened none before, and is killed, too: some of these while they open it.
+    // Every second time in a fresh process, which is killed, too: sometimes during the open.
     let isSecond = kill.isMultiple(of: 2)
     if isSecond {
       let told = try KilledChild.notes(of: [mode == .shared ? "--open-shared" : "--open", path])
@@ -105,14 +105,14 @@ struct Kills {
     }
   }
 
-  /// Nobody has the store for himself while others have it.
+  /// Exclusive access must fail while others have the store open.
   private func refuseExclusive(_ kill: Int) throws {
     let outcome = Result { try Store.open(at: path, configuration: Load.configuration(.exclusive)) }
     if case .failure(let error as StoreError) = outcome, error.code == .busy { return }
     throw Failure("kill \(kill): the store is opened by one alone while another one writes")
   }
 
-  /// Is there, under each key, what was acknowledged, or what had begun when the child was killed?
+  /// Checks that each key has its acknowledged value, or the one being written at the kill.
   private mutating func check(_ all: [UInt64?], _ kill: Int) throws {
     var happened: [UInt64: Bool] = [:]
     for (key, found) in all.enumerated() {

@@ -1,8 +1,8 @@
 import Foundation
 import SyncStore
 
-/// Damages copies of a store at random and opens them: whatever was done to its files, opening ends, with the store or an
-/// error, and no key ever has a value that was not put (F37, F45).
+/// Damages copies of a store at random and opens them: opening must terminate with the store or an error, and
+/// no key may ever have a value that was not put (F37, F45).
 ///
 ///   Recovery [SECONDS [SEED]]
 struct Fuzzer {
@@ -49,7 +49,7 @@ struct Fuzzer {
     try store.close()
   }
 
-  /// A few bits, a run of bytes, a cut, or a piece of one file in another.
+  /// A few bits, a run of bytes, a truncation, or a piece of one file in another.
   private mutating func damage(_ copy: String) throws {
     let files = try FileManager.default.subpathsOfDirectory(atPath: copy).sorted()
       .map { copy + "/" + $0 }.filter { (try? Data(contentsOf: URL(fileURLWithPath: $0)))?.isEmpty == false }
@@ -74,7 +74,7 @@ struct Fuzzer {
         bytes.replaceSubrange(
           place..<min(place + piece.count, bytes.count), with: piece.prefix(bytes.count - place))
       }
-      // In place: the file stays the one that it is.
+      // In place: the file keeps its inode.
       let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: file))
       try handle.truncate(atOffset: 0)
       try handle.write(contentsOf: bytes)
@@ -84,7 +84,7 @@ struct Fuzzer {
 
   private func check(_ store: Store) throws {
     for key in truth.keys {
-      // An older value may come back when the newer record is lost; it is reported, and never a foreign one.
+      // An older value may return when the newer record is lost; that is reported, and never a foreign value.
       if let value = try? store.get(key), truth[key]?.contains(value.bytes) != true {
         preconditionFailure("\(key) has a value that was never put")
       }

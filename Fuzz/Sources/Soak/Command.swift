@@ -1,9 +1,9 @@
 import Foundation
 
-/// `sync-cli` as a process of its own: its words, its input, its end.
+/// `sync-cli` as a process: arguments, input, exit.
 final class Command: @unchecked Sendable {
   struct Result {
-    /// What it ended with; 128 and the number of the signal that killed it.
+    /// Exit code; 128 plus the signal number if it was killed.
     var code: Int32
     var out: [UInt8]
     var err: String
@@ -12,10 +12,10 @@ final class Command: @unchecked Sendable {
 
   let process: pid_t
   private let folder: String
-  // Set once, by who has waited for the end.
+  // Set once, by the thread that waited for the exit.
   private var result: Result?
 
-  /// Begins. `folder` is made, holds input and output, and goes with the command.
+  /// Starts it. `folder` is created, holds input and output, and is removed with the command.
   init(_ program: String, _ words: [String], input: [UInt8] = [], in folder: String) throws {
     self.folder = folder
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -51,12 +51,12 @@ final class Command: @unchecked Sendable {
 
   func signal(_ number: Int32) { kill(process, number) }
 
-  /// What it has written up to now.
+  /// Its output so far.
   func output(_ name: String = "out") -> [UInt8] {
     FileManager.default.contents(atPath: folder + "/" + name).map { [UInt8]($0) } ?? []
   }
 
-  /// Waits for its end; nil if it does not come in so many seconds.
+  /// Waits for its exit; nil after that many seconds.
   func end(within seconds: Double) -> Result? {
     if let result { return result }
     let limit = Date().addingTimeInterval(seconds)
@@ -76,7 +76,7 @@ final class Command: @unchecked Sendable {
   }
 }
 
-/// Something is not as it was promised.
+/// A broken promise.
 struct Failure: Error, CustomStringConvertible {
   let description: String
   init(_ description: String) { self.description = description }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// A copy of the store in a directory, used by processes of `sync-cli` that come and go.
+/// A copy of the store in a directory, used by short-lived processes of `sync-cli`.
 final class Machine: @unchecked Sendable {
   let name: String
   let path: String
@@ -14,14 +14,14 @@ final class Machine: @unchecked Sendable {
     path = folder + "/" + name
   }
 
-  /// Begins a command.
+  /// Starts a command.
   func start(_ words: [String], input: [UInt8] = []) throws -> Command {
     commands += 1
     return try Command(
       program, ["--store", path] + words, input: input, in: folder + "/run-\(name)-\(commands)")
   }
 
-  /// Runs a command to its end, which must come.
+  /// Runs a command, which must terminate.
   func run(_ words: [String], input: [UInt8] = [], within seconds: Double = 120) throws -> Command.Result {
     guard let result = try start(words, input: input).end(within: seconds) else {
       throw Failure("\(name): `\(words.joined(separator: " "))` does not end within \(Int(seconds)) s")
@@ -43,7 +43,7 @@ final class Machine: @unchecked Sendable {
 
   var isServing: Bool { daemon != nil }
 
-  /// Starts the daemon; returns where it listens.
+  /// Starts the daemon; returns its address.
   @discardableResult
   func serve(port: UInt16 = 0) throws -> UInt16 {
     let command = try start(["serve", "--listen", "127.0.0.1:\(port)"])
@@ -60,7 +60,7 @@ final class Machine: @unchecked Sendable {
     throw Failure("\(name): the daemon does not listen within 30 s")
   }
 
-  /// Ends the daemon by a signal; `SIGTERM` must lead to a good end.
+  /// Ends the daemon by a signal; `SIGTERM` must lead to a clean exit.
   func end(by signal: Int32) throws {
     guard let command = daemon else { return }
     daemon = nil
@@ -76,7 +76,7 @@ final class Machine: @unchecked Sendable {
 
   func pause(_ isPaused: Bool) { daemon?.signal(isPaused ? SIGSTOP : SIGCONT) }
 
-  /// A daemon that has ended by itself is a failure.
+  /// A daemon that has exited by itself is a failure.
   func checkDaemon() throws {
     guard let command = daemon, let result = command.end(within: 0) else { return }
     daemon = nil

@@ -1,15 +1,16 @@
 import Foundation
 
-/// One member at work: writes, meets the hub, is killed. What it has written is kept here, outside of any store.
+/// One member at work: it writes, syncs with the hub, is killed. The record of its writes is kept outside of
+/// any store.
 final class Member: @unchecked Sendable {
   let machine: Machine
   let relay: Relay
-  /// Does it keep a daemon that stays connected?
+  /// Whether it runs a daemon that stays connected.
   let keepsDaemon: Bool
   private var random: Generator
   private var number = 0
 
-  /// What a key may hold: what was acknowledged last, and what may have been written after it. Nil is nothing.
+  /// Possible values of a key: the last acknowledged, and any written after it. Nil is absent.
   struct Written {
     var acknowledged: String?
     var begun: [String?] = []
@@ -17,9 +18,9 @@ final class Member: @unchecked Sendable {
     var possible: Set<String?> { Set([acknowledged] + begun) }
   }
 
-  /// Keys that this member alone writes.
+  /// Keys written by this member only.
   private(set) var own: [String: Written] = [:]
-  /// What it wrote to keys that all write: everything, for any of it may have come last.
+  /// Its writes to shared keys: all of them, because any may have come last.
   private(set) var shared: [String: Set<String?>] = [:]
   private(set) var figures = Figures()
 
@@ -38,7 +39,7 @@ final class Member: @unchecked Sendable {
     random = Generator(state: seed)
   }
 
-  /// Works until the time has come.
+  /// Works until that time.
   func work(until end: Date) throws {
     if keepsDaemon { try machine.serve() }
     while Date() < end {
@@ -63,7 +64,7 @@ final class Member: @unchecked Sendable {
     return (isOwn ? "\(machine.name)/\(index)" : "shared/\(index)", isOwn)
   }
 
-  /// Text that no other write has; now and then a large value.
+  /// Unique text; sometimes a large value.
   private func value() -> String {
     number += 1
     let length =
@@ -93,7 +94,7 @@ final class Member: @unchecked Sendable {
     let result = try end(of: command, "a write")
     switch result.code {
     case 0: note(key, value, isDone: true)
-    // There was nothing to be deleted.
+    // The key did not exist.
     case 1 where value == nil: note(key, value, isDone: true)
     case 137 where isKilled: note(key, value, isDone: false)
     default: throw Failure("\(machine.name): a write of \(key.name) ended with \(result.code): \(result.err)")
@@ -101,7 +102,7 @@ final class Member: @unchecked Sendable {
     figures.writes += 1
   }
 
-  /// Many keys at once, of its own.
+  /// Many of its own keys at once.
   private func writeMany() throws {
     var lines = ""
     var pairs: [(String, String)] = []
@@ -150,7 +151,7 @@ final class Member: @unchecked Sendable {
     }
   }
 
-  /// The daemon is killed and started anew.
+  /// Kills and restarts the daemon.
   private func killOneself() throws {
     guard keepsDaemon else { return }
     figures.kills += 1

@@ -1,30 +1,30 @@
 import Foundation
 
-/// A link that can be cut: a port of this machine behind which lies another one.
+/// A link that can be cut: a port of this machine that forwards to another one.
 final class Relay: @unchecked Sendable {
   enum State { case passing, silent, cut }
 
   let port: UInt16
   private let listener: Int32
   private let lock = NSLock()
-  // Behind the lock.
+  // Guarded by the lock.
   private var target: UInt16
   private var state = State.passing
   private var pairs: [Int: (Int32, Int32)] = [:]
   private var next = 0
   private var bytes = 0
 
-  /// Listens on a port that is free, and passes on to `target`.
+  /// Listens on a free port, and forwards to `target`.
   init(to target: UInt16) throws {
     self.target = target
     (listener, port) = try Self.listen()
     Thread { [self] in accept() }.start()
   }
 
-  /// Bytes that were passed on.
+  /// Forwarded bytes.
   var passed: Int { lock.withLock { bytes } }
 
-  /// A silent link takes bytes and keeps them; a cut one breaks what is there and refuses what comes.
+  /// A silent link accepts and keeps bytes; a cut one breaks connections and refuses new ones.
   func set(_ state: State) {
     lock.withLock {
       self.state = state
@@ -40,7 +40,7 @@ final class Relay: @unchecked Sendable {
     while true {
       let one = Glibc.accept(listener, nil, nil)
       guard one >= 0 else { return }
-      // A process that is started in between inherits it; that is why ends are shut down, not only closed.
+      // A process started in between inherits it; therefore ends are shut down, not only closed.
       _ = fcntl(one, F_SETFD, FD_CLOEXEC)
       let (target, isCut) = lock.withLock { (self.target, state == .cut) }
       guard !isCut, let other = Self.connect(target) else {
@@ -126,7 +126,7 @@ final class Relay: @unchecked Sendable {
   }
 }
 
-/// Counts who has come to an end.
+/// Counts finished directions.
 private final class Ends: @unchecked Sendable {
   private let lock = NSLock()
   private var left: Int

@@ -1,7 +1,7 @@
 import Foundation
 
-/// A hub and many members as real processes: they write, meet, are killed, stopped and cut off for some minutes. At the end
-/// all must hold the same, all of it whole, and what each member was told to be written.
+/// A hub and many members as real processes: for some minutes they write, sync, are killed, stopped and cut
+/// off. At the end all must hold the same intact content, and every write acknowledged to a member.
 ///
 ///   Soak PROGRAM MINUTES MEMBERS [SEED]
 struct Soak {
@@ -44,7 +44,7 @@ struct Soak {
     crew.wait()
     if let failure = failures.first { throw failure }
     try compare(hub, members)
-    // Who has met nobody while there were faults has come into step behind them, which proves little.
+    // A member without a sync during the faults converged only afterwards, which proves little.
     let fewest = members.map(\.figures.meetings).min() ?? 0
     guard fewest > 0 || seconds < 120 else { throw Failure("a member has met nobody in \(Int(seconds)) s") }
     let figures = members.reduce(Member.Figures()) { $0 + $1.figures }
@@ -66,7 +66,7 @@ struct Soak {
     for attempt in 1... {
       let result = try machine.run(["join", token, "--name", machine.name])
       if result.code == 0 { break }
-      // The hub lets only so many join in a minute.
+      // The hub limits joins per minute.
       guard result.err.contains("too many attempts"), attempt < 60 else {
         throw Failure("\(machine.name) cannot join: \(result.code): \(result.err)")
       }
@@ -75,9 +75,9 @@ struct Soak {
     return Member(machine, relay, keepsDaemon: number % 4 == 0, seed: seed &+ UInt64(number) &* 1_000_003)
   }
 
-  /// All meet until they are in step, and then hold the same.
+  /// All sync until they have converged, and then must hold the same.
   private func compare(_ hub: Machine, _ members: [Member]) throws {
-    // A delete that is purged in one copy and a meeting with another one need a few passes.
+    // A delete purged in one copy and another copy's sync need a few passes.
     for pass in 0..<5 {
       for member in members {
         let result = try member.machine.run(["sync", "hub"])
@@ -102,7 +102,7 @@ struct Soak {
     try check(dump, members)
   }
 
-  /// Is what everybody holds what was written?
+  /// Checks that the common content is what was written.
   private func check(_ dump: [UInt8], _ members: [Member]) throws {
     struct Line: Decodable { var key: String, value: String? }
     var found: [String: String] = [:]
@@ -120,7 +120,7 @@ struct Soak {
     for (key, value) in found where key.hasPrefix("shared/") && !(shared[key]?.contains(value) ?? false) {
       throw Failure("\(key) is \(shown(value)), which nobody wrote")
     }
-    // A key that all have written, and nobody deleted, is there.
+    // A key that all have written and none deleted must exist.
     for (key, values) in shared where found[key] == nil && !values.contains(nil) {
       throw Failure("\(key) is gone, and nobody deleted it")
     }

@@ -1,9 +1,9 @@
 import SyncStore
 import SyncTestSupport
 
-/// What is done to a store and to a dictionary alike. A script of them is shrunk when the two differ.
+/// A step applied to both a store and a dictionary. A script of steps is shrunk when the two differ.
 enum StoreStep: Hashable, CustomStringConvertible {
-  /// One write of a script: a size, or nil to delete; `life` in milliseconds, or 0.
+  /// One write of a script: a size, or nil to delete; `life` in milliseconds, 0 for no deadline.
   struct Write: Hashable, CustomStringConvertible {
     var key: Int
     var size: Int?
@@ -12,17 +12,17 @@ enum StoreStep: Hashable, CustomStringConvertible {
     var description: String { "\(key)\(size.map { " \($0)" } ?? " -")\(life > 0 ? " for \(life)" : "")" }
   }
 
-  /// Which of the open instances writes counts in shared mode only.
+  /// Only shared mode has more than one instance.
   case write(Write, isDurable: Bool, instance: Int)
-  /// All at once.
+  /// One transaction.
   case transact([Write], isDurable: Bool, instance: Int)
-  /// The same, and then an error: nothing happens.
+  /// A transaction that throws: it has no effect.
   case fail([Write], instance: Int)
-  /// The writes behind a savepoint are taken back, those before it happen.
+  /// A transaction rolled back to a savepoint: the second list of writes is undone, the first one kept.
   case rollBack([Write], [Write], instance: Int)
-  /// All keys that begin so, in one transaction.
+  /// All keys with a prefix, in one transaction.
   case deleteUnder(prefix: Int, isDurable: Bool, instance: Int)
-  /// Gives a value another deadline.
+  /// Changes the deadline of a value.
   case expire(key: Int, life: Int, instance: Int)
   case sync(instance: Int)
   case compact(instance: Int)
@@ -49,7 +49,7 @@ enum StoreStep: Hashable, CustomStringConvertible {
     }
   }
 
-  /// Shorter forms of it.
+  /// Simpler replacements of this step.
   var simpler: [[StoreStep]] {
     switch self {
     case .transact(let writes, let isDurable, let instance) where writes.count > 1:
@@ -65,7 +65,7 @@ enum StoreStep: Hashable, CustomStringConvertible {
   }
 }
 
-/// How the store of a script is set up.
+/// Store configuration of a script.
 enum StoreSetting: String, CaseIterable {
   case plain, encrypted, shared, tail
 
@@ -73,7 +73,7 @@ enum StoreSetting: String, CaseIterable {
 }
 
 extension StoreStep {
-  /// A script that the seed draws.
+  /// A script drawn from the seed.
   static func script(_ setting: StoreSetting, count: Int, _ random: inout SplitMix64) -> [StoreStep] {
     (0..<count).map { _ in step(setting, &random) }
   }
@@ -102,7 +102,7 @@ extension StoreStep {
   private static func write(_ random: inout SplitMix64) -> Write {
     let key = random.below(keyCount)
     if random.chance(25) { return Write(key: key, size: nil) }
-    // Some go to the blob tier, some fill a good part of a segment.
+    // Some values go to the blob tier, some fill much of a segment.
     let size = random.pick([0, 1, 20, 20, 300, 3000, 9000, 25_000])
     return Write(key: key, size: size, life: random.chance(15) ? 1 + random.below(5000) : 0)
   }

@@ -1,10 +1,10 @@
 import SyncTestSupport
 import Testing
 
-/// A store is a dictionary that survives: random scripts on both, with deaths in between.
+/// The store behaves like a durable dictionary: random scripts run on both, with crashes in between.
 @Suite("A store beside a dictionary")
 struct StoreScriptTests {
-  /// `make scripts` sets these; without them the tests look at a slice.
+  /// `make scripts` sets these; the default is a small sample.
   private static let seeds = UInt64(Setting.number("SCRIPT_SEEDS", 10))
   private static let first = UInt64(Setting.number("SCRIPT_FIRST", 0))
 

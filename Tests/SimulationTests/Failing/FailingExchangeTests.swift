@@ -3,16 +3,17 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// A disk refuses one call, or all from one on, while its store takes part in a session: records are applied, rounds closed, large
-/// values stored, full state taken, names changed, deletes purged. Then its process goes on, is killed, or loses its power.
+/// One disk call fails, or all from one on, while its store takes part in a session: records are applied,
+/// rounds closed, large values stored, full state received, actors changed, deletes purged. Then the process
+/// continues, is killed, or loses power.
 @Suite("A call that fails within an exchange")
 struct FailingExchangeTests {
-  /// What comes behind the failing call.
+  /// The aftermath of the failing call.
   enum End: String, CaseIterable {
     case goesOn, isKilled, losesPower
   }
 
-  /// Every call with `make exchanges`; otherwise so many are passed over, others of each story.
+  /// Every call with `make exchanges`; otherwise every n-th, starting differently in each story.
   private static let step = Setting.given("EXCHANGES") == nil ? 17 : 1
 
   @Test(
@@ -45,7 +46,7 @@ struct FailingExchangeTests {
   }
 }
 
-/// One session with a failing disk and what comes behind it.
+/// One session with a failing disk, and its aftermath.
 private struct Run {
   private let side: Int
   let place: String
@@ -54,7 +55,7 @@ private struct Run {
   private var oracle: Oracle
   private let promised: [ActorID: UInt64]
   private let plan = FaultPlan()
-  /// Did the store say that something has failed?
+  /// Whether the store reported a failure.
   private(set) var hasFailed = false
 
   init(_ pair: Pair, _ side: Int, _ place: String) throws {
@@ -68,7 +69,7 @@ private struct Run {
     }
   }
 
-  /// Sessions of which that call fails. False if so many are not made.
+  /// Runs sessions in which that call fails. Returns false if there were fewer calls.
   mutating func fail(_ call: Int, _ isForever: Bool) throws -> Bool {
     let opening = plan.calls
     plan.fail(number: call, forever: isForever)
@@ -88,7 +89,7 @@ private struct Run {
     let host = hosts[side]
     switch end {
     case .goesOn:
-      // Where a failed sync has ended the writes of a store (R4) its user opens it again.
+      // After a failed sync has ended the writes of a store (R4), the user reopens it.
       do throws(StoreError) {
         try stores[side].setLocal(Array("x".utf8), [1])
         try stores[side].blobs.sync()
@@ -111,7 +112,7 @@ private struct Run {
     stores[side] = try Store.open(on: hosts[side], configuration: Pair.configuration)
   }
 
-  /// What both hold is what the oracle knows, and all that they say they cover.
+  /// Checks that both stores hold what the oracle knows, and cover what they claim.
   private mutating func look() throws {
     for (number, store) in stores.enumerated() {
       let name = "\(place): copy \(number)"
@@ -123,7 +124,8 @@ private struct Run {
       try oracle.judgeReturns(to: store, name, at: hosts[number].time, &seen)
       try oracle.check(store, name, clocks)
     }
-    // The journal of the other one has not failed: all that it was given must be there, whatever has become of who gave it.
+    // The other journal has not failed: it must hold all records it received, whatever happened to their
+    // sender.
     let own = try stores[side].actor
     for (actor, sequence) in promised where actor == own {
       #expect(try stores[side].versionVector()[own] >= sequence, "\(place)")
@@ -134,7 +136,7 @@ private struct Run {
     Oracle.Clocks(own: hosts[side].time, latest: hosts.map(\.time).max() ?? 0)
   }
 
-  /// A disk in order again, and sessions.
+  /// Runs sessions on a repaired disk.
   mutating func comeIntoStep() throws {
     #expect(try Pair.meet(stores), "\(place): they do not come into step")
     try look()

@@ -2,20 +2,21 @@ import Replication
 import SyncStore
 import SyncTestSupport
 
-/// Two machines with a history, ready for a session in which much is to be done. Every write of it was durable when it was begun.
+/// Two machines with a history, all durable, prepared so that the next session has much to do.
 struct Pair {
-  /// What is to be done in the session.
+  /// The kind of session.
   enum Story: String, CaseIterable {
-    /// Values, deletes, transactions and large values travel both ways, and some beat each other.
+    /// Values, deletes, transactions and large values travel both ways; some are concurrent, and one side
+    /// loses.
     case increment
-    /// The second one does not know of deletes that the first one has purged: it is given full state, drops what is dead and issues
-    /// again what nobody knows.
+    /// The second machine does not cover deletes that the first one purged: it receives full state, drops
+    /// dead records and reissues its unknown ones.
     case fullState
-    /// The second one was put back in place, and gives names that it has given before.
+    /// The second machine was rolled back in place and reuses dots.
     case putBack
   }
 
-  /// How the machines are, but for what runs on them.
+  /// The machines, without open stores.
   let hosts: [SimulatedHost]
   var oracle = Oracle()
   var promised: [ActorID: UInt64] = [:]
@@ -63,7 +64,7 @@ struct Pair {
 
   private func pass() { for host in hosts { host.time += 10_000 } }
 
-  /// The second machine is as it was, under the same inodes: no check at opening can see it.
+  /// Rolls the second machine back under the same inodes: no check at opening can detect it.
   private mutating func putBack(_ image: [String: [UInt8]]) throws -> Store {
     let host = hosts[1]
     host.killProcesses()
@@ -122,7 +123,8 @@ struct Pair {
 
   // MARK: Sessions
 
-  /// Sessions until one is done, with what a node does behind them. Whatever fails is passed over; returns whether they are in step.
+  /// Runs sessions until one completes, each followed by a node's usual work. Failures are ignored. Returns
+  /// whether the copies have converged.
   @discardableResult
   static func meet(_ stores: [Store], seed: UInt64 = 1, sessions: Int = 8) throws -> Bool {
     var random = SplitMix64(seed: seed)

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// The model of these tests is the model of the design: it gives the states that another implementation gave.
+/// The test model is the model of the design: it yields the same states as another implementation.
 @Suite("Golden histories of the model")
 struct GoldenModelTests {
   private static let path = URL(fileURLWithPath: #filePath)

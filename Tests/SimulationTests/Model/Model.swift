@@ -1,30 +1,30 @@
-/// An executable model of the rules of versions and replication (R5 to R10): no bytes, no files, no clock, no
-/// randomness. Every operation is a plain value, so a run is an array: it can be kept, replayed and shrunk.
+/// An executable model of the rules of versions and replication (R5 to R10), without bytes, files, clock or
+/// randomness. Every operation is a value, so a run is an array that can be kept, replayed and shrunk.
 ///
-/// Each rule has a switch (`Model.Rules`), and each of them was found by a history that breaks without it. The words are
-/// those of `docs/architecture.md`, and:
+/// Each rule has a switch (`Model.Rules`), and each was found through a history that breaks without it. Terms
+/// are those of `docs/architecture.md`, and:
 /// - a *mark* names a round, and is durable at the sender before a record of the round leaves;
-/// - *suspects* are own records that may bear dots which a lost life of the copy gave away.
+/// - *suspects* are own records whose dots a lost life of the copy may also have used.
 enum Model {
-  /// Stamps in one unit of time, as the golden histories have it.
+  /// Stamps per unit of time, as in the golden histories.
   static let tick = 64
   /// The drift limit, in units of time.
   static let drift = 3
   /// The retirement period.
   static let retirement = 80
-  /// How far a wrong clock stamps into the future.
+  /// How far into the future a wrong clock stamps.
   static let ahead = 30
   /// Keys from here on are reserved: `member + m` is the frontier of member m.
   static let member = 1000
-  /// No more copies than that are made.
+  /// Maximum number of copies.
   static let mostCopies = 7
-  /// A deadline that never comes.
+  /// Deadline of a record that never expires.
   static let never = Int.max
 
-  /// One incarnation of a copy. They are numbered from 1; their names are in no particular order.
+  /// One incarnation of a copy, numbered from 1; names have no particular order.
   struct Actor: Hashable, Comparable, CustomStringConvertible {
     let number: Int
-    /// What they are compared by.
+    /// Comparison key.
     let name: Int
 
     init(number: Int) {
@@ -43,9 +43,9 @@ enum Model {
     var description: String { "\(actor):\(sequence)" }
   }
 
-  /// One write. Two of them are the same only if they are one: in a fork one dot has two contents.
+  /// One write. Two equal values are one write; in a fork one dot has two contents.
   struct Record: Equatable, CustomStringConvertible {
-    /// Counts the records of a world; what is rarely asked for lies there (`World.pasts`).
+    /// Serial number in its world; rarely needed details are in `World.pasts`.
     let number: Int
     let stamp: Int
     let actor: Actor
@@ -60,23 +60,23 @@ enum Model {
 
     static func == (left: Record, right: Record) -> Bool { left.number == right.number }
 
-    /// The order of resolution: stamp, actor, sequence.
+    /// Resolution order: stamp, actor, sequence.
     func isGreater(than other: Record) -> Bool {
       if stamp != other.stamp { return stamp > other.stamp }
       if actor != other.actor { return actor > other.actor }
       return sequence > other.sequence
     }
 
-    /// The same write, whatever it holds.
+    /// Same position in that order, whatever the content.
     func hasOrder(of other: Record) -> Bool {
       stamp == other.stamp && actor == other.actor && sequence == other.sequence
     }
 
-    /// Dead beyond doubt on every clock.
+    /// Dead on every clock.
     func isGone(at wall: Int) -> Bool { isDead || (deadline != Model.never && deadline + Model.drift < wall) }
-    /// Dead on a clock that is right to the drift limit.
+    /// Dead on any clock within the drift limit.
     func isDead(at now: Int) -> Bool { isDead || deadline <= now + Model.drift }
-    /// Has it a value on this clock?
+    /// Whether it has a value on this clock.
     func isLive(at wall: Int) -> Bool { !isDead && deadline > wall }
 
     var description: String {
@@ -84,19 +84,19 @@ enum Model {
     }
   }
 
-  /// What a record says, or the oracle knows, of those before it.
+  /// History of a record: what it states, or the oracle knows, about the records it replaced.
   struct Past {
     /// The newest replaced dot by another actor.
     var base: Dot?
     /// Replaced dots that its author's vector did not cover.
     var open: [Dot] = []
-    /// All it replaced, directly or not: what only an oracle can know.
+    /// Everything it replaced, directly or indirectly: known to the oracle only.
     var replaced: [Dot] = []
-    /// The vector that a frontier states.
+    /// The vector stated by a frontier.
     var frontier = Vector()
   }
 
-  /// A rule was broken.
+  /// A violated rule.
   struct Violation: Error, CustomStringConvertible {
     /// The invariant: I1 … I8, IR, R9.
     let name: String
@@ -106,9 +106,9 @@ enum Model {
 }
 
 extension Model {
-  /// For each actor a value; what is absent counts as `Value.none`.
+  /// A value per actor; absent ones count as `Value.none`.
   struct Table<Value: Equatable>: Equatable {
-    /// By the number of the actor; the last one is not absent.
+    /// Indexed by actor number; the last one is not absent.
     private(set) var values: [Value?] = []
 
     subscript(actor: Actor) -> Value? {
@@ -120,15 +120,15 @@ extension Model {
       }
     }
 
-    /// In the order of the actors' numbers.
+    /// In order of actor number.
     var pairs: [(actor: Actor, value: Value)] {
       values.indices.compactMap { number in values[number].map { (Actor(number: number), $0) } }
     }
   }
 
-  /// For each actor the sequence up to which all of its writes are covered.
+  /// Version vector: for each actor the sequence up to which all its writes are covered.
   struct Vector: Equatable {
-    /// By the number of the actor; the last one is not zero.
+    /// Indexed by actor number; the last one is not zero.
     private(set) var sequences: [Int] = []
 
     var isEmpty: Bool { sequences.isEmpty }
@@ -157,7 +157,7 @@ extension Model {
       }
     }
 
-    /// In the order of the actors' numbers.
+    /// In order of actor number.
     var pairs: [(actor: Actor, sequence: Int)] {
       sequences.indices.filter { sequences[$0] > 0 }.map { (Actor(number: $0), sequences[$0]) }
     }

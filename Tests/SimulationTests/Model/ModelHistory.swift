@@ -1,21 +1,21 @@
 import SyncTestSupport
 
 extension Model {
-  /// A run: how the world was made, and what happened in it.
+  /// A run: its initial world and its operations.
   struct History {
-    /// What may happen.
+    /// Kind of history: which operations may occur.
     enum Kind: String, CaseIterable {
-      /// Everything but roll-backs that no opening can see.
+      /// Everything except undetectable rollbacks.
       case anything
-      /// Some members keep only a part of the keys.
+      /// Some members hold only a part of the keys.
       case selective
       /// All members are active all the time.
       case active
-      /// Machines are put back in place, and cloned while they run.
+      /// Machines are rolled back in place, and cloned while they run.
       case rollbacks
-      /// Clocks are wrong most of the time, and all acknowledge and purge often.
+      /// Clocks are wrong most of the time; members acknowledge and purge often.
       case clocks
-      /// Nobody acknowledges, and nothing is purged.
+      /// No acknowledgements, no purges.
       case plain
     }
 
@@ -24,12 +24,12 @@ extension Model {
     var kind = Kind.anything
     var operations: [Operation] = []
 
-    /// The world in which it begins.
+    /// The initial world.
     func world(_ rules: Rules) -> World {
       World(rules, copies: copies, keys: keys, forks: kind == .rollbacks)
     }
 
-    /// The same, where members that are all active are held to it.
+    /// The initial world; a history of kind `active` sets `isActive` and what follows from it.
     private func begun(_ rules: Rules) -> World {
       var world = world(rules)
       world.isActive = kind == .active
@@ -37,7 +37,7 @@ extension Model {
       return world
     }
 
-    /// Plays it, and heals. The violation that was met, and after how many operations.
+    /// Plays it, and heals. Returns the violation found, and after how many operations.
     func play(_ rules: Rules = Rules()) -> (violation: Violation, steps: Int)? {
       var world = begun(rules)
       var steps = 0
@@ -54,14 +54,14 @@ extension Model {
       return nil
     }
 
-    /// What a random history came to.
+    /// Result of a random history.
     struct Outcome {
       var history: History
       var world: World
       var violation: Violation?
     }
 
-    /// A random history of so many operations, with healing at its end.
+    /// Plays a random history with that many operations, then heals.
     static func random(
       seed: UInt64, kind: Kind = .anything, steps: Int = 100, damages: Bool = false, rules: Rules = Rules(),
       isStrict: Bool = false
@@ -101,12 +101,12 @@ extension Model {
 }
 
 extension Model.History: CustomStringConvertible {
-  /// One line: kind, copies, keys, operations. `init(_:)` reads it.
+  /// One line: kind, copies, keys, operations. Parsed by `init(_:)`.
   var description: String {
     "\(kind) \(copies) \(keys);" + operations.map(\.description).joined(separator: ";")
   }
 
-  /// Reads what `description` gives; nil for anything else.
+  /// Parses `description`; nil for anything else.
   init?(_ text: some StringProtocol) {
     let parts = text.split(separator: ";", omittingEmptySubsequences: false)
     let head = parts[0].split(separator: " ")
@@ -120,14 +120,14 @@ extension Model.History: CustomStringConvertible {
 }
 
 extension SplitMix64 {
-  /// A number from 0, below `bound`.
+  /// A number in 0 ..< `bound`.
   mutating func below(_ bound: Int) -> Int { Int(next() % UInt64(bound)) }
-  /// One of them.
+  /// A random element.
   mutating func pick<Element>(_ elements: [Element]) -> Element { elements[below(elements.count)] }
 }
 
 extension Model {
-  /// Chooses operations by weights. Each history leans its own way (swarm testing, Groce et al. 2012).
+  /// Chooses operations by weights, drawn per history (swarm testing, Groce et al. 2012).
   struct Chooser {
     enum Choice: CaseIterable {
       case put, mortal, delete, future, sync, crash, open, deliver, close, cut, meet, acknowledge, purge,

@@ -1,6 +1,6 @@
-/// What must hold. Some of it after every step, of the copies that were touched; the rest after healing.
+/// Invariants: some are checked after every step for the touched copies, the rest after healing.
 extension Model.World {
-  /// After every step.
+  /// Checked after every step.
   mutating func checkStep() throws(Model.Violation) {
     for copy in copies {
       lastSequences[copy.live.actor] = max(lastSequences[copy.live.actor], copy.live.sequence)
@@ -14,7 +14,7 @@ extension Model.World {
   private func check(_ index: Int) throws(Model.Violation) {
     let copy = copies[index]
     let live = copy.live
-    // I1, R6: what the vector covers is held, or beaten by what is held, or dead here.
+    // I1, R6: every record covered by the vector is held, beaten by a held record, or dead here.
     for (key, ghosts) in ghosts where copy.wants(key) {
       var top: Model.Record?
       for ghost in ghosts where live.covers(ghost.dot) && top.map({ ghost.isGreater(than: $0) }) ?? true {
@@ -26,7 +26,7 @@ extension Model.World {
       if top.isDead(at: now), held?.isDead(at: now) ?? true { continue }
       throw Model.Violation(name: "I1", text: "copy \(index) covers \(top) but holds \(text(held))")
     }
-    // I2: the vector names nothing that was never written; the floor lies below the vector.
+    // I2: the vector covers no dot that was never written; the floor is below the vector.
     guard lastSequences.covers(live.vector) else {
       throw Model.Violation(name: "I2", text: "the vector of copy \(index) names what was never written")
     }
@@ -63,7 +63,7 @@ extension Model.World {
       .sorted { $0[0] < $1[0] }
   }
 
-  /// I4, I5, I6: every pair has met again and again.
+  /// I4, I5, I6, after every pair has met repeatedly.
   func checkHealed() throws(Model.Violation) {
     let alive = copies.indices.filter { copies[$0].isAlive }
     let complete = alive.filter { copies[$0].scope == nil }
@@ -101,7 +101,7 @@ extension Model.World {
     }
   }
 
-  /// I8: in a live group no tombstone stays but those over a write that nobody will ever cover.
+  /// I8: in a live group every tombstone is purged, except those over a write that will never be covered.
   mutating func checkPurged() throws(Model.Violation) {
     for copy in copies where copy.isAlive {
       for record in copy.live.held where !record.isReserved && record.isDead(at: now - 4 * Model.drift) {
@@ -120,7 +120,7 @@ extension Model.World {
     }
   }
 
-  /// After roll-backs: a value that a copy showed is live, or beaten by a greater surviving write, or set aside.
+  /// After rollbacks: a value that a copy showed is live, beaten by a greater surviving write, or set aside.
   mutating func checkSilentLoss(of before: [Model.Record]) throws(Model.Violation) {
     let alive = copies.filter(\.isAlive)
     let known = Set((alive.flatMap(\.live.losers) + loud + shown).map(\.value))
@@ -140,7 +140,7 @@ extension Model.World {
 
   // MARK: Healing
 
-  /// All faults stop, all pairs meet again and again; then all acknowledge, purge, and meet again.
+  /// All faults stop, all pairs meet repeatedly; then all acknowledge, purge, and meet again.
   mutating func heal() throws(Model.Violation) {
     rounds = []
     for copy in copies.indices {
@@ -151,7 +151,7 @@ extension Model.World {
     let alive = copies.indices.filter { copies[$0].isAlive }
     let before = shown
     try mingle(alive, forks ? 6 : 3)
-    // Damaged, or all in doubt, and nobody can give it full state: a member that was not part of this has to.
+    // If one is damaged, or all are unconfirmed, and none can send full state, a fresh member must.
     let unsettled = alive.filter { copies[$0].live.isMending || !copies[$0].live.suspects.isEmpty }
     if unsettled.contains(where: { copies[$0].live.isMending }) || unsettled.count == alive.count,
       !unsettled.isEmpty

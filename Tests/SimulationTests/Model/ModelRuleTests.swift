@@ -1,6 +1,6 @@
 import Testing
 
-/// No rule of the model is there for nothing: without it a short history goes wrong.
+/// Every rule of the model is needed: without it a short history violates an invariant.
 @Suite("The rules of the model")
 struct ModelRuleTests {
   /// The shortest history found that breaks without the rule.
@@ -33,12 +33,13 @@ struct ModelRuleTests {
       "parked-risk",
       "anything 4 1;f 3 0 0;o 3 0;c 3 0;p 2 0 0;f 2 0 1;t 27;w 2 2;w 0 -1;o 2 1;c 2 1;g 2;s 2;o 2 0;c 2 0"
     ),
-    // M knows of the delete and has it parked; what it then writes lies below the horizon of who has purged.
+    // M has parked the delete; its next write is stamped below the horizon of the copy that purged.
     (
       "frontier-stamped",
       "active 2 1;p 0 0 0;w 0 2;w 1 -1;p 0 0 0;d 0 0;o 0 1;c 0 1;a 1;o 1 0;c 1 0;g 0;p 1 0 0;o 1 0;c 1 0"
     ),
-    // The member that lets the delete be purged has an older value from 3, which 2 brings to who has purged.
+    // The member whose frontier permits the purge holds an older value from 3, which 2 brings to the purging
+    // copy.
     (
       "frontier-contained",
       "anything 4 1;p 3 0 0;o 3 2;c 3 2;o 3 1;c 3 1;t 1;p 0 0 0;d 0 0;o 0 1;c 0 1;a 1;o 1 0;v 1 0 9;g 0;o 2 0;c 2 0"
@@ -47,7 +48,7 @@ struct ModelRuleTests {
       "open-passed",
       "anything 4 1;p 1 0 0;o 1 0;v 1 0 1;p 0 0 0;t 1;p 2 0 0;d 2 0;o 2 0;c 2 0;g 0;k 1 0;o 1 3;c 1 3;o 3 0;c 3 0"
     ),
-    // Of two values whose time comes together the lesser one, issued again with a name, would beat the one that replaced it.
+    // Two values come due together: the lesser, reissued with a name, would beat the one that replaced it.
     (
       "releases-together",
       "anything 3 1;p 0 0 0;o 0 1;v 0 1 1;p 1 0 0;w 2 2;w 1 -1;p 2 0 0;p 2 0 0;o 2 1;c 2 1;p 2 0 0;o 2 1;c 2 1;t 4;a 1"
@@ -57,12 +58,12 @@ struct ModelRuleTests {
     ("echo", "rollbacks 3 3;p 1 0 0;d 1 0;b 1;o 1 2;c 1 2;o 2 0;q 1 2;p 1 1 0;c 2 0"),
     ("suspects", "rollbacks 2 2;p 0 0 0;b 0;o 0 1;c 0 1;q 0 0;p 0 1 0"),
     ("forgets", "rollbacks 2 2;p 0 0 0;b 0;o 0 1;c 0 1;q 0 0;p 0 1 0"),
-    // What is in doubt hides what it replaced: that seems dead to who is given full state.
+    // A suspect record hides what it replaced, which then looks dead to the receiver of full state.
     (
       "reissues-unknown",
       "rollbacks 2 1;p 1 0 0;u 1;o 2 0;c 2 0;n 2 0;u 3;p 3 0 0;j 0 0;o 3 4;c 3 4;m 5 4"
     ),
-    // What the one in doubt gives leaves the other one below its own floor, and able to give nothing.
+    // Full state from an unconfirmed copy leaves its receiver below its own floor, unable to send any.
     ("gives-covered", "rollbacks 2 3;p 1 0 0;o 1 0;c 1 0;p 0 1 0;u 0;d 0 0;o 2 1;v 2 1 1;g 0"),
     ("reissues-expired", "clocks 3 1;p 2 0 0;o 2 1;c 2 1;w 0 -2;p 0 0 6;o 0 1;d 1 0;w 1 9;g 1;c 0 1"),
     (
@@ -84,7 +85,7 @@ struct ModelRuleTests {
 
   @Test("switched off, a rule is missed by random histories (MODEL_RULES)")
   func isFound() throws {
-    // A slice of the rules, those that are found fastest; `make model` looks for all.
+    // Only the rules that are detected fastest; `make model` covers all.
     let most = UInt64(Setting.number("MODEL_RULES", 40))
     for rule in Model.Rules.switches {
       guard

@@ -1,94 +1,97 @@
 extension Model {
-  /// One switch for each rule. All on: the design. Off: the design as somebody in a hurry would build it.
+  /// One switch per rule. All on: the design. Off: a hasty implementation.
   struct Rules {
-    /// Full state when the receiver does not cover the sender's floor (off: when the sender thinks it retired).
+    /// Full state when the receiver does not cover the sender's floor (off: when the sender considers it
+    /// retired).
     var floor = true
-    /// Who takes full state takes over the sender's floor and horizon.
+    /// A receiver of full state adopts the sender's floor and horizon.
     var inherit = true
-    /// Full state issues again every uncovered record at risk (off: only those of own actors).
+    /// Full state reissues every uncovered record at risk (off: only those of own actors).
     var reissuesAny = true
-    /// An uncovered live record at or below the receiver's horizon, to a key not held, is issued again.
+    /// An uncovered live record at or below the receiver's horizon, to a key not held, is reissued.
     var horizon = true
-    /// … to any key not held live (off: only to one of which nothing is held).
+    /// … to any key not held live (off: only to a key without any record).
     var horizonOfAny = true
     /// Full state treats parked records like held ones.
     var parkedRisk = true
-    /// Full state lifts the receiver's clock above the sender's horizon.
+    /// Full state raises the receiver's clock above the sender's horizon.
     var mergesClock = true
-    /// A frontier counts for a tombstone only if it was stamped after it.
+    /// A frontier counts for a tombstone only if it was stamped after the tombstone.
     var frontierStamped = true
     /// … and only if the purger's vector covers all of the frontier.
     var frontierContained = true
     /// A dead record with open dots is not purged.
     var openBases = true
-    /// The winner over a record with open dots is issued again with their names.
+    /// The winner over a record with open dots is reissued with their names.
     var openPassed = true
-    /// Purging and compaction do not change a round under way.
+    /// Purging and compaction do not change a round in progress.
     var snapshot = true
-    /// Superseded records and kept losers do not travel.
+    /// Superseded records and kept losers are not sent.
     var winnersOnly = true
     /// Older records of a key leave the journal before its tombstone, or with it.
     var purgesOlder = true
-    /// Bytes leave the journal only when what replaces them is durable.
+    /// Bytes leave the journal only when their replacement is durable.
     var durableFirst = true
     /// R7: a record leaves for a peer only once it is durable.
     var shipsDurable = true
     /// A copied directory is cut at its durable watermark when it is first opened.
     var cutsClones = true
-    /// The receiver ignores what its vector covers by now.
+    /// The receiver skips records that its vector now covers.
     var ignoresCovered = true
     /// The vector is merged when the round closes (off: when it begins).
     var wholeRound = true
     /// R9: a cursor whose mark the sender does not know means that the sender was rolled back.
     var cursorMark = true
-    /// R9: a peer that knows more of an actor than it does itself means the same.
+    /// R9: so does a peer that knows more writes of an actor than the actor itself.
     var echo = true
-    /// A rolled-back copy issues again what it wrote above its last mark.
+    /// A rolled-back copy reissues its writes above its last mark.
     var suspects = true
     /// … and forgets its old actor's vector entry and all cursors.
     var forgets = true
-    /// Digests differ in step: the differing keys are issued again.
+    /// Digests differ after convergence: the differing keys are reissued.
     var repairs = true
     /// From a narrower sender only its own entry is merged, and only if the rest is covered.
     var narrow = true
     /// The digest takes the greatest record of a key, parked or not.
     var digestParked = true
-    /// Deadlines are judged at a stated time, and purged a drift limit later.
+    /// Deadlines are judged at a stated time, and expired records purged one drift limit later.
     var digestTime = true
     /// Digests are compared only with equal vectors and each cursor at the other's end.
     var digestInStep = true
     /// A copy damaged below its watermark forgets vector and cursors and becomes a new actor.
     var mends = true
-    /// A dead record is not purged while another record of its key is parked: that would come alive in its time.
+    /// A dead record is not purged while another record of its key is parked, which would otherwise come
+    /// alive later.
     var parkedKept = true
-    /// Of records of one key whose time has come together only the greatest is issued again, with the names of all that it beats.
+    /// Of records of one key that come due together only the greatest is reissued, naming all that it beats.
     var releasesTogether = true
-    /// What is issued again at or below a horizon is so even if it has expired: the clock that says so may be wrong.
+    /// A record at or below a horizon is reissued even if it has expired: the clock may be wrong.
     var reissuesExpired = true
-    /// A damaged copy's vector is forgotten at once (off: when it is mended; until then it names what may be lost).
+    /// A damaged copy's vector is forgotten at once (off: on recovery; until then it names records that may
+    /// be lost).
     var forgetsDamaged = true
-    /// What two lives of one copy wrote to one key is a conflict, whatever names and bases say.
+    /// Writes of two lives of one copy to one key conflict, whatever names and bases say.
     var keepsDoubtful = true
-    /// A copy in doubt gives no full state whose vector lies below the floor that comes with it.
+    /// An unconfirmed copy sends no full state if its vector is below the floor sent with it.
     var givesCovered = true
-    /// A copy in doubt issues again what is in doubt and not covered by a receiver, before it gives it a round.
+    /// An unconfirmed copy reissues suspect records that a receiver does not cover before sending it a round.
     var reissuesUnknown = true
     /// Own writes are parked like others. The store does not do so: decision 5.
     var parksOwn = true
 
-    /// A rule, and what it is called on a command line.
+    /// A rule and its command-line name.
     struct Switch {
       let name: String
       let path: WritableKeyPath<Rules, Bool>
-      /// Which histories can show that it is needed.
+      /// Kind of histories that can show it is needed.
       let kind: History.Kind
-      /// Are damaged records part of them?
+      /// Whether damaged records are part of them.
       var damages = false
-      /// Do some thousand random histories miss it?
+      /// Whether thousands of random histories may miss it.
       var isFoundByChance = true
     }
 
-    /// Every rule that a history breaks without.
+    /// Every rule whose absence some history detects.
     static var switches: [Switch] {
       [
         Switch(name: "floor", path: \.floor, kind: .anything),

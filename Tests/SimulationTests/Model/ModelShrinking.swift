@@ -15,8 +15,8 @@ extension Model.History {
 
 /// Delta debugging (Zeller, Hildebrandt 2002) of a list of operations.
 enum Shrinking {
-  /// The shortest list found for which `fails` still gives a number: that of the operation at which it failed. `simpler`
-  /// gives lists that may stand in place of one operation.
+  /// The shortest list found for which `fails` still returns a number, the index of the failing operation.
+  /// `simpler` gives lists that may replace one operation.
   static func shrink<Operation>(
     _ whole: [Operation], simpler: (Operation) -> [[Operation]] = { _ in [] }, fails: ([Operation]) -> Int?
   ) -> [Operation] {
@@ -55,7 +55,7 @@ enum Shrinking {
 }
 
 extension Model.Operation {
-  /// What may stand in place of it in a shorter history.
+  /// Replacements for the operation in a shorter history.
   var simpler: [[Model.Operation]] {
     switch self {
     case .put(let copy, let key, let life) where life > 0: [[.put(copy, key: key, life: 0)]]

@@ -1,5 +1,5 @@
 extension Model {
-  /// All that one copy keeps in its journal. A loss of power puts the durable one back in place of the live one.
+  /// The journal state of one copy. A power loss replaces the live state with the durable one.
   struct State: Equatable {
     struct Entry: Equatable {
       let position: Int
@@ -19,13 +19,13 @@ extension Model {
       var records: [Record]
     }
 
-    /// All that had waited up to a position, with stamps up to a limit, was applied.
+    /// All records parked up to a position, with stamps up to a limit, were applied.
     struct Release: Equatable {
       let position: Int
       let limit: Int
     }
 
-    /// Own records above that sequence may bear dots that a lost life gave away.
+    /// Own records above that sequence whose dots a lost life may also have used.
     struct Suspect: Equatable {
       let actor: Actor
       let above: Int
@@ -37,10 +37,10 @@ extension Model {
     var vector = Vector()
     var floor = Vector()
     var horizon = 0
-    /// The greatest applied record of each key, in the order in which the keys were first held.
+    /// The greatest applied record of each key, in the order in which keys were first held.
     private(set) var held: [Record] = []
     var parked: [Parked] = []
-    /// Retained records, in the order of their positions.
+    /// Retained records, by position.
     var log: [Entry] = []
     var position = 0
     var releases: [Release] = []
@@ -55,9 +55,9 @@ extension Model {
     /// All own incarnations.
     var mine: [Actor]
     var suspects: [Suspect] = []
-    /// Own incarnations that were given up because another life may bear them.
+    /// Own incarnations given up because another life may use them.
     var parted: [Actor] = []
-    /// Damaged: the vector is below what was once covered, even below the floor.
+    /// Damaged: the vector is below the covered state, possibly below the floor.
     var isMending = false
 
     init(_ actor: Actor) {
@@ -95,18 +95,18 @@ extension Model {
       parked.append(Parked(key: record.key, records: [record]))
     }
 
-    /// Leaves these of a key parked.
+    /// Replaces the parked records of a key.
     mutating func setParked(_ key: Int, _ records: [Record]) {
       guard let index = parked.firstIndex(where: { $0.key == key }) else { return }
       if records.isEmpty { parked.remove(at: index) } else { parked[index].records = records }
     }
 
-    /// Does the record count: is it the one held, or does it wait for its time?
+    /// Whether the record is current: held, or parked.
     func isCurrent(_ record: Record) -> Bool {
       held(record.key) == record || (!parked.isEmpty && parked(record.key).contains(record))
     }
 
-    /// Is a record of this name among those that count, and not in doubt? Of one with two contents either will do.
+    /// Whether a current record that is not suspect has this dot. Of a dot with two contents either counts.
     func names(_ dot: Dot) -> Bool {
       (held + parked.flatMap(\.records)).contains { $0.dot == dot && !isSuspect($0) }
     }
@@ -125,10 +125,10 @@ extension Model {
       suspects.contains { $0.actor == record.actor && record.sequence > $0.above }
     }
 
-    /// May the name have two contents, one of each life of this copy?
+    /// Whether dots of this actor may have two contents, one per life of this copy.
     func isAmbiguous(_ actor: Actor) -> Bool { parted.contains(actor) || isOfLifeInDoubt(actor) }
 
-    /// Was it a life of which no full state has told yet what others hold of it?
+    /// Whether no full state has yet shown what others hold of this life.
     func isOfLifeInDoubt(_ actor: Actor) -> Bool { suspects.contains { $0.actor == actor } }
 
     mutating func lose(_ record: Record) {
@@ -142,7 +142,7 @@ extension Model {
       log.append(Entry(position: position, record: record))
     }
 
-    /// Takes the bytes of a key's records away, but not those of parked ones.
+    /// Removes the bytes of a key's records, except parked ones.
     mutating func strip(_ key: Int) {
       let parked = parked(key)
       log.removeAll { $0.record.key == key && !parked.contains($0.record) }
@@ -150,14 +150,14 @@ extension Model {
 
     mutating func removeBytes(of record: Record) { log.removeAll { $0.record == record } }
 
-    /// What is read from the journal again, by a clock for which stamps above `limit` lie too far ahead. It says what waited for its time
-    /// and was applied; what waits under reserved keys is applied at once where its time has come.
+    /// Replays the journal with a clock for which stamps above `limit` are too far ahead. The journal states
+    /// which parked records were applied; due records under reserved keys are applied at once.
     mutating func reread(limit: Int) {
       let waiting = parked.flatMap(\.records)
       (held, parked, clock) = ([], [], horizon)
       for entry in log {
         let record = entry.record
-        // One that was applied as it came bears no word of that: where the clock was put back since, it waits once more.
+        // A record applied on arrival has no release entry: if the clock went back since, it is parked again.
         let isLate =
           record.stamp > limit
           && !releases.contains { $0.position >= entry.position && $0.limit >= record.stamp }
@@ -171,7 +171,7 @@ extension Model {
       }
     }
 
-    /// What is shown to who reads by such a clock: what waits and is due counts already.
+    /// The state a reader sees with such a clock: due parked records count as applied.
     func shown(limit: Int) -> State {
       var state = self
       for group in parked {
@@ -193,14 +193,14 @@ extension Model {
     }
   }
 
-  /// A copy: what it holds, what of it is durable, and its machine.
+  /// A copy: its live state, its durable state, and its machine.
   struct Copy {
     let member: Int
     var live: State
     var durable: State
     /// The keys it wants; nil for all.
     let scope: [Int]?
-    /// How far its clock is off, in units of time.
+    /// Clock offset, in units of time.
     var skew = 0
     var isAlive = true
     var isAway = false
@@ -213,12 +213,12 @@ extension Model {
     func wants(_ key: Int) -> Bool { scope.map { key >= Model.member || $0.contains(key) } ?? true }
   }
 
-  /// A round under way.
+  /// A round in progress.
   struct Round {
     let sender: Int
     let receiver: Int
     let isFull: Bool
-    /// The sender as it was when the round was opened.
+    /// The sender's state when the round was opened.
     let snapshot: State
     let items: [State.Entry]
     var next = 0

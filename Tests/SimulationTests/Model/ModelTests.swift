@@ -1,10 +1,11 @@
 import SyncTestSupport
 import Testing
 
-/// The executable model: its rules hold, each of them is needed, and it is the model of the design (`GoldenModelTests`).
+/// The executable model: its rules hold, each is needed, and it is the model of the design
+/// (`GoldenModelTests`).
 @Suite("The model of replication")
 struct ModelTests {
-  /// `make model` sets these; without them the tests look at a slice.
+  /// `make model` sets these; the default is a small sample.
   private static let seeds = Setting.number("MODEL_SEEDS", 50)
   private static let first = UInt64(Setting.number("MODEL_FIRST", 0))
 

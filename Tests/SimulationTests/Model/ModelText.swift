@@ -1,4 +1,4 @@
-/// States as text: `schemas/model-histories.md` has the layout.
+/// States as text; `schemas/model-histories.md` describes the layout.
 extension Model.World {
   func text(_ copy: Int) -> String {
     let live = copies[copy].live

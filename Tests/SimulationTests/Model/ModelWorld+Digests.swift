@@ -1,6 +1,6 @@
-/// Digests, and what is done when they differ.
+/// Digests, and the repair when they differ.
 extension Model.World {
-  /// What the digest of a copy is made of.
+  /// Input of a copy's digest.
   struct Digested: Equatable {
     let key: Int
     let dot: Model.Dot
@@ -42,7 +42,7 @@ extension Model.World {
     if rules.repairs { try repair(one, other) }
   }
 
-  /// The digests differ in step, so a dot has two contents: every differing key is issued again (F61).
+  /// The digests differ after convergence, so a dot has two contents: every differing key is reissued (F61).
   private mutating func repair(_ one: Int, _ other: Int) throws(Model.Violation) {
     touched.formUnion([one, other])
     let time = min(wall(one), wall(other))
@@ -76,12 +76,12 @@ extension Model.World {
     }
   }
 
-  /// Is one of them a value? The store leaves alone what has expired, too: no digest speaks of it.
+  /// Whether one of them is a value. Like the store, repair ignores expired records: no digest includes them.
   private func isWorthRepairing(_ records: [Model.Record], at time: Int) -> Bool {
     records.contains { isLikeStore ? $0.isLive(at: time) : !$0.isDead }
   }
 
-  /// Those of the two that bear one of the names become new actors.
+  /// Whichever copy owns one of the names becomes a new actor.
   private mutating func renew(_ one: Int, _ other: Int, _ actors: [Model.Actor]) {
     for copy in [one, other] where actors.contains(copies[copy].live.actor) {
       if rules.keepsDoubtful { copies[copy].live.parted.append(copies[copy].live.actor) }

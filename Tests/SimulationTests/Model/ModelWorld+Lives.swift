@@ -1,20 +1,21 @@
-/// What an oracle knows of machines that were put back, and what must hold for them although one dot may have two contents.
+/// The oracle's knowledge of rolled-back machines, and their invariants although one dot may have two
+/// contents.
 extension Model {
-  /// What happened to one copy since it last lost anything.
+  /// History of one copy since it last lost state.
   struct Lives {
     /// The greatest sequences of its present actor that peers have shown it.
     var shown = Vector()
-    /// Actors that it gave up because it found that it was put back: what they wrote above a mark may have two contents.
+    /// Actors given up after a detected rollback: their writes above a mark may have two contents.
     var left: [State.Suspect] = []
-    /// What the members covered, by their frontiers, when it purged.
+    /// The members' frontiers at its purge.
     var agreed = Vector()
-    /// Numbers of records that it held then, above the last mark of the actor that it gave up.
+    /// Records held then above the last mark of the abandoned actor.
     var doubted: Set<Int> = []
   }
 }
 
 extension Model.World {
-  /// Two copies meet: each sees what the other one knows of it.
+  /// Two copies meet: each sees what the other knows of it.
   mutating func show(_ one: Int, _ other: Int) {
     for (copy, peer) in [(one, other), (other, one)] {
       let actor = copies[copy].live.actor
@@ -24,22 +25,22 @@ extension Model.World {
     }
   }
 
-  /// The copy gives up an actor whose marks reach up to a sequence.
+  /// The copy abandons an actor whose marks reach up to a sequence.
   mutating func leave(_ actor: Model.Actor, _ copy: Int, above marked: Int) {
     let doubted = copies[copy].live.held.filter { $0.actor == actor && $0.sequence > marked }
     lives[copy, default: Model.Lives()].left.append(Model.State.Suspect(actor: actor, above: marked))
     lives[copy]?.doubted.formUnion(doubted.map(\.number))
   }
 
-  /// I3: no name is given that a peer has shown to be given.
+  /// I3: no dot is reused that a peer has shown.
   func checkName(_ copy: Int, _ actor: Model.Actor, _ sequence: Int) throws(Model.Violation) {
     guard forks, let shown = lives[copy]?.shown[actor], shown >= sequence else { return }
     throw Model.Violation(
       name: "I3", text: "copy \(copy) gives \(actor):\(sequence), which a peer has shown it before")
   }
 
-  /// I1, of a copy that found itself put back and is at rest: what it wrote in that life has come to whoever it has given a
-  /// round, and what others had of its lost life has come to it.
+  /// I1, for a rolled-back copy that has recovered: receivers of its rounds have its writes of that life, and
+  /// it has received what others held of its lost life.
   func checkClosed(_ sender: Int, _ receiver: Int, _ snapshot: Model.State) throws(Model.Violation) {
     guard forks, count(of: .duplicate) == 0, snapshot.suspects.isEmpty, copies[receiver].live.suspects.isEmpty
     else { return }
@@ -59,14 +60,16 @@ extension Model.World {
     }
   }
 
-  /// I5: nothing is issued again that those members covered who let this copy purge. They knew that it was dead.
+  /// I5: no record is reissued that the members whose frontiers allowed this copy's purge covered: they knew
+  /// it was dead.
   func checkAgreed(_ copy: Int, _ record: Model.Record) throws(Model.Violation) {
     guard let agreed = lives[copy]?.agreed, agreed.covers(record.dot) else { return }
     throw Model.Violation(
       name: "I5", text: "\(record) issued again, though a member covered it when copy \(copy) purged")
   }
 
-  /// I9: digests differ in step only where one dot has two contents. Whatever else a roll-back does is found at a handshake.
+  /// I9: after convergence digests differ only where one dot has two contents. Other effects of a rollback
+  /// are found at the handshake.
   func checkAlarm() throws(Model.Violation) {
     let dots = written.values.flatMap { $0.map(\.dot) }
     if Set(dots).count < dots.count { return }

@@ -36,7 +36,7 @@ extension Model.World {
     }
   }
 
-  /// False if the copy is no more.
+  /// Returns false if the copy no longer exists.
   private mutating func wake(_ copy: Int) throws(Model.Violation) -> Bool {
     guard copies[copy].isAlive else { return false }
     touched.insert(copy)
@@ -57,7 +57,7 @@ extension Model.World {
     count(.deletion)
   }
 
-  /// The same of a key of which a record is damaged: whatever that was is to be ended.
+  /// As `delete`, for a key with a damaged record: ends that record, whatever it was.
   mutating func deleteUnreadable(_ copy: Int, _ key: Int) throws(Model.Violation) {
     guard try wake(copy), copies[copy].wants(key) else { return }
     try issue(copy, key: key, value: 0, isDead: true, isUnreadable: true)
@@ -71,7 +71,7 @@ extension Model.World {
     values += 1
     var stamp = (now + Model.ahead) * tick + values % tick
     if !rules.parksOwn {
-      // The author's clock has seen what it wrote.
+      // The author's clock has seen its own writes.
       stamp = max(copies[copy].live.clock + 1, (now + Model.ahead) * tick)
       copies[copy].live.clock = stamp
     }
@@ -87,7 +87,8 @@ extension Model.World {
     count(.crash)
   }
 
-  /// Own records lost with the tail never existed. (That nobody has them is looked at when a dot is reused.)
+  /// Own records lost with the tail never existed. (That no other copy has them is checked when a dot is
+  /// reused.)
   private mutating func forgetTail(_ copy: Int) {
     let (live, durable) = (copies[copy].live, copies[copy].durable)
     guard live.actor == durable.actor, rules.shipsDurable, rules.cutsClones else { return }
@@ -106,7 +107,7 @@ extension Model.World {
     try issue(copy, key: Model.member + copies[copy].member, value: 0, frontier: copies[copy].live.vector)
   }
 
-  /// An old backup in place of the directory: seen at opening, so a new actor.
+  /// An old backup replaces the directory: detected at opening, so a new actor.
   private mutating func restore(_ copy: Int, _ which: Int) {
     guard copies[copy].isAlive, !copies[copy].backups.isEmpty else { return }
     copies[copy].live = copies[copy].backups[which % copies[copy].backups.count]
@@ -119,7 +120,7 @@ extension Model.World {
     count(.restore)
   }
 
-  /// A copied directory on another machine: seen at opening, so a new actor. The member is the same.
+  /// A copied directory on another machine: detected at opening, so a new actor of the same member.
   private mutating func clone(_ copy: Int, _ ofBackup: Bool) {
     guard copies.count < Model.mostCopies, copies[copy].isAlive else { return }
     if ofBackup, copies[copy].backups.isEmpty { return }
@@ -133,7 +134,7 @@ extension Model.World {
     count(.clone)
   }
 
-  /// A new, empty member; its first round comes from `copy`, or later from anybody.
+  /// A new, empty member; its first round comes from `copy`, or later from any member.
   private mutating func join(_ copy: Int, _ isScoped: Bool) throws(Model.Violation) {
     guard copies.count < Model.mostCopies, copies[copy].isAlive else { return }
     addCopy(scope: isScoped ? Array(stride(from: 0, to: keys, by: 2)) : nil)
@@ -141,7 +142,7 @@ extension Model.World {
     try meet(copy, copies.count - 1)
   }
 
-  /// The machine is gone for ever.
+  /// The machine is lost for good.
   private mutating func lose(_ copy: Int) {
     guard copies[copy].scope != nil || copies.count(where: { $0.isAlive && $0.scope == nil }) > 2 else {
       return
@@ -151,7 +152,7 @@ extension Model.World {
     count(.lostMachine)
   }
 
-  /// A record at or below the watermark is unreadable: the copy does not know which.
+  /// A record at or below the watermark is unreadable: the copy does not know which one.
   private mutating func damage(_ copy: Int, _ key: Int) throws(Model.Violation) {
     guard try wake(copy), let gone = copies[copy].live.held(key), copies[copy].live.suspects.isEmpty else {
       return
@@ -174,7 +175,7 @@ extension Model.World {
           $0.covers(gone.dot) || $0.isCurrent(gone)
         }
     }
-    // Nobody else ever had it: lost for good.
+    // No other copy ever had it: lost for good.
     if !isElsewhere { ghosts[key]?.removeAll { $0.dot == gone.dot } }
   }
 

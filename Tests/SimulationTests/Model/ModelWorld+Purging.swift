@@ -1,12 +1,12 @@
 extension Model.World {
-  /// The frontiers of the other members that a copy must wait for, judged by its own clock.
+  /// Frontiers of the other members that block a purge, judged by the copy's own clock.
   private func activeFrontiers(_ copy: Int) -> [Model.Record] {
     let oldest = (wall(copy) - retirement) * tick
     let own = Model.member + copies[copy].member
     return copies[copy].live.held.filter { $0.isReserved && $0.key != own && $0.stamp >= oldest }
   }
 
-  /// Frontiers of members known to hold everything: a selective copy purges only after one of them.
+  /// Frontiers of members that hold all keys: a selective copy purges only after one of them.
   private func wideFrontiers(_ copy: Int) -> [Model.Record] {
     let wide = Set(copies.filter { $0.scope == nil }.map(\.member))
     return copies[copy].live.held.filter { $0.isReserved && wide.contains($0.key - Model.member) }
@@ -31,12 +31,13 @@ extension Model.World {
     }
   }
 
-  /// R8: tombstones and expired records that all active members cover are forgotten; floor and horizon say so.
+  /// R8: tombstones and expired records covered by all active members are forgotten, and floor and horizon
+  /// record that.
   mutating func purge(_ copy: Int) {
     let wall = wall(copy)
     let frontiers = activeFrontiers(copy)
     let before = (copies[copy].live.floor, copies[copy].live.horizon)
-    // The store writes down what it has purged, at a position: the next round has another mark.
+    // The store records the purge at a position: the next round has another mark.
     defer {
       if isLikeStore, (copies[copy].live.floor, copies[copy].live.horizon) != before {
         copies[copy].live.position += 1
@@ -45,7 +46,7 @@ extension Model.World {
     for record in copies[copy].live.held where !record.isReserved {
       let expired =
         record.deadline != Model.never && record.deadline + (rules.digestTime ? Model.drift : 0) < wall
-      // A wrong clock expires early, here only: nothing in this model can tell it so.
+      // A wrong clock expires early, on this copy only: nothing in this model can correct it.
       if expired, !record.isDead, abs(copies[copy].skew) > Model.drift { continue }
       guard record.isDead || expired, mayPurge(copy, record, frontiers) else { continue }
       count(.purge)
@@ -59,7 +60,7 @@ extension Model.World {
         copies[copy].live.removeBytes(of: record)
       }
       if !rules.durableFirst {
-        // The bytes go at once, and the floor is not durable yet.
+        // Rule off: the bytes go at once, while the floor is not durable yet.
         copies[copy].durable.drop(record.key)
         copies[copy].durable.strip(record.key)
       }
@@ -72,7 +73,7 @@ extension Model.World {
       !live.isCurrent(entry.record) && (rules.winnersOnly || !live.losers.contains(entry.record))
     }
     guard !rules.durableFirst else { return }
-    // Superseded bytes go, although what superseded them is not durable.
+    // Rule off: superseded bytes go although the superseding record is not durable.
     for record in copies[copy].durable.held where live.held(record.key) != record {
       copies[copy].durable.drop(record.key)
       copies[copy].durable.strip(record.key)

@@ -2,7 +2,7 @@
 extension Model.World {
   typealias Violation = Model.Violation
 
-  /// Does `other` know something of the actor of `copy` that `copy` does not (R9)?
+  /// Whether `other` knows writes of the actor of `copy` that `copy` does not (R9).
   private func knowsMore(of copy: Int, _ other: Int) -> Bool {
     let (own, theirs) = (copies[copy].live, copies[other].live)
     if rules.echo {
@@ -13,7 +13,7 @@ extension Model.World {
     return !own.marks.contains(cursor.mark)
   }
 
-  /// A copy learns that a life of it was lost: it becomes a new actor.
+  /// A copy learns that it lost a life: it becomes a new actor.
   private mutating func rolledBack(_ copy: Int) throws(Violation) {
     count(.reborn)
     guard forks else {
@@ -70,7 +70,7 @@ extension Model.World {
     rounds.firstIndex { $0.sender == sender && $0.receiver == receiver }
   }
 
-  /// Makes a mark, if anything was written since the last one.
+  /// Makes a mark, unless nothing was written since the last one.
   private mutating func makeMark(_ sender: Int) {
     guard
       copies[sender].live.position > copies[sender].live.markedPosition || copies[sender].live.mark == nil
@@ -83,7 +83,7 @@ extension Model.World {
     if rules.shipsDurable { sync(sender) }
   }
 
-  /// What is in doubt is not sent, though later writes of that life may have been purged.
+  /// Suspect writes are not sent, although later writes of that life may have been purged.
   private func given(_ snapshot: Model.State) -> Model.State {
     guard rules.keepsDoubtful else { return snapshot }
     var given = snapshot
@@ -93,8 +93,8 @@ extension Model.World {
     return given
   }
 
-  /// It hides what it has replaced, too, which a receiver that does not cover it would never be given: it is issued again before.
-  /// True if there was any.
+  /// A suspect record also hides what it replaced from a receiver that does not cover it, so it is reissued
+  /// first. Returns true if there was any.
   private mutating func reissueUnknown(_ sender: Int, to receiver: Int) throws(Violation) -> Bool {
     guard rules.reissuesUnknown else { return false }
     let (live, theirs) = (copies[sender].live, copies[receiver].live)
@@ -106,7 +106,7 @@ extension Model.World {
     return !unknown.isEmpty
   }
 
-  /// Opens a round. False if there is nothing to open, or it is refused.
+  /// Opens a round. Returns false if there is nothing to send, or it is refused.
   mutating func open(_ sender: Int, _ receiver: Int) throws(Violation) -> Bool {
     guard sender != receiver, max(sender, receiver) < copies.count, round(sender, receiver) == nil,
       copies[sender].isAlive, copies[receiver].isAlive, !copies[sender].isAway, !copies[receiver].isAway
@@ -120,7 +120,7 @@ extension Model.World {
     if !isLikeStore { makeMark(sender) }
     var snapshot = rules.shipsDurable ? copies[sender].durable : copies[sender].live
     let state = copies[receiver].live
-    // Nobody takes over a narrower sender's vector.
+    // The vector of a sender with a narrower scope is never adopted.
     let isBehind =
       (rules.floor ? !state.vector.covers(snapshot.floor) : isRetired(receiver, for: sender)) && !isNarrow
     let isFull = isBehind || !state.suspects.isEmpty || state.isMending
@@ -136,7 +136,8 @@ extension Model.World {
     let isKnown = try !reissueUnknown(sender, to: receiver)
     if isLikeStore || !isKnown { makeMark(sender) }
     if !isKnown { snapshot = rules.shipsDurable ? copies[sender].durable : copies[sender].live }
-    // The store names what a full state has before the cursor, and sends it only to who is in doubt about its own records.
+    // The store names a full state's records up to the cursor, and sends them only to an unconfirmed
+    // receiver.
     let isFromStart = isFull && (!isLikeStore || !state.suspects.isEmpty)
     let start = isFromStart ? 0 : state.cursors[snapshot.actor]?.position ?? 0
     let wanted = copies[receiver]
@@ -155,7 +156,7 @@ extension Model.World {
     return true
   }
 
-  /// Delivers so many more records of a round.
+  /// Delivers `count` more records of a round.
   mutating func deliver(_ sender: Int, _ receiver: Int, _ count: Int) throws(Violation) {
     guard let index = round(sender, receiver) else { return }
     try unpark(receiver)
@@ -185,7 +186,7 @@ extension Model.World {
     let snapshot = round.snapshot
     if round.isFull { try closeFull(receiver, snapshot) }
     if snapshot.isMending {
-      // A damaged copy's vector is not true: nobody merges it.
+      // A damaged copy's vector is unreliable and never merged.
     } else if round.isNarrow, rules.narrow {
       var rest = snapshot.vector
       rest[snapshot.actor] = 0
@@ -203,19 +204,21 @@ extension Model.World {
     try checkClosed(sender, receiver, snapshot)
   }
 
-  /// The receiver does not cover what the sender has purged: it drops what is dead there, and issues again what is at risk.
+  /// The receiver does not cover the sender's purges: it drops records that are dead there, and reissues
+  /// those at risk.
   private mutating func closeFull(_ receiver: Int, _ snapshot: Model.State) throws(Violation) {
     let live = copies[receiver].live
     var again: [Model.Record] = []
     var dropped: [Int] = []
     for record in live.held {
       if record.isReserved || snapshot.isCurrent(record) && !snapshot.isSuspect(record) { continue }
-      // What is covered is not sent but named, and a name may have two contents. Digests tell, and nothing is dropped for it.
+      // Covered records are not sent but named, and a name may have two contents. Digests detect that;
+      // nothing is dropped.
       if isLikeStore, !live.isSuspect(record), snapshot.names(record.dot) { continue }
       var theirs = snapshot.greatest(record.key)
       if let known = theirs, snapshot.isSuspect(known) { theirs = nil }
       if live.isSuspect(record) {
-        // Two lives may have written the very same. Nothing but its bytes can be compared, and nothing is lost.
+        // Two lives may have written identical records. Only the bytes can be compared, and nothing is lost.
         if isLikeStore, let theirs, hasSameBytes(record, theirs) { continue }
         judge(suspect: record, theirs, receiver, snapshot, &again, &dropped)
       } else if snapshot.covers(record.dot) {
@@ -255,24 +258,24 @@ extension Model.World {
     }
     if rules.mergesClock { copies[receiver].live.clock = max(copies[receiver].live.clock, snapshot.horizon) }
     if copies[receiver].live.isMending {
-      // It was forgotten with the damage: what it names since was written after that.
+      // It was forgotten with the damage: anything it covers since was written later.
       if !isLikeStore {
         copies[receiver].live.vector = Model.Vector()
         copies[receiver].live.vector[copies[receiver].live.actor] = copies[receiver].live.sequence
       }
       copies[receiver].live.isMending = false
     }
-    // The store does one after the other: what it issues again names what it does not cover before the end.
+    // The store works sequentially: its reissued records name what it does not cover before the close.
     if !isLikeStore { copies[receiver].live.vector.merge(snapshot.vector) }
     for record in again { try reissue(receiver, record, as: .reissueByReturning) }
     copies[receiver].live.vector.merge(snapshot.vector)
     copies[receiver].live.suspects = []
   }
 
-  /// The store writes down what it has given up, at a position: the next round has another mark.
+  /// The store records what it has dropped at a position: the next round has another mark.
   private mutating func noteGivenUp(_ copy: Int) { if isLikeStore { copies[copy].live.position += 1 } }
 
-  /// Are they one and the same to who sees only what is sent?
+  /// Whether the two are indistinguishable in the data that is sent.
   private func hasSameBytes(_ left: Model.Record, _ right: Model.Record) -> Bool {
     left.key == right.key && left.hasOrder(of: right) && left.isDead == right.isDead
       && left.value == right.value
@@ -280,7 +283,7 @@ extension Model.World {
       && past(left).open == past(right).open
   }
 
-  /// A record that may bear a dot which a lost life of the receiver gave away.
+  /// A record whose dot a lost life of the receiver may also have used.
   private mutating func judge(
     suspect record: Model.Record, _ theirs: Model.Record?, _ receiver: Int, _ snapshot: Model.State,
     _ again: inout [Model.Record], _ dropped: inout [Int]
@@ -290,7 +293,7 @@ extension Model.World {
     } else if let theirs {
       if isLikeStore || record.isGreater(than: theirs) { again.append(record) }
     } else {
-      // It cannot be told from a deleted one: set aside, loudly.
+      // Indistinguishable from a deleted record: set aside, and reported.
       dropped.append(record.key)
       guard !record.isGone(at: wall(receiver)) else { return }
       copies[receiver].live.lose(record)
@@ -299,7 +302,7 @@ extension Model.World {
     }
   }
 
-  /// Takes away the parked records that are dead there; those at risk are to be issued again.
+  /// Removes the parked records that are dead at the sender. Returns those at risk, to be reissued.
   private mutating func judgeParked(_ receiver: Int, _ snapshot: Model.State) -> [Model.Record] {
     var again: [Model.Record] = []
     for group in copies[receiver].live.parked {
@@ -322,7 +325,7 @@ extension Model.World {
     return again
   }
 
-  /// A whole session: the side that is behind receives first, then both have all.
+  /// A whole session: the copy that lags behind receives first, then both have everything.
   mutating func meet(_ one: Int, _ other: Int) throws(Violation) {
     guard max(one, other) < copies.count else { return }
     for (sender, receiver) in [(one, other), (other, one)] {

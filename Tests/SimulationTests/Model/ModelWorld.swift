@@ -1,5 +1,5 @@
 extension Model {
-  /// What is counted while a history runs.
+  /// Events counted while a history runs.
   enum Event: Int, CaseIterable {
     case put, deletion, conflict, crash, clone, restore, join, lostMachine, damage, rollback, duplicate
     case parked, purge, drop, setAside, round, fullRound, refusedClocks, refusedFullState, refusedMending,
@@ -8,25 +8,25 @@ extension Model {
     case comparison, alarm, repairedKey, keptOverOpenBase, silentlyLost, unmendable
   }
 
-  /// All copies, and what an oracle knows of all of them.
+  /// All copies, and the oracle's knowledge of them.
   struct World {
     let rules: Rules
     /// The user's keys are 0 ..< keys.
     let keys: Int
-    /// Stamps in a unit of time.
+    /// Stamps per unit of time.
     let tick: Int
     /// One dot may get two contents.
     let forks: Bool
-    /// Do all members say often enough what they cover? Then nobody has purged what another one still needs.
+    /// Whether all members acknowledge often enough that no copy purges what another still needs.
     var isActive = false
-    /// Is a silent loss after a roll-back a violation?
+    /// Whether a silent loss after a rollback is a violation.
     var isStrict = false
-    /// How likely a member that joins is selective, in percent.
+    /// Probability, in percent, that a joining member is selective.
     var scopedPercent = 0
 
     var now: Int
-    /// Is it done in the order in which the store does it? Records are issued again in the order of their versions, a mark is
-    /// made for a round that is opened only, and who gave a dot twice becomes a new actor before anything is issued again.
+    /// Whether to work in the store's order: records are reissued in version order, a mark is made only for a
+    /// round that is opened, and a copy that reused a dot becomes a new actor before reissuing anything.
     var isLikeStore = false
     /// The retirement period.
     var retirement = Model.retirement
@@ -36,20 +36,20 @@ extension Model {
     var values = 0
     var markCount = 0
     private var members = 0
-    /// What records say of those before them, by the records' numbers.
+    /// Histories of records, by record number.
     private(set) var pasts: [Past] = []
-    /// By key: records written and not lost with a tail that nobody has.
+    /// By key: records written, except those lost with a tail that no other copy has.
     var ghosts: [Int: [Record]] = [:]
     /// By key: all records ever written.
     private(set) var written: [Int: [Record]] = [:]
-    /// What happened to copies since they last lost anything.
+    /// What happened to copies since they last lost state.
     var lives: [Int: Lives] = [:]
     /// The last sequence that each actor ever wrote.
     var lastSequences = Vector()
     private(set) var counts = [Int](repeating: 0, count: Event.allCases.count)
-    /// Values that were set aside or shown aloud.
+    /// Values that were set aside or reported.
     var loud: [Record] = []
-    /// What copies were between the parts of one operation, where it is done as the store does it: they may come back to that.
+    /// States of copies within one operation, in the store's order: a power loss may return to them.
     var between: [(copy: Int, state: State)] = []
     /// The copies that the last operation touched.
     var touched: Set<Int> = []
@@ -70,7 +70,7 @@ extension Model {
       return Actor(number: actorCount)
     }
 
-    /// A new member, or a copy of one.
+    /// Adds a new member, or a copy of one.
     mutating func addCopy(_ state: State? = nil, of member: Int? = nil, scope: [Int]? = nil) {
       let state = state ?? State(newActor())
       copies.append(Copy(member: member ?? members, state, scope: scope))
@@ -92,7 +92,7 @@ extension Model {
 
     mutating func dropRounds(of copy: Int) { rounds.removeAll { $0.sender == copy || $0.receiver == copy } }
 
-    /// Has any other copy this dot? One reused after a lost tail must be unknown to all.
+    /// Whether any other copy has this dot. A dot reused after a lost tail must be unknown to all.
     func isKnown(_ dot: Dot, but copy: Int) -> Bool {
       copies.indices.contains { other in
         other != copy && copies[other].isAlive
@@ -112,8 +112,8 @@ extension Model {
 
     // MARK: The rules of one copy
 
-    /// A local write, or, with a source, the issue of that record as a new write. Nothing is known of what it replaces if that
-    /// `isUnreadable`.
+    /// A local write, or with `source` the reissue of that record as a new write. With `isUnreadable` the
+    /// replaced record is unknown.
     @discardableResult
     mutating func issue(
       _ copy: Int, key: Int, value: Int, isDead: Bool = false, deadline: Int = Model.never,
@@ -133,7 +133,7 @@ extension Model {
       if !isUnreadable, let old = source ?? copies[copy].live.held(key) {
         let before = pasts[old.number]
         past.base = old.actor == actor ? before.base : old.dot
-        // A name of a life in doubt may be that of another value elsewhere.
+        // A suspect dot may belong to another value elsewhere.
         let live = copies[copy].live
         if rules.keepsDoubtful, let base = past.base, live.isOfLifeInDoubt(base.actor) {
           past.base = before.base.flatMap { live.isOfLifeInDoubt($0.actor) ? nil : $0 }
@@ -171,10 +171,10 @@ extension Model {
         source: record)
     }
 
-    /// I5: nothing that this copy covers had replaced what is issued again.
+    /// I5: no record covered by this copy has replaced the reissued one.
     private func checkReissue(_ copy: Int, _ record: Record) throws(Violation) {
       let live = copies[copy].live
-      // A parked record waits that will beat it in any case.
+      // A parked record will beat it in any case.
       if forks || live.greatest(record.key).map({ $0.isGreater(than: record) }) ?? false { return }
       for other in ghosts[record.key] ?? [] where live.covers(other.dot) && !live.isCurrent(other) {
         if pasts[other.number].replaced.contains(record.dot) {
@@ -188,7 +188,7 @@ extension Model {
       if rules.ignoresCovered, copies[copy].live.covers(record.dot), !copies[copy].live.isMending { return }
       if copies[copy].live.isCurrent(record) { return }
       if isLikeStore, let held = copies[copy].live.held(record.key), held.dot == record.dot {
-        // The other content of the name stays beside it: what is held is issued again, or the digests tell.
+        // The other content of the dot is kept: the held one is reissued, or the digests detect it.
         if copies[copy].live.isSuspect(held), !record.isDead, !record.isReserved {
           copies[copy].live.lose(record)
         }
@@ -216,7 +216,7 @@ extension Model {
       try pass(copy, outcome.names, to: outcome.winner)
     }
 
-    /// Is it dead, so that it need not be issued again?
+    /// Whether it is dead, so that it need not be reissued.
     func isOver(_ record: Record, _ copy: Int) -> Bool {
       record.isDead || !rules.reissuesExpired && record.isGone(at: wall(copy))
     }
@@ -227,8 +227,8 @@ extension Model {
       return record.isGreater(than: old)
     }
 
-    /// Last writer wins; beaten concurrent values are kept as conflicts. Returns the winner, and names of uncovered dots that it is to be
-    /// issued again with.
+    /// Last writer wins; beaten concurrent values are kept as conflicts. Returns the winner, and the
+    /// uncovered dots with which it must be reissued.
     private mutating func apply(_ copy: Int, _ record: Record) -> (winner: Record, names: [Dot]) {
       let old = copies[copy].live.held(record.key)
       let wins = old.map { beats(record, $0) } ?? true
@@ -252,7 +252,7 @@ extension Model {
       return (winner, pasts[loser.number].open)
     }
 
-    /// Names of uncovered dots are passed on.
+    /// Passes on the names of uncovered dots.
     private mutating func pass(_ copy: Int, _ names: [Dot], to winner: Record) throws(Violation) {
       let past = pasts[winner.number]
       let lost = names.filter {
@@ -266,7 +266,7 @@ extension Model {
         source: winner, names: lost)
     }
 
-    /// Applies what was parked and whose time has come.
+    /// Applies parked records that are due.
     mutating func unpark(_ copy: Int) throws(Violation) {
       guard !copies[copy].live.parked.isEmpty else { return }
       let limit = limit(copy)

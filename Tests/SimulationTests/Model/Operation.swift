@@ -1,13 +1,13 @@
 extension Model {
-  /// What happens in a world. One that makes no sense where it stands does nothing, so histories can be shrunk freely.
+  /// An operation on a world. One that is not applicable does nothing, so histories can be shrunk freely.
   enum Operation: Hashable {
-    /// With a time to live, in units, or 0.
+    /// With a time to live in units; 0 for none.
     case put(Int, key: Int, life: Int)
     case delete(Int, key: Int)
-    /// A write stamped by a wrong clock that was put right at once.
+    /// A write stamped by a wrong clock that is corrected at once.
     case future(Int, key: Int, isDelete: Bool)
     case sync(Int)
-    /// All that is not durable is gone.
+    /// A power loss: everything that is not durable is lost.
     case crash(Int)
     case open(Int, Int)
     case deliver(Int, Int, count: Int)
@@ -27,7 +27,7 @@ extension Model {
     case join(Int, isScoped: Bool)
     case lose(Int)
     case damage(Int, key: Int)
-    /// The machine is put back in place: no check at opening can see it.
+    /// The machine is rolled back in place: no check at opening can detect it.
     case rollback(Int, which: Int)
     /// A running machine is cloned.
     case duplicate(Int)
@@ -35,7 +35,7 @@ extension Model {
 }
 
 extension Model.Operation: CustomStringConvertible {
-  /// A letter and numbers: the form in which histories are kept.
+  /// A letter and numbers: the format in which histories are kept.
   var description: String {
     let (letter, numbers) = coded
     return numbers.reduce(String(letter)) { "\($0) \($1)" }
@@ -70,7 +70,7 @@ extension Model.Operation: CustomStringConvertible {
     }
   }
 
-  /// Reads what `description` gives; nil for anything else.
+  /// Parses `description`; nil for anything else.
   init?(_ text: some StringProtocol) {
     let words = text.split(separator: " ")
     let numbers = words.dropFirst().compactMap { Int($0) }
@@ -104,7 +104,7 @@ extension Model.Operation: CustomStringConvertible {
     }
   }
 
-  /// The copies it names.
+  /// The copies involved.
   var copies: [Int] {
     switch self {
     case .time: []

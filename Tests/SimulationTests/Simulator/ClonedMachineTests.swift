@@ -3,29 +3,30 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// A running machine is cloned with its memory: two live machines go on from one moment, with the same open store, the same clock
-/// state, the same incarnation, the same next sequence and the same numbers to come from the generator.
+/// A running machine is cloned with its memory: two live machines continue with the same open store, clock
+/// state, actor, next sequence and random numbers.
 ///
-/// A store in memory cannot be copied. But what it does follows from its calls, its clock and its generator: the same history, played
-/// twice on two machines, leaves two stores of which nothing tells one from the other.
+/// An in-memory store cannot be copied. But its behaviour is determined by its calls, clock and generator:
+/// the same history, played twice on two machines, yields two indistinguishable stores.
 @Suite("A running machine cloned with its memory")
 struct ClonedMachineTests {
   private static let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
   private static let configuration = Configuration(segmentBytes: 64 << 10)
-  /// Which seeds: `make clones` sets these.
+  /// Seeds, set by `make clones`.
   private static let seeds = Array(Setting.seeds("CLONE", first: 0, count: 12)) + kept
-  /// Histories in which a value was lost: its name had another content, which somebody replaced who had never seen this one.
-  /// 193: what was issued again named its former dot as replaced. 759, 2184: of two lives' writes under one actor the later one was taken
-  /// for the sequel. 3513: one life was not told that the other had found it out. 3628: it was replaced before anything could be found.
+  /// Histories that once lost a value: its dot had another content, which was replaced by a writer that had
+  /// never seen this one. 193: a reissued record named its former dot as replaced. 759, 2184: the later of
+  /// two lives' writes under one actor was taken for its successor. 3513: one life was not told that the
+  /// other had detected it. 3628: it was replaced before it could be detected.
   private static let kept = [109, 139, 193, 759, 2184, 3513, 3628]
 
-  /// Machines with a copy each; nothing but its seed decides what happens.
+  /// Machines with one copy each; the seed determines everything that happens.
   private final class Machines {
     var random: SplitMix64
     var hosts: [SimulatedHost] = []
     var stores: [Store] = []
     private var written = 0
-    /// Values that were there when somebody who saw them wrote their key anew, or deleted it.
+    /// Values that a writer had seen when it overwrote or deleted their key.
     private var replaced: Set<String> = []
     private var acknowledged: [(key: Key, value: String)] = []
 
@@ -40,7 +41,7 @@ struct ClonedMachineTests {
       }
     }
 
-    /// Something that one machine does, or two do with each other. `keys` is how many there are.
+    /// An action of one machine, or of two with each other. `keys` is the number of keys.
     func step(_ choices: [Int], keys: Int = 3) throws {
       for host in hosts where random.chance(20) { host.time += UInt64(random.below(20)) }
       let copy = random.pick(choices)
@@ -55,7 +56,7 @@ struct ClonedMachineTests {
     private func put(_ copy: Int, _ key: Key) throws {
       if let old = try stores[copy].text(key) { replaced.insert(old) }
       written += 1
-      // Both lives of a machine may write the same number: whose it is tells them apart.
+      // Both lives of a machine may write the same number: their owner tells them apart.
       let value = "\(written) by \(copy)"
       try stores[copy].put(key, value, durability: .full)
       acknowledged.append((key, value))
@@ -92,7 +93,8 @@ struct ClonedMachineTests {
       }
     }
 
-    /// Acknowledged values that are neither there, nor kept as the beaten side of a conflict, nor replaced by who saw them.
+    /// Acknowledged values that are not present, not kept as a conflict, and not replaced by a writer that
+    /// saw them.
     func lost() throws -> [String] {
       var named = replaced
       for store in stores {
@@ -104,14 +106,14 @@ struct ClonedMachineTests {
       return acknowledged.map(\.value).filter { !named.contains($0) }
     }
 
-    /// Takes the first machine of another history, which goes on as the clone of the first one here.
+    /// Adopts the first machine of another history as the clone of the first one here.
     func adopt(_ other: Machines) throws {
       hosts.append(other.hosts[0])
       stores.append(other.stores[0])
     }
   }
 
-  /// What happened before the clone: the same whenever it is called.
+  /// The history before the clone: deterministic.
   private static func before(_ seed: UInt64) throws -> Machines {
     let machines = try Machines(seed: seed)
     for _ in 0..<machines.random.below(12) { try machines.step([0, 1, 2]) }
@@ -125,7 +127,7 @@ struct ClonedMachineTests {
     let (one, two) = (try Self.before(seed), try Self.before(seed))
     #expect(try one.stores[0].replicaSummary() == two.stores[0].replicaSummary())
     #expect(try one.hosts[0].storage.files(below: "/store") == two.hosts[0].storage.files(below: "/store"))
-    // The next write bears the same name, stamp and bytes.
+    // The next write has the same dot, stamp and bytes.
     for machines in [one, two] { try machines.stores[0].put("next", "v") }
     #expect(try one.stores[0].log(from: 1, limit: .max) == two.stores[0].log(from: 1, limit: .max))
     #expect(try one.hosts[0].storage.files(below: "/store") == two.hosts[0].storage.files(below: "/store"))
@@ -139,7 +141,7 @@ struct ClonedMachineTests {
     for seed in Self.seeds {
       let machines = try Self.before(UInt64(seed))
       try machines.adopt(try Self.before(UInt64(seed)))
-      // The kernel of a clone may be told, and draw other numbers; or it is not.
+      // The clone's kernel may or may not be told to reseed its generator.
       if seed % 2 == 0 { _ = machines.hosts[3].environment.random(1) }
       #expect(try machines.stores[0].actor == machines.stores[3].actor, "seed \(seed)")
       // Each writes at least once as if it were alone.

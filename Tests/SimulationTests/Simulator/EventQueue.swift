@@ -1,4 +1,4 @@
-/// Events in the order of their time; those of one time in the order in which they were asked for.
+/// Events ordered by time, and by insertion within the same time.
 struct EventQueue<Event> {
   private struct Entry {
     var time: UInt64

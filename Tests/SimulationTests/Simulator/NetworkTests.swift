@@ -3,19 +3,20 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// Whole networks of real copies on virtual time: `make sim` runs many, here is a slice.
+/// Whole networks of real copies on virtual time: a sample of what `make sim` runs.
 @Suite("A network of machines on virtual time")
 struct NetworkTests {
   private static let seeds = UInt64(Setting.number("SIM_SEEDS", 4))
   private static let first = UInt64(Setting.number("SIM_FIRST", 0))
-  /// Histories run side by side in so many processes, each history in one thread: threads of one would stop each other whenever
-  /// one of them gives pages of a simulated disk back.
+  /// Number of processes that run histories in parallel, single-threaded: threads of one process would block
+  /// each other whenever one unmaps pages of a simulated disk.
   private static let lanes: UInt64 = 2
-  /// In so many histories of one lane each kind of event comes about.
+  /// Number of histories per lane after which every kind of event must have occurred.
   private static let enough = 500
 
-  /// Each lane plays one more history, and so does this process. Nobody else of this suite starts processes, and nothing is read from
-  /// them while they run: whoever waits for one keeps a thread, and there are two.
+  /// Each lane also plays one history that this process plays too. No other test of this suite starts
+  /// processes, and none are read from while they run: waiting for one occupies a thread, and there are only
+  /// two.
   @Test(
     """
     keeps every promise in every history, plays it alike in every process and ends in step (F3, F15, F18, F19, F24, F25, F30, \
@@ -36,7 +37,7 @@ struct NetworkTests {
     withExtendedLifetime(directory) {}
   }
 
-  /// The history by which a lane is compared with this process.
+  /// The history that a lane and this process both play.
   private static func alike(_ lane: UInt64) -> UInt64 { 3 + 4 * lane }
 
   private static func run(_ lane: UInt64, telling file: String) throws {
@@ -60,7 +61,7 @@ struct NetworkTests {
       }
     }
     guard !seeds.isEmpty else { return }
-    // Whatever can happen happens in so many: a figure that stays at none would be one of something that was not tested.
+    // Everything that can happen must happen in that many: a count of zero means something was not tested.
     if seeds.count >= enough, Setting.given("SIM_COPIES") == nil, !total.missing.isEmpty {
       Issue.record("in \(seeds.count) histories there are no \(total.missing.joined(separator: ", no "))")
     }
@@ -69,7 +70,8 @@ struct NetworkTests {
     }
   }
 
-  /// What a history has left on all disks, byte by byte, and what happened in it; each process hashes tables in an order of its own.
+  /// Bytes of all disks after a history, and its events; compared across processes, because each seeds its
+  /// hash tables differently.
   private static func told(_ seed: UInt64) throws -> String {
     let simulation = try Simulation(Simulation.Options(seed: seed, copies: 3, rollsBack: true))
     try simulation.run()
@@ -82,7 +84,8 @@ struct NetworkTests {
     return text
   }
 
-  /// What it was kept for: a member came back from a backup, with the mark of a live round that its sender had forgotten since.
+  /// Kept because a member was restored from a backup with the mark of a live round that its sender had since
+  /// forgotten.
   @Test("keeps them in a history in which it once did not")
   func kept() throws {
     let simulation = try Simulation(
@@ -99,7 +102,8 @@ struct NetworkTests {
     #expect(simulation.revivals > 0)
   }
 
-  /// A copy had made it a new write, for the sake of names that it did not cover, before it heard of what had been written over it.
+  /// A copy had reissued it, for the sake of dots that it did not cover, before it received the writes that
+  /// had replaced it.
   @Test("allows a copy to issue again what has come back to it by its stamp")
   func comeback() throws {
     let simulation = try Simulation(Simulation.Options(seed: 8907, hasRights: false, pingSeconds: 60))
@@ -145,7 +149,7 @@ extension Simulation.Counts {
     restricted += other.restricted
   }
 
-  /// What has not come about.
+  /// Kinds of events that did not occur.
   var missing: [String] {
     Mirror(reflecting: self).children.compactMap { $0.value as? Int == 0 ? $0.label : nil }
   }

@@ -1,16 +1,16 @@
 import SyncStore
 
-/// What the oracle expects of a copy that it looks at in whole.
+/// Checks of a whole copy.
 extension Oracle {
-  /// The clocks by which a copy is judged, in milliseconds since 1970.
+  /// The clocks for judging a copy, in milliseconds since 1970.
   struct Clocks {
-    /// That of the copy's machine.
+    /// The clock of the copy's machine.
     var own: UInt64
-    /// The most that any machine has ever shown.
+    /// The highest time any machine has ever shown.
     var latest: UInt64
   }
 
-  /// R6, atomicity, and that what is read is what was asked for: looks at all that a copy holds.
+  /// Checks a whole copy: R6, atomicity, and that reads return requested values.
   mutating func check(_ store: Store, _ name: String, _ clocks: Clocks) throws {
     var current: [Key: [Write]] = [:]
     for entry in try store.log(from: 1, limit: .max) {
@@ -26,13 +26,14 @@ extension Oracle {
     for key in byKey.keys {
       guard let top = winner(of: key, in: coverage) else { continue }
       let held = greatest[key]
-      // Where a delete was purged, an older one that comes later is taken for the latest: it is one all the same.
+      // After a delete was purged, an older one that arrives later becomes the latest: it still is a delete.
       if top.content.mayBePurged(by: clocks.latest),
         held.map({ !isDoubtful($0.dot) && $0.content.mayBePurged(by: clocks.latest) }) ?? true
       {
         continue
       }
-      // What is in doubt beat it where this copy heard of it, and its name is covered here, with another content: it was not taken.
+      // A doubtful write beat it where this copy learned of it, but its dot is covered here with another
+      // content: it was not applied.
       if mayBeBeaten(top, byOneOf: { _ in true }) { continue }
       guard let held, !(held < top) else {
         throw Violation("\(name) covers \(top) and holds less: \(held.map { "\($0)" } ?? "nothing")")
@@ -40,13 +41,13 @@ extension Oracle {
     }
     try checkTransactions(current, greatest, coverage, clocks, name)
     let awaited = Set(try store.absentBlobs(.awaited).map(\.hash.bytes))
-    // Reads leave their order in the packs: it is the same in every process.
+    // Sorted, because reads determine the order in the packs, which must be the same in every process.
     for key in Set(byKey.keys).union(current.keys).sorted() {
       try checkRead(store, key, current[key] ?? [], awaited, clocks.own, name)
     }
   }
 
-  /// If one write of a transaction is here, the others are, or greater ones.
+  /// If one write of a transaction is present, so are the others, or greater ones.
   private func checkTransactions(
     _ current: [Key: [Write]], _ greatest: [Key: Write], _ coverage: Coverage, _ clocks: Clocks,
     _ name: String
@@ -69,7 +70,8 @@ extension Oracle {
         }
         let held = greatest[write.key]
         if mayBeBeaten(write, byOneOf: { _ in true }) { continue }
-        // Its author gave no more than the rest of the transaction: it had deleted the key since, and purged the delete.
+        // Its author sent only the rest of the transaction: it had deleted the key since, and purged the
+        // delete.
         if (byKey[write.key] ?? []).contains(where: {
           write < $0 && $0.content.mayBePurged(by: clocks.latest)
         }) {
@@ -82,8 +84,8 @@ extension Oracle {
     }
   }
 
-  /// Of the writes that the journal names as those that count for a key, in order, the greatest is read. One that is stamped beyond the
-  /// drift limit may have to wait for its time. A large value that is `awaited` cannot be read yet.
+  /// A read returns the greatest of the key's current records in the journal. One stamped beyond the drift
+  /// limit may still be parked. A large value that is `awaited` cannot be read yet.
   private func checkRead(
     _ store: Store, _ key: Key, _ writes: [Write], _ awaited: Set<[UInt8]>, _ time: UInt64, _ name: String
   ) throws {
@@ -94,7 +96,7 @@ extension Oracle {
       if write.stamp <= limit { break }
     }
     if writes.first.map({ $0.stamp > limit }) ?? true { allowed.append(.deleted) }
-    // To read what is awaited would be to ask for it once more.
+    // Reading an awaited blob would request it again.
     if !awaited.isEmpty,
       allowed.contains(where: { $0.isLarge && awaited.contains(SHA256.hash($0.bytes ?? [])) })
     {

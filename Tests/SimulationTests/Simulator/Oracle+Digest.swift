@@ -1,11 +1,12 @@
 import SyncStore
 
-/// The digest that copies in step must have, from what was asked for alone and laid out as `schemas/wire.md` says: nothing of how the
-/// store computes it is called but XXH3 and SHA-256.
+/// The digest of converged copies, computed from the requested writes alone and as `schemas/wire.md`
+/// describes: of the store's code only XXH3 and SHA-256 are used.
 extension Oracle {
-  /// The state digest of who covers so much.
+  /// The state digest for this coverage.
   ///
-  /// What is in doubt is promised nothing but that all hold the same: there what one copy has `held` counts, if somebody wrote it.
+  /// Doubtful writes only promise that all copies agree: for them the record that one copy has `held` counts,
+  /// if it was ever written.
   func digest(
     of coverage: Coverage, _ clocks: Clocks, held: (Key) throws -> LogEntry?
   ) throws -> StateDigest? {
@@ -14,7 +15,7 @@ extension Oracle {
       var winner = winner(of: key, in: coverage)
       let entry = try held(key)
       if let entry, let write = try doubtfulWrite(entry, of: key) { winner = write }
-      // A delete in doubt has beaten it, and was purged.
+      // A doubtful delete has beaten it, and was purged.
       if let top = winner, entry == nil,
         mayBeBeaten(top, byOneOf: { $0.content.mayBePurged(by: clocks.latest) })
       {
@@ -25,7 +26,7 @@ extension Oracle {
     return StateDigest(bytes: (0..<16).map { UInt8(truncatingIfNeeded: sum >> UInt128(120 - 8 * $0)) })
   }
 
-  /// The write in doubt that an entry shows; nil if it is none.
+  /// The doubtful write of an entry; nil if it is not doubtful.
   func doubtfulWrite(_ entry: LogEntry, of key: Key) throws(Violation) -> Write? {
     guard let list = doubtful[key] else { return nil }
     let content = try content(of: entry, at: "the first copy")
@@ -35,7 +36,7 @@ extension Oracle {
 }
 
 extension Oracle.Write {
-  /// Its part in the state digest.
+  /// Its contribution to the state digest.
   fileprivate var part: UInt128 {
     guard let value = content.bytes else { return 0 }
     var bytes = Self.counted(key.bytes) + dot.actor.bytes + Self.variable(dot.sequence)
@@ -55,7 +56,7 @@ extension Oracle.Write {
     (0..<8).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) }
   }
 
-  /// Seven bits a byte, lowest first; the highest bit says that more follow.
+  /// LEB128: seven bits a byte, lowest first; the highest bit says that more follow.
   private static func variable(_ number: UInt64) -> [UInt8] {
     var (bytes, rest): ([UInt8], UInt64) = ([], number)
     while rest >= 0x80 {

@@ -1,9 +1,10 @@
 import SyncStore
 
-/// What the oracle expects of copies that have come into step.
+/// Checks of converged copies.
 extension Oracle {
-  /// All cover and hold the same, with the digest that follows from what was asked for, and of each actor no less than was
-  /// `promised` to be durable, be it under another name. A large value that `isLost` is nowhere any more.
+  /// All copies cover and hold the same, with the digest derived from the requested writes, and cover at
+  /// least the `promised` durable writes of each actor, possibly reissued. A large value that `isLost` must
+  /// be absent everywhere.
   func checkInStep(
     _ copies: [(name: String, store: Store)], _ clocks: Clocks, promised: [ActorID: UInt64],
     isLost: (BlobReference) throws -> Bool = { _ in false }
@@ -28,9 +29,9 @@ extension Oracle {
     }
   }
 
-  /// These writes were acknowledged, and their names are not covered. That is as it should be only where machines were put back in place:
-  /// one of them may know a round that its sender has forgotten since, and the sender takes itself for put back. Then it has issued again
-  /// what it wrote, and something greater of each key is covered.
+  /// Acknowledged writes whose dots are not covered: permitted only if machines were rolled back. One of them
+  /// may know a round that its sender has since forgotten, so that the sender detects a rollback itself. It
+  /// then has reissued its writes, and a greater one of each key is covered.
   private func checkReissued(
     _ actor: ActorID, _ sequences: ClosedRange<UInt64>, _ coverage: Coverage, _ clocks: Clocks
   ) throws {
@@ -45,7 +46,7 @@ extension Oracle {
     }
   }
 
-  /// All hold the greatest write that was not lost, and read what was asked for with it.
+  /// All hold the greatest surviving write, and read its requested value.
   private func checkWinner(
     of key: Key, _ coverage: Coverage, _ store: Store, _ name: String, _ clocks: Clocks,
     _ isLost: (BlobReference) throws -> Bool

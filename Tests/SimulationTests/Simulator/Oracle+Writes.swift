@@ -1,7 +1,7 @@
 import SyncStore
 
 extension Oracle {
-  /// What a program asks to be kept of a key.
+  /// The content a program asks to store for a key.
   struct Content: Hashable, CustomStringConvertible {
     /// Nil for a delete.
     var bytes: [UInt8]?
@@ -10,23 +10,24 @@ extension Oracle {
 
     static let deleted = Content(bytes: nil)
 
-    /// No two values that are written begin alike: what lies behind their beginning need not be hashed.
+    /// Written values all differ in their first bytes: hashing those suffices.
     func hash(into hasher: inout Hasher) {
       hasher.combine(bytes?.count)
       hasher.combine(deadline)
       for byte in bytes?.prefix(16) ?? [] { hasher.combine(byte) }
     }
 
-    /// By how many milliseconds two clocks may differ, as the design has it.
+    /// The drift limit of the design, in milliseconds.
     static let drift: UInt64 = 60_000
 
-    /// Does it lie in the blob tier?
+    /// Whether it is stored in the blob tier.
     var isLarge: Bool { (bytes?.count ?? 0) > Simulation.configuration.blobThreshold }
 
-    /// Is there a value to be read at a time?
+    /// Whether the value can be read at a time.
     func isLive(at time: UInt64) -> Bool { bytes != nil && (deadline == 0 || deadline > time) }
 
-    /// May it have been purged, so that nothing is held of its key? No clock has ever shown more than `latest`.
+    /// Whether it may have been purged, leaving no record of its key. No clock has ever shown more than
+    /// `latest`.
     func mayBePurged(by latest: UInt64) -> Bool {
       bytes == nil || deadline > 0 && deadline + Self.drift < latest
     }
@@ -37,7 +38,7 @@ extension Oracle {
     }
   }
 
-  /// What one call was asked for.
+  /// The writes requested by one call.
   struct Asked: CustomStringConvertible {
     var key: Key
     var content: Content
@@ -47,7 +48,7 @@ extension Oracle {
 
   /// A write of a user's key.
   struct Write: Hashable, CustomStringConvertible {
-    /// The stamp's 64 bits.
+    /// All 64 bits of the stamp.
     var stamp: UInt64
     var dot: Dot
     var key: Key
@@ -55,7 +56,7 @@ extension Oracle {
 
     var description: String { "\(dot) of \(key) (\(content))" }
 
-    /// The order in which writes beat each other: by stamp, by the bytes of the actor, by sequence.
+    /// Resolution order of writes: stamp, bytes of the actor, sequence.
     static func < (left: Self, right: Self) -> Bool {
       if left.stamp != right.stamp { return left.stamp < right.stamp }
       if left.dot.actor != right.dot.actor {
@@ -65,14 +66,14 @@ extension Oracle {
     }
   }
 
-  /// Writes that were made at once.
+  /// Writes of one transaction.
   struct Transaction {
-    /// Those that were found, and how many there must be.
+    /// Those found so far, and their total number.
     var dots: [Dot] = []
     var count: Int
   }
 
-  /// What a vector says: of each actor, the last sequence that is covered.
+  /// A version vector: the last covered sequence of each actor.
   struct Coverage: Hashable {
     private var sequences: [ActorID: UInt64] = [:]
 
@@ -83,7 +84,7 @@ extension Oracle {
     func last(of actor: ActorID) -> UInt64 { sequences[actor] ?? 0 }
     func has(_ dot: Dot) -> Bool { last(of: dot.actor) >= dot.sequence }
 
-    /// Is all covered that the other covers, but for what this actor wrote?
+    /// Whether all of the other's coverage is covered, ignoring this actor's writes.
     func has(_ other: Coverage, but actor: ActorID? = nil) -> Bool {
       other.sequences.allSatisfy { $0.key == actor || last(of: $0.key) >= $0.value }
     }

@@ -1,12 +1,13 @@
 import SyncStore
 
-/// What all copies together have ever written, as an onlooker knows it who sees everything at once.
+/// Everything all copies together have ever written, as known to an omniscient observer.
 ///
-/// It knows nothing of rounds, cursors or journals: only what programs have asked for, that a dot names one write, that the greatest
-/// write of a key counts, and that a vector may not cover what is neither held nor beaten. What it compares with is what was asked for
-/// and not what a store says of it; how writes are ordered and covered it says itself.
+/// It knows nothing of rounds, cursors or journals: only the requested writes, that a dot names one write,
+/// that the greatest write of a key wins, and that a vector may cover only what is held or beaten. It
+/// compares against the requests, not against the store's own account, and computes order and coverage
+/// itself.
 struct Oracle {
-  /// A promise was broken.
+  /// A broken promise.
   struct Violation: Error, CustomStringConvertible {
     let description: String
     init(_ text: String) { description = text }
@@ -15,41 +16,41 @@ struct Oracle {
   private(set) var writes: [Dot: Write] = [:]
   /// The writes of each key, the greatest last.
   private(set) var byKey: [Key: [Write]] = [:]
-  /// What programs have asked to be kept of each key, whether or not the call succeeded.
+  /// The requested contents of each key, whether or not the call succeeded.
   private var asked: [Key: Set<Content>] = [:]
-  /// What of it was found in a journal.
+  /// Those found in a journal.
   private var written: [Key: Set<Content>] = [:]
-  /// Large values that were asked for, by their hashes.
+  /// Requested large values, by their hashes.
   private var large: [[UInt8]: [UInt8]] = [:]
-  /// Actors of machines that were put back in place, and up to which sequence their names are sure.
+  /// Actors of rolled-back machines, and the sequence up to which their dots are unambiguous.
   private var sure: [ActorID: UInt64] = [:]
-  /// Writes whose dots may name another one, too.
+  /// Writes whose dots may also name another write.
   private(set) var doubtful: [Key: Set<Write>] = [:]
-  /// Transactions, of which each copy holds all or nothing.
+  /// Transactions: each copy holds all of one or nothing.
   private(set) var transactions: [Int: Transaction] = [:]
   private(set) var transactionOf: [Dot: Int] = [:]
-  /// The transactions of values that were asked for and not found yet.
+  /// Transactions of requested values that were not found yet.
   private var underway: [[UInt8]: Int] = [:]
   private var lastTransaction = 0
-  /// What was replaced by whom, and what came back.
+  /// Which write replaced which value, and values that came back.
   var past = Past()
 
   var keys: [Key] { byKey.keys.sorted() }
 
   // MARK: What programs ask for
 
-  /// A program is about to ask that a key have this content. The call may fail and have done it all the same.
+  /// A program is about to request this content for a key. The call may fail and still have taken effect.
   mutating func ask(_ key: Key, _ content: Content) {
     asked[key, default: []].insert(content)
     if let bytes = content.bytes, content.isLarge { large[SHA256.hash(bytes)] = bytes }
   }
 
-  /// The same for what is to be written at once. Returns the number of the transaction.
+  /// As `ask` for the writes of one transaction. Returns the transaction's number.
   mutating func ask(together list: [Asked]) -> Int {
     lastTransaction += 1
     for item in list {
       ask(item.key, item.content)
-      // A delete of a call that failed is not told from others.
+      // Deletes of a failed call are not told apart.
       if let bytes = item.content.bytes { underway[bytes] = lastTransaction }
     }
     transactions[lastTransaction] = Transaction(count: list.count { $0.content.bytes != nil })
@@ -58,8 +59,9 @@ struct Oracle {
 
   // MARK: What journals show
 
-  /// Takes in what was appended by a call that returned without an error: what it was asked for, once and in this order, by this actor.
-  /// Besides that a store may only issue again what was written before. Returns the dots of what was asked for.
+  /// Records the appended entries of a call that returned without an error: exactly its requested writes, in
+  /// this order, by this actor. Beyond that a store may only reissue earlier writes. Returns the dots of the
+  /// requested writes.
   mutating func see(
     _ entries: [LogEntry], at copy: String, for list: [Asked], by actor: ActorID
   ) throws(Violation) -> [Dot] {
@@ -84,8 +86,8 @@ struct Oracle {
     return found.map(\.dot)
   }
 
-  /// Takes in what the journal of a copy shows. A dot with another content than it had is a violation, and so is one with a content that
-  /// nobody ever asked for under its key. Nil for a record that is not a user's.
+  /// Records a journal entry of a copy. A dot that changes its content is a violation, and so is a content
+  /// that was never requested for the key. Returns nil for a record that is not a user's.
   @discardableResult
   mutating func see(_ entry: LogEntry, at copy: String) throws(Violation) -> Write? {
     guard let write = try read(entry, at: copy) else { return nil }
@@ -96,14 +98,14 @@ struct Oracle {
     return write
   }
 
-  /// The write that an entry shows.
+  /// The write of an entry.
   private func read(_ entry: LogEntry, at copy: String) throws(Violation) -> Write? {
     guard let key = entry.key else { return nil }
     return Write(
       stamp: entry.stamp.rawValue, dot: entry.dot, key: key, content: try content(of: entry, at: copy))
   }
 
-  /// What an entry keeps. Large values are told by their hash.
+  /// The content of an entry. Large values are identified by their hash.
   func content(of entry: LogEntry, at copy: String) throws(Violation) -> Content {
     var content = Content(bytes: entry.value, deadline: entry.deadline ?? 0)
     if let blob = entry.blob {
@@ -122,7 +124,7 @@ struct Oracle {
     writes[write.dot] != nil || isDoubtful(write.dot) && doubtful[write.key]?.contains(write) ?? false
   }
 
-  /// From now on the dot names this write.
+  /// Binds the dot to this write.
   private mutating func bind(_ write: Write, at copy: String) throws(Violation) {
     if let known = writes[write.dot] {
       guard known == write else {
@@ -133,7 +135,7 @@ struct Oracle {
     written[write.key, default: []].insert(write.content)
     guard !isDoubtful(write.dot) else {
       doubtful[write.key, default: []].insert(write)
-      // Of what it was written with nothing is promised either.
+      // Nothing is promised about the rest of its transaction either.
       if let bytes = write.content.bytes, let number = underway.removeValue(forKey: bytes) {
         transactions[number] = nil
       }
@@ -145,13 +147,13 @@ struct Oracle {
     list.insert(write, at: (list.lastIndex { $0 < write }).map { $0 + 1 } ?? 0)
     byKey[write.key] = list
     past.bind(write)
-    // What is issued again is no part of the transaction in which it was first written.
+    // A reissued write is not part of its original transaction.
     if let bytes = write.content.bytes, let number = underway.removeValue(forKey: bytes) {
       join([write.dot], to: number)
     }
   }
 
-  /// These were written at once, and were all of it.
+  /// These dots were written in one transaction and complete it.
   mutating func join(all dots: [Dot], to number: Int) {
     guard !dots.contains(where: { isDoubtful($0) }) else { return transactions[number] = nil }
     join(dots.filter { transactionOf[$0] == nil }, to: number)
@@ -171,8 +173,8 @@ struct Oracle {
 
   // MARK: Machines put back in place
 
-  /// The machine of an actor was put back to where it had written so much, and nothing on it can tell. What it writes from now on may
-  /// have the names of what it wrote before: of all these dots nothing is promised but that all copies agree in the end.
+  /// An actor's machine was rolled back to this sequence, undetectably. Its further writes may reuse dots:
+  /// for all of these only the final agreement of all copies is promised.
   mutating func doubt(_ actor: ActorID, above sequence: UInt64) {
     sure[actor] = min(sure[actor] ?? .max, sequence)
     for (dot, write) in writes where isDoubtful(dot) {
@@ -182,18 +184,18 @@ struct Oracle {
     }
   }
 
-  /// Was any machine put back in place?
+  /// Whether any machine was rolled back.
   var hasDoubts: Bool { !sure.isEmpty }
 
   func isDoubtful(_ dot: Dot) -> Bool { sure[dot.actor].map { dot.sequence > $0 } ?? false }
 
-  /// May a write whose name is in doubt have taken the place of this one?
+  /// Whether a doubtful write may have beaten this one.
   func mayBeBeaten(_ write: Write, byOneOf isMeant: (Write) -> Bool) -> Bool {
     doubtful[write.key]?.contains { write < $0 && isMeant($0) } ?? false
   }
 
-  /// The writes of an actor above a sequence were lost with a tail that was not durable. No other copy may have them
-  /// (rule R7): `others` are all others.
+  /// The writes of an actor above a sequence were lost with a tail that was not durable. No other copy may
+  /// have them (rule R7): `others` are all others.
   mutating func lose(_ actor: ActorID, above sequence: UInt64, upTo last: UInt64, others: [(String, Store)])
     throws
   {
@@ -212,7 +214,7 @@ struct Oracle {
     }
   }
 
-  /// The greatest write of a key that is covered.
+  /// The greatest covered write of a key.
   func winner(of key: Key, in coverage: Coverage) -> Write? {
     byKey[key]?.last { coverage.has($0.dot) }
   }

@@ -2,10 +2,10 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// What the simulator's onlooker allows, and what it does not: a judge that allowed everything would find nothing.
+/// What the oracle permits and rejects: an oracle that permitted everything would find nothing.
 @Suite("The onlooker of simulated networks")
 struct OracleTests {
-  /// A copy, and what the onlooker has seen of it.
+  /// A copy, and the oracle's observations of it.
   private final class Copy {
     var oracle = Oracle()
     let host = SimulatedHost(seed: 1, time: 1_800_000_000_000, machine: "a")
@@ -15,7 +15,7 @@ struct OracleTests {
 
     init() throws { store = try Store.create(on: host, configuration: Simulation.configuration) }
 
-    /// Writes a value; `replaced` is the former value, where the onlooker is to record that it was replaced.
+    /// Writes a value; `replaced` is the former value, if the oracle must record the replacement.
     func put(_ value: String, replacing replaced: String? = nil) throws {
       oracle.ask(key, Oracle.Content(bytes: Array(value.utf8)))
       try store.put(key, Array(value.utf8))
@@ -38,7 +38,7 @@ struct OracleTests {
     #expect(throws: Oracle.Violation.self) { try copy.judge() }
   }
 
-  /// A put that finds a record whose time has come may do both in one append.
+  /// A put that finds a due parked record may append both at once.
   @Test("allows a copy to issue a write again and replace it before anyone looked")
   func replacedAfterwards() throws {
     let copy = try Copy()

@@ -1,12 +1,12 @@
 import Replication
 import SyncStore
 
-/// One side of a simulated connection: a real session, the real store's answers, what is on its way to the other side,
-/// and what its two workers have still to do.
+/// One side of a simulated connection: a real session, the real store's answers, the data in transit to the
+/// other side, and the pending work of its two workers.
 ///
-/// It has no time of its own: who drives it decides when bytes arrive and when work is done.
+/// It has no clock: the driver decides when bytes arrive and when work is done.
 final class SessionSide {
-  /// The two halves of a session wait for their own work alone.
+  /// Each half of a session waits only for its own work.
   enum Lane: Int, CaseIterable {
     case sending, receiving
   }
@@ -14,23 +14,23 @@ final class SessionSide {
   let store: Store
   private let answers: SessionStore
   private var session: Session
-  /// How it ended, once it has.
+  /// The outcome, once the session has ended.
   private(set) var outcome: SessionOutcome?
   private(set) var isPaused = false
-  /// Bytes not yet taken off by the other side.
+  /// Bytes not yet received by the other side.
   private(set) var outgoing: [UInt8] = []
-  /// Actions of the store, in order.
+  /// Store actions, in order.
   private var work: [[SessionAction]] = [[], []]
-  /// The timers that are set: seconds from when it was asked for, and the number of the setting.
+  /// The running timers: delay in seconds from the request, and the number of the setting.
   private(set) var timers: [SessionTimer: (seconds: Int, setting: Int)] = [:]
   private var settings = 0
-  /// Told of each action of the store just before it is done.
+  /// Called with each store action just before it runs.
   var onWork: (SessionAction) throws -> Void = { _ in }
 
-  /// Does it speak the protocol as its first version did: without group keys, repair and chunks?
+  /// Whether it speaks the first version of the protocol: without group keys, repair and chunks.
   private let isOld: Bool
 
-  /// A session that begins.
+  /// A new session.
   init(
     _ role: Session.Role, _ store: Store, peerName: String, peerRight: MemberRight = .readWrite,
     staysOpen: Bool = false, knowsChunks: Bool = false, isOld: Bool = false,
@@ -45,15 +45,15 @@ final class SessionSide {
     perform(session.start())
   }
 
-  /// The store's own error, if it had one.
+  /// The store's own error, if any.
   var failure: StoreError? { answers.failure }
   private var takenFailure: StoreError.Code?
-  /// Full states that were taken to their end.
+  /// Number of completed full states.
   private(set) var fullStates = 0
-  /// Those of them whose sender had purged what this copy did not cover.
+  /// Number of those that were needed because the sender had purged what this copy did not cover.
   private(set) var returns = 0
 
-  /// The store's own error, if it had one that was not taken yet.
+  /// The store's own error, if any was not taken yet.
   func takeFailure() -> StoreError? {
     guard let failure, failure.code != takenFailure else { return nil }
     takenFailure = failure.code
@@ -77,7 +77,7 @@ final class SessionSide {
     perform(session.handle(event))
   }
 
-  /// Takes up to `count` bytes off the way to the other side.
+  /// Removes up to `count` bytes from those in transit.
   func take(_ count: Int) -> [UInt8] {
     let bytes = Array(outgoing.prefix(count))
     outgoing.removeFirst(bytes.count)
@@ -85,10 +85,10 @@ final class SessionSide {
     return bytes
   }
 
-  /// Is there work for that lane?
+  /// Whether that lane has pending work.
   func hasWork(_ lane: Lane) -> Bool { !work[lane.rawValue].isEmpty }
 
-  /// Does the next piece of work of a lane.
+  /// Performs the next piece of work of a lane.
   func doWork(_ lane: Lane) throws {
     guard hasWork(lane) else { return }
     let action = work[lane.rawValue].removeFirst()
@@ -139,9 +139,9 @@ final class SessionSide {
   }
 }
 
-/// Two sides, each step in an order that a seed decides, without time.
+/// Two sides, stepped in seeded random order, without time.
 enum SessionPair {
-  /// Runs until nothing moves any more, or so many steps are done; then the connection breaks.
+  /// Runs until nothing is left to do, or that many steps are taken; then the connection breaks.
   static func run(
     _ client: SessionSide, _ server: SessionSide, _ random: inout some RandomNumberGenerator,
     steps: Int = .max
@@ -151,7 +151,7 @@ enum SessionPair {
     server.handle(.disconnected)
   }
 
-  /// Runs until nothing moves any more, or so many steps are done. Nothing breaks.
+  /// Runs until nothing is left to do, or that many steps are taken. The connection stays up.
   static func move(
     _ client: SessionSide, _ server: SessionSide, _ random: inout some RandomNumberGenerator,
     steps: Int = .max
@@ -168,7 +168,7 @@ enum SessionPair {
         } else if from.outcome != nil, to.outcome == nil, from.outgoing.isEmpty {
           choices.append { to.handle(.disconnected) }
         }
-        // What was asked for before the end may still happen: a new actor must be taken.
+        // Requested actions may still run after the end: a new actor must be adopted.
         for lane in SessionSide.Lane.allCases where from.hasWork(lane) {
           choices.append { try from.doWork(lane) }
         }

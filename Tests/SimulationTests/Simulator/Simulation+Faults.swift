@@ -3,7 +3,7 @@ import Replication
 import SyncStore
 import SyncTestSupport
 
-/// What goes wrong.
+/// Fault injection.
 extension Simulation {
   func strike() throws {
     let machine = random.pick(machines)
@@ -18,7 +18,7 @@ extension Simulation {
     case 4: try failSync(machine)
     case 5, 6:
       counts.clockJumps += 1
-      // Now and then beyond the drift limit: it is refused, and what it writes is parked.
+      // Sometimes beyond the drift limit: its sessions are refused, and its writes are parked.
       machine.skew = Int64(below(random.chance(20) ? 1_200_000 : 50_000)) - 25_000
     case 7: try clone(machine)
     case 8: try backUp(machine)
@@ -34,7 +34,7 @@ extension Simulation {
     }
   }
 
-  /// The network falls apart for a while: who is in one part reaches nobody in the other one.
+  /// Partitions the network for a while.
   private func partition() {
     counts.partitions += 1
     parted = (
@@ -45,7 +45,8 @@ extension Simulation {
     }
   }
 
-  /// What a store says of a fault that its disk has had since it was opened. Anything else is a failure.
+  /// Accepts the errors that a store reports for faults its disk has had since the open. Anything else is a
+  /// failure.
   func endure(_ error: StoreError, _ machine: Machine) throws {
     count(error)
     let storage = machine.host.storage
@@ -83,7 +84,8 @@ extension Simulation {
     try reopen(machine, before, actor)
   }
 
-  /// The process dies and is started again. If it `isHealthy` until then, all that it wrote is there, durable or not.
+  /// Kills and restarts the process. If it `isHealthy` until then, all its writes must be there, durable or
+  /// not.
   func restart(_ machine: Machine, isHealthy: Bool = false) throws {
     let (before, actor) = (try? machine.store.versionVector(), try? machine.store.actor)
     machine.host.killProcesses()
@@ -94,7 +96,7 @@ extension Simulation {
     }
   }
 
-  /// Opens the store again; what was durable must be there.
+  /// Reopens the store; all durable writes must be there.
   private func reopen(_ machine: Machine, _ before: VersionVector, _ actor: ActorID?) throws {
     dropLinks(of: machine)
     machine.store = try openAgain(machine)
@@ -105,7 +107,7 @@ extension Simulation {
         "\(machine.name) has lost acknowledged writes: \(after[actor]) of \(durable.sequence) are there")
     }
     promise(machine)
-    // What was received was made durable before it was said to be.
+    // Received records were made durable before they were acknowledged.
     guard Oracle.Coverage(after).has(Oracle.Coverage(before), but: actor) else {
       throw Oracle.Violation("\(machine.name) has lost what it had received: \(after) of \(before)")
     }
@@ -121,7 +123,7 @@ extension Simulation {
     try check(machine)
   }
 
-  /// What was acknowledged as durable under a name stays so when the machine goes on under another one.
+  /// Writes acknowledged as durable under one actor stay so when the machine continues under another.
   func promise(_ machine: Machine) {
     guard let durable = machine.durable else { return }
     machine.promised[durable.actor] = max(machine.promised[durable.actor] ?? 0, durable.sequence)
@@ -139,12 +141,12 @@ extension Simulation {
         [.diskFull, .inputOutput, .poisoned].contains(error.code)
       else { return try opened.get() }
       count(error)
-      // Somebody makes room; a sync that was to fail has failed.
+      // Space is freed; a sync that had to fail has failed.
       machine.host.storage.free = nil
     }
   }
 
-  /// The next sync of a file or a directory of the store fails.
+  /// Makes the next sync of a file or directory of the store fail.
   private func failSync(_ machine: Machine) throws {
     let storage = machine.host.storage
     let directory = machine.path + "/journal"
@@ -205,7 +207,7 @@ extension Simulation {
     if machine.backups.count > 3 { machine.backups.removeFirst() }
   }
 
-  /// An old copy of the directory in place of the present one, which nobody opens again.
+  /// An old copy of the directory replaces the present one, which is never opened again.
   private func restore(_ machine: Machine) throws {
     guard let backup = machine.backups.randomElement(using: &random) else { return }
     counts.restores += 1
@@ -214,11 +216,11 @@ extension Simulation {
     dropLinks(of: machine)
     machine.host.killProcesses()
     machine.path = "/restored.\(counts.events)"
-    // What was written since may be nowhere any more.
+    // Later writes may be lost everywhere.
     machine.promised = [:]
     machine.host.storage.free = nil
     try machine.host.storage.install(backup.files, from: backup.path, at: machine.path)
-    // A copied directory is made durable when it is opened first: a sync that is to fail fails then.
+    // A copied directory is made durable at its first open: a planned sync failure strikes there.
     machine.store = try openAgain(machine)
     guard try machine.store.actor != former else {
       throw Oracle.Violation(
@@ -229,7 +231,7 @@ extension Simulation {
     try check(machine)
   }
 
-  /// The same files as they were, under their inodes; they are kept for the next time if they never were.
+  /// Restores the files under their inodes, or keeps them for the next time if there are none yet.
   private func rollBack(_ machine: Machine) throws {
     guard let backup = machine.backups.last(where: { $0.path == machine.path }) else {
       return try backUp(machine)

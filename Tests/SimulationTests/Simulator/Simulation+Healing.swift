@@ -2,20 +2,20 @@ import Replication
 import SyncStore
 import SyncTestSupport
 
-/// The end: all faults stop, and all copies must agree with each other and with the oracle.
+/// Healing: all faults stop, and all copies must agree with each other and with the oracle.
 extension Simulation {
-  /// Everybody meets everybody until all are in step.
+  /// Every pair meets until all have converged.
   func heal() throws {
     links = [:]
     now += 2 * 3_600_000
     for machine in machines {
       (machine.skew, machine.awayUntil, machine.revokedUntil, machine.restrictedUntil) = (0, 0, 0, 0)
-      // One dot with two contents is for programs to mend that know how.
+      // Old program versions cannot repair a dot with two contents.
       if counts.rollbacks > 0 { machine.isOld = false }
       machine.host.storage.free = nil
       wake(machine)
       try restart(machine)
-      // A sync that is still to fail fails now.
+      // A pending sync failure strikes now.
       for _ in 0..<6 {
         do {
           try machine.store.setLocal(Array("healed".utf8), random.bytes(8))
@@ -55,7 +55,7 @@ extension Simulation {
     }
   }
 
-  /// Were large values lost with a machine that was put back, before anybody else had them?
+  /// Whether large values were lost with a rolled-back machine before any other copy had them.
   private func isLeftNowhere(_ blobs: [BlobReference]) throws -> Bool {
     guard counts.rollbacks + counts.restores > 0 else { return false }
     let isLost = try blobs.allSatisfy { blob in

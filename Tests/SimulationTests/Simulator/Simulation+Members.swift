@@ -2,19 +2,19 @@ import Replication
 import SyncStore
 import SyncTestSupport
 
-/// Members: what they say that others may purge, who is none for a while, and whose program is older.
+/// Members: acknowledgements, purges, temporary revocations and restrictions, and older program versions.
 extension Simulation {
   /// The key of a machine's directory.
   static func device(_ number: Int) -> DeviceID {
     DeviceID(bytes: [UInt8](repeating: UInt8(number + 1), count: 32))!
   }
 
-  /// What a node does after sessions.
+  /// A node's work after a session.
   func acknowledge(_ machine: Machine) throws {
     try trying(machine) { try machine.store.acknowledge(as: machine.device) }
   }
 
-  /// Gives up the deletes that all members have seen, as far as this copy knows.
+  /// Purges the deletes that, to this copy's knowledge, all members have seen.
   func purge(_ machine: Machine) throws {
     try trying(machine) {
       counts.purged += try machine.store.purge()
@@ -24,8 +24,8 @@ extension Simulation {
     try check(machine)
   }
 
-  /// One is no member for a while: another one revokes it, nobody waits for it any more, and what is sealed from now on is
-  /// sealed under a key that it does not have.
+  /// Revokes one member for a while: purges no longer wait for it, and new data is encrypted under a key that
+  /// it does not have.
   func revoke(_ machine: Machine) throws {
     guard let by = machines.filter({ $0 !== machine && $0.revokedUntil <= now }).randomElement(using: &random)
     else { return }
@@ -46,15 +46,15 @@ extension Simulation {
     try look(by)
   }
 
-  /// One may only read for a while, as far as all others are concerned: they take nothing from it.
+  /// Makes one member read-only for a while: all others accept nothing from it.
   func restrict(_ machine: Machine) {
     counts.restrictions += 1
     machine.restrictedUntil = now + 60_000 + UInt64(rights.below(3_600_000))
-    // Whoever is connected is asked for its right anew.
+    // Permissions of connected peers are checked again.
     disconnect(machine)
   }
 
-  /// Ends what a machine has with others.
+  /// Ends a machine's sessions.
   private func disconnect(_ machine: Machine) {
     for number in links.keys.sorted() {
       guard let link = links[number], link.client == machine.number || link.server == machine.number else {
@@ -64,10 +64,10 @@ extension Simulation {
     }
   }
 
-  /// What the others let it do.
+  /// The permission the others grant it.
   func right(_ machine: Machine) -> MemberRight { machine.restrictedUntil > now ? .readOnly : .readWrite }
 
-  /// Which way two members go on. Whoever may only read mostly knows that.
+  /// Direction of a session between two members. A read-only member usually knows that it is one.
   func direction(
     of client: Machine, to server: Machine, _ drawn: SessionDirection
   ) -> SessionDirection {
@@ -75,14 +75,14 @@ extension Simulation {
     return right(client) == .readOnly ? .pull : .push
   }
 
-  /// The program is replaced by a newer one, or by an older one, and started again.
+  /// Replaces the program by a newer or older version and restarts it.
   func changeProgram(_ machine: Machine) throws {
     machine.isOld.toggle()
     counts.kills += 1
     try restart(machine, isHealthy: true)
   }
 
-  /// A person carries the group keys to those whose program does not know how to ask for them.
+  /// The group keys are carried by hand to members whose program cannot request them.
   func shareKeys(_ chosen: [Machine]) throws {
     for from in chosen {
       for to in chosen where from !== to {
@@ -91,7 +91,7 @@ extension Simulation {
     }
   }
 
-  /// Does what may meet a fault that was planned.
+  /// Runs an action that may hit a planned fault.
   private func trying(_ machine: Machine, _ body: () throws -> Void) throws {
     do { try body() } catch let error as StoreError {
       try endure(error, machine)

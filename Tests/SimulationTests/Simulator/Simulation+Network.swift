@@ -2,20 +2,20 @@ import Replication
 import SyncStore
 import SyncTestSupport
 
-/// Connections: bytes arrive late and in pieces, work takes time, links are cut with and without a word.
+/// Connections: bytes arrive late and in pieces, work takes time, links are cut with or without notice.
 extension Simulation {
-  /// A connection between two machines, as either of them knows it.
+  /// A connection between two machines, as each of them knows it.
   final class Link {
     let client: Int
     let server: Int
-    /// Nil once that side is over.
+    /// Nil once that side has ended.
     var clientSide: SessionSide?
     var serverSide: SessionSide?
-    /// Milliseconds that bytes take.
+    /// Latency in milliseconds.
     let latency: Int
-    /// Frames may be lost, doubled and put in another order.
+    /// Whether frames may be lost, duplicated and reordered.
     let letsThrough: Bool
-    /// Nothing arrives any more; who is not told has a half-open connection.
+    /// Nothing arrives any more; a side that is not notified has a half-open connection.
     var isCut = false
     var delivers = [false, false]
     var works: [[Bool]] = [[false, false], [false, false]]
@@ -32,7 +32,7 @@ extension Simulation {
     }
   }
 
-  /// Is there no way between these two?
+  /// Whether these two are partitioned.
   func areParted(_ one: Int, _ other: Int) -> Bool {
     guard let parted, parted.until > now else { return false }
     return parted.group.contains(one) != parted.group.contains(other)
@@ -43,11 +43,11 @@ extension Simulation {
       [machine, machines[other]].allSatisfy({ $0.awayUntil <= now && $0.revokedUntil <= now }),
       !areParted(machine.number, other)
     else { return }
-    // One connection of a pair at a time (F62, F70).
+    // One connection per pair at a time (F62, F70).
     for (number, link) in links.sorted(by: { $0.key < $1.key })
     where Set([link.client, link.server]) == [machine.number, other] {
       if link.clientSide?.outcome == nil && link.clientSide != nil, !link.isCut { return }
-      // The dialler knows that the old one is dead; the other side drops it for the new one.
+      // The dialler knows that the old one is dead; the other side replaces it with the new one.
       for isClient in [true, false] { disconnected(number, isClient) }
     }
     wake(machine)
@@ -70,7 +70,7 @@ extension Simulation {
       staysOpen: staysOpen, knowsChunks: true, isOld: machines[other].isOld, pingSeconds: options.pingSeconds)
     if machine.isOld || machines[other].isOld { counts.old += 1 }
     if staysOpen { queue.schedule(.cut(link: nextLink), at: now + below(1_200_000)) }
-    // What goes wrong goes wrong most often in the middle of something.
+    // Faults mostly strike in the middle of a session.
     if random.chance(15) { queue.schedule(.cut(link: nextLink), at: now + below(20 * link.latency + 200)) }
     if random.chance(8) {
       queue.schedule(.crash(random.pick([machine.number, other])), at: now + below(20 * link.latency + 200))
@@ -78,7 +78,7 @@ extension Simulation {
     pump(nextLink)
   }
 
-  /// The journal of a machine has grown: its live sessions hear of it.
+  /// The journal of a machine has grown: notifies its live sessions.
   func grow(_ machine: Machine) {
     for number in links.keys.sorted() {
       guard let link = links[number], link.client == machine.number || link.server == machine.number else {
@@ -90,7 +90,7 @@ extension Simulation {
     }
   }
 
-  /// Asks for what is to happen next on a link.
+  /// Schedules the next events of a link.
   private func pump(_ number: Int) {
     guard let link = links[number] else { return }
     for isClient in [true, false] {
@@ -125,7 +125,7 @@ extension Simulation {
     if link.clientSide == nil, link.serverSide == nil { links[number] = nil }
   }
 
-  /// The figures of a session that has ended.
+  /// Adds the figures of an ended session.
   func count(_ side: SessionSide, _ machine: Machine) {
     counts.records += side.figures.receivedRecords
     counts.blobs += side.figures.receivedBlobs
@@ -148,10 +148,10 @@ extension Simulation {
     wake(machine)
     try side.doWork(lane)
     if let failure = side.takeFailure() { try endure(failure, machine) }
-    // The machine may have been started anew.
+    // The machine may have been restarted.
     if links[number] != nil, link.side(isClient) != nil, lane == .receiving {
       try look(machine)
-      // Once it has ended the copy is looked at in any case.
+      // After the end the copy is checked in any case.
       if random.chance(side.outcome != nil ? 30 : 2), side.outcome == nil { try check(machine) }
       if side.outcome == .done, random.chance(30) { try acknowledge(machine) }
       grow(machine)
@@ -194,7 +194,7 @@ extension Simulation {
     pump(number)
   }
 
-  /// Cuts a link. Either side learns of it now, or only by its timers.
+  /// Cuts a link. Each side learns of it now, or only from its timers.
   func cut(_ number: Int) {
     guard let link = links[number] else { return }
     counts.cuts += 1
@@ -202,7 +202,7 @@ extension Simulation {
     for isClient in [true, false] where random.chance(60) { disconnected(number, isClient) }
   }
 
-  /// A machine's process is gone: its sides are no more, the others may hear of it.
+  /// A machine's process is gone: its sides vanish, the others may be notified.
   func dropLinks(of machine: Machine) {
     for number in links.keys.sorted() {
       guard let link = links[number], link.client == machine.number || link.server == machine.number else {

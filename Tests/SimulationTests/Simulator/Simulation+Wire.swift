@@ -1,13 +1,13 @@
 import Replication
 import SyncTestSupport
 
-/// What the wire does to what is sent.
+/// Faults of the wire.
 ///
-/// Loss, doubling and reordering of packets end in TCP: a session sees that bytes come late, and many at once. On some links they end
-/// nowhere, as if TCP and TLS let everything through: whole frames are lost, doubled and put in another order. A session may refuse what
-/// it gets then, but no copy may take harm.
+/// TCP hides loss, duplication and reordering of packets: a session only sees late bytes, and many at once.
+/// Some links let them through, as if TCP and TLS did not protect: whole frames are lost, duplicated and
+/// reordered. A session may then refuse its input, but no copy may be harmed.
 struct Wire {
-  /// Of its own, so that histories without it stay what they were.
+  /// A generator of its own, so that histories without it stay unchanged.
   private var random: SplitMix64
   private let isOn: Bool
 
@@ -16,17 +16,17 @@ struct Wire {
     self.isOn = isOn
   }
 
-  /// Is this new link one of those that let everything through?
+  /// Whether this new link lets every fault through.
   mutating func letsThrough() -> Bool { isOn && random.chance(5) }
 
-  /// Milliseconds by which a piece comes later than others: it was sent again, once or several times.
+  /// Extra delay in milliseconds of a piece that was retransmitted, once or several times.
   mutating func delay(_ counts: inout Simulation.Counts) -> UInt64 {
     guard isOn, random.chance(3) else { return 0 }
     counts.late += 1
     return UInt64(200 << random.below(6))
   }
 
-  /// What arrives of these bytes, which are whole frames, on a link that lets everything through.
+  /// What arrives of these bytes, which are whole frames, on a link that lets every fault through.
   mutating func pass(_ bytes: [UInt8], _ counts: inout Simulation.Counts) throws -> [UInt8] {
     guard isOn, random.chance(20) else { return bytes }
     var decoder = FrameDecoder(stage: .session)

@@ -2,29 +2,30 @@ import Replication
 import SyncStore
 import SyncTestSupport
 
-/// A whole network of copies in one thread on virtual time: real stores, sessions and blobs over simulated disks, clocks
-/// and connections. Everything that happens follows from the seed.
+/// A whole network of copies in one thread on virtual time: real stores, sessions and blobs over simulated
+/// disks, clocks and connections. The seed determines everything.
 ///
-/// The oracle is told of every write before it is asked for, and looks at each copy after what may have changed it; at the end all
-/// faults stop, and all copies must agree with each other and with the oracle.
+/// The oracle is told of every write before it is requested, and checks each copy after any event that may
+/// have changed it; at the end all faults stop, and all copies must agree with each other and with the
+/// oracle.
 final class Simulation {
   struct Options {
     var seed: UInt64
-    /// Machines at the beginning; drawn if nil.
+    /// Initial number of machines; drawn if nil.
     var copies: Int?
     /// Hours of virtual time.
     var hours = 1
-    /// Machines may be put back in place, which no check at opening can see.
+    /// Whether machines may be rolled back in place, which no check at opening can detect.
     var rollsBack = false
-    /// What was added since some histories were kept, which are to stay what they were: a wire that loses, doubles and reorders,
-    /// deadlines that lie behind the end, syncs of any file that fail.
+    /// Enables features added after some histories were recorded, which must stay unchanged: a wire that
+    /// loses, duplicates and reorders, deadlines after the end, failing syncs of any file.
     var isExtended = true
-    /// The same of what came later: members that may only read for a while.
+    /// Enables a feature added later still: temporarily read-only members.
     var hasRights = true
-    /// Seconds without a byte before a ping is sent. Each ping draws from the history's random numbers: those that were kept while it
-    /// was 60 are what they were only with that.
+    /// Seconds of silence before a ping. Each ping draws random numbers, so histories recorded with 60 replay
+    /// only with 60.
     var pingSeconds = Limits.pingSeconds
-    /// Is each copy looked at in whole after each event that has changed it?
+    /// Whether each copy is checked whole after each event that changed it.
     var checksAlways = false
   }
 
@@ -34,32 +35,32 @@ final class Simulation {
     let host: SimulatedHost
     var path: String
     var store: Store
-    /// Milliseconds by which its clock is off.
+    /// Clock offset in milliseconds.
     var skew: Int64 = 0
-    /// The journal was looked at up to here.
+    /// Observations of its journal so far.
     var seen = Oracle.Seen()
-    /// Own writes of this actor up to this sequence were acknowledged as durable. It becomes another one in a session, too, where it
-    /// turns out that a clone goes on under the same name.
+    /// Own writes up to this dot were acknowledged as durable. The actor also changes within a session that
+    /// detects a clone using the same one.
     var durable: Dot?
-    /// The same of all its actors, since it was last put back.
+    /// The same for all its actors, since the last rollback.
     var promised: [ActorID: UInt64] = [:]
-    /// How often its disk had failed when its store was opened.
+    /// Disk failures before its store was opened.
     var failuresBefore = 0
     var backups: [Backup] = []
-    /// Whom it dials.
+    /// The machines it dials.
     var neighbours: [Int] = []
-    /// Until then it cannot be reached.
+    /// Unreachable until then.
     var awayUntil: UInt64 = 0
-    /// Until then it is no member.
+    /// Not a member until then.
     var revokedUntil: UInt64 = 0
     var wasRevoked = false
-    /// Until then it may only read.
+    /// Read-only until then.
     var restrictedUntil: UInt64 = 0
-    /// Where its journal ended when it was looked at in whole.
+    /// End of its journal at the last whole check.
     var checkedTo: UInt64 = 0
-    /// Does its program speak the protocol as the first version did?
+    /// Whether its program speaks the first version of the protocol.
     var isOld = false
-    /// As which member it speaks: the key is part of the directory, also of a copied one.
+    /// Its member identity: the key is part of the directory, also of a copied one.
     var device: DeviceID
 
     init(_ number: Int, _ host: SimulatedHost, _ path: String, _ store: Store) {
@@ -70,11 +71,12 @@ final class Simulation {
     var name: String { "copy \(number)" }
   }
 
-  /// The files of a store as they once were.
+  /// The files of a store at an earlier time.
   struct Backup {
     let path: String
     let files: [String: [UInt8]]
-    /// What the copy had written by then. What it had not made durable and lost later is no longer meant: the names were given anew.
+    /// The copy's last dot at that time. Writes it lost later because they were not durable do not count:
+    /// their dots were reused.
     var last: Dot
   }
 
@@ -83,7 +85,7 @@ final class Simulation {
     case dial(Int)
     case fault
     case cut(link: Int)
-    /// A machine loses its power, or its process is killed.
+    /// A machine loses power, or its process is killed.
     case crash(Int)
     /// The disk of a machine has room again.
     case relief(Int)
@@ -95,16 +97,16 @@ final class Simulation {
 
   struct Counts {
     var events = 0, writes = 0, sessions = 0, finished = 0, cuts = 0, crashes = 0, kills = 0
-    /// Errors that a store has returned: no room, and something that could not be made durable.
+    /// Errors returned by a store: disk full, and failed syncs.
     var fullDisks = 0, failedSyncs = 0
     var clones = 0, restores = 0, rollbacks = 0, compactions = 0, clockJumps = 0, checks = 0
     var rebirths = 0, refused = 0, records = 0, blobs = 0, revocations = 0, purged = 0, live = 0, old = 0
     var late = 0, lost = 0, doubled = 0, reordered = 0
-    /// Full states taken to their end, and those of them that brought back who did not know of what had been purged.
+    /// Completed full states, and those of them for a member that had missed purged deletes.
     var fullStates = 0, returns = 0
-    /// Those of them by members that had been revoked, and times when the network fell apart.
+    /// Those of them for members that had been revoked, and network partitions.
     var revokedReturns = 0, partitions = 0
-    /// Members that may only read for a while, and sessions with them that came to their end.
+    /// Temporarily read-only members, and completed sessions with them.
     var restrictions = 0, restricted = 0
     /// Operations of any kind.
     var operations: Int { events + writes }
@@ -115,27 +117,27 @@ final class Simulation {
 
   let options: Options
   var random: SplitMix64
-  /// Draws what was added since some histories were kept.
+  /// Generator for features added after some histories were recorded.
   var additions: SplitMix64
-  /// The same of what came later.
+  /// Generator for those added later still.
   var rights: SplitMix64
   var wire: Wire
   var now: UInt64 = 1_760_000_000_000
-  /// The most that the clock of any machine has ever shown.
+  /// The highest time any machine has ever shown.
   var latest: UInt64 = 0
   var machines: [Machine] = []
-  /// Machines at which a session has ended since they were looked at.
+  /// Machines with a session that ended since their last check.
   var ended: Set<Int> = []
   var links: [Int: Link] = [:]
   var nextLink = 0
-  /// Those who until then reach each other alone.
+  /// Partition: until then these machines reach only each other.
   var parted: (group: Set<Int>, until: UInt64)?
   var queue = EventQueue<Event>()
   var oracle = Oracle()
   var counts = Counts()
-  /// How often a machine was put back to writes that it had lost since, and whose names it had given anew.
+  /// Rollbacks to writes that were lost since and whose dots were reused.
   var revivals = 0
-  /// How often a large value was found to be lost with a machine that was put back.
+  /// Large values found to be lost with a rolled-back machine.
   var lostValues = 0
   let keys: [Key]
   private let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
@@ -170,7 +172,7 @@ final class Simulation {
       seed: random.next(), time: now, machine: "machine \(machines.count)", sealed: random.chance(20))
   }
 
-  /// Who dials whom: everybody everybody, a ring, a star or a chain.
+  /// Topology of connections: full mesh, ring, star or chain.
   private func connect() {
     let count = machines.count
     let kind = random.below(4)
@@ -185,7 +187,7 @@ final class Simulation {
     }
   }
 
-  /// A machine begins to work.
+  /// Starts a machine.
   func begin(_ number: Int) {
     queue.schedule(.write(number), at: now + below(60_000))
     queue.schedule(.dial(number), at: now + below(60_000))
@@ -225,7 +227,7 @@ final class Simulation {
     }
   }
 
-  /// The machine's clock shows the time, as wrongly as it does.
+  /// The machine's clock shows the time plus its offset.
   func wake(_ machine: Machine) {
     machine.host.time = UInt64(Int64(now) + machine.skew)
     latest = max(latest, machine.host.time)

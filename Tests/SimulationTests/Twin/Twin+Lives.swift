@@ -1,10 +1,10 @@
 import SyncStore
 import SyncTestSupport
 
-/// What no check at opening can see, and what is found below a watermark: machines put back in place, machines cloned while they run,
-/// damaged records.
+/// Events that no check at opening detects, and damage below the watermark: rolled-back machines, machines
+/// cloned while they run, damaged records.
 extension Twin {
-  /// The machine is as it was when the backup was made, under the same inodes, and boots.
+  /// Rolls the machine back to the backup, under the same inodes, and boots it.
   func rollBack(_ copy: Int, _ which: Int) throws {
     guard let pasts = backups[copy], !pasts.isEmpty else { return }
     let machine = machines[copy]
@@ -22,15 +22,15 @@ extension Twin {
     let (state, index) = try findPast(of: machine.store, in: copy, pasts[number][...])
     model.copies[copy].backups[number] = state
     try model.step(.rollback(copy, which: number))
-    // Where a tail was cut that may have been seen it is a new actor.
+    // If a tail that may have been seen was cut, it is a new actor.
     if try machine.store.actor.low != state.actor.number { model.renew(copy) }
     machine.past = Array(pasts[number][...index])
     capture(copy)
     settle(copy)
   }
 
-  /// The machine runs twice from now on. That a process is cloned with its memory is in `ClonedMachineTests`; here the clone's
-  /// processes begin anew.
+  /// From now on the machine runs twice. A process cloned with its memory is covered by `ClonedMachineTests`;
+  /// here the clone's processes start anew.
   func duplicate(_ copy: Int) throws {
     guard machines.count < Model.mostCopies, model.copies[copy].isAlive else { return }
     try wake(copy)
@@ -41,10 +41,10 @@ extension Twin {
     try model.step(.duplicate(copy))
     let clone = Machine(host, machine.path, store)
     clone.beaten = machine.beaten
-    // Without a new boot the index is believed, which keeps the clock rounded up.
+    // Within the same boot the index is trusted, which keeps the clock rounded up.
     let clock = model.copies[copy].live.clock
     model.copies[machines.count].live.clock = clock + clock % 2
-    // Its journal tells the past of both.
+    // Its journal contains the past of both.
     clone.past = machine.past
     machines.append(clone)
     capture(machines.count - 1)
@@ -52,13 +52,13 @@ extension Twin {
     try compare(machines.count - 1, .duplicate(copy))
   }
 
-  /// All that is held of a key, one record, becomes unreadable, below the watermark.
+  /// Makes the only record held of a key unreadable, below the watermark.
   func damage(_ copy: Int, _ key: Int) throws {
     try sync(copy)
     let live = model.copies[copy].live
     guard model.copies[copy].isAlive, live.held(key) != nil, live.suspects.isEmpty else { return }
     let machine = machines[copy]
-    // What is appended says what is durable before it.
+    // Each append states the durable length before it.
     for number in 0..<2 { try machine.store.setLocal(Self.mark, [UInt8(number)]) }
     let parked = Set(live.parked(key).map(\.dot))
     let name = try Self.key(key)
@@ -68,21 +68,21 @@ extension Twin {
           $0.actor.number == Int(entry.dot.actor.low) && $0.sequence == Int(entry.dot.sequence)
         }
     }
-    // Damage that spans several records cannot be told whose it was, and keeps more keys from being read (decision 7).
+    // Damage that spans several records cannot be attributed, and makes more keys unreadable (decision 7).
     guard doomed.count == 1 else { return }
     try flip(doomed[0], name.bytes, of: machine)
     machine.host.losePower(seed: random.next())
     machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
     dropRounds(of: copy)
     try model.step(.damage(copy, key: key))
-    // The stamps of what is lost are forgotten with it.
+    // The stamps of lost records are forgotten.
     model.copies[copy].live.reread(limit: model.limit(copy))
     machine.past = []
     capture(copy)
     settle(copy)
   }
 
-  /// What a delete of a key is to end that cannot be read, the model does not know of.
+  /// Deletes a key whose damaged record the model does not know.
   func delete(_ copy: Int, _ key: Int, _ operation: Model.Operation) throws {
     try wake(copy)
     let (store, name) = (machines[copy].store, try Self.key(key))
@@ -98,17 +98,18 @@ extension Twin {
 
   private static let mark = Array("twin/mark".utf8)
 
-  /// Turns a bit of the record over, where its journal has it.
+  /// Flips a bit of the record in the journal.
   private func flip(_ entry: LogEntry, _ key: [UInt8], of machine: Machine) throws {
     let wanted = Self.bytes(entry.dot.sequence) + Self.bytes(entry.stamp.rawValue)
     let files = try machine.host.storage.files(below: machine.path + "/journal")
     for (path, bytes) in files.sorted(by: { $0.key < $1.key }) where path.hasSuffix(".segment") {
-      // Records lie at multiples of 8: checksum, length, durable, kind (12), flags (13) … sequence (24), stamp (32).
+      // Records start at multiples of 8: checksum, length, durable, kind (12), flags (13) … sequence (24),
+      // stamp (32).
       for place in stride(from: 0, to: bytes.count - 80, by: 8)
       where bytes[place + 24..<place + 40].elementsEqual(wanted) {
         let (kind, flags) = (bytes[place + 12], bytes[place + 13])
         guard [1, 3].contains(kind), flags & 16 == 0 else { continue }
-        // Base, deadline and open dots stand before the key.
+        // Base, deadline and open dots come before the key.
         var start = place + 40 + (flags & 2 == 0 ? 0 : 10) + (flags & 4 == 0 ? 0 : 8)
         if flags & 8 != 0 { start += 2 + 10 * Int(bytes[start]) }
         guard bytes[start..<start + key.count].elementsEqual(key) else { continue }
@@ -126,7 +127,8 @@ extension Twin {
 
   // MARK: Handshakes
 
-  /// Finds what a handshake finds, and takes new actors. The model does the same when it opens the round.
+  /// Performs the checks of a handshake, and takes new actors. The model does the same when it opens the
+  /// round.
   func shakeHands(_ sender: Int, _ receiver: Int) throws {
     guard forks, abs(model.copies[sender].skew - model.copies[receiver].skew) <= Model.drift else { return }
     names.next = model.actorCount + 1
@@ -144,7 +146,7 @@ extension Twin {
     dropRounds(of: copy)
   }
 
-  /// Does `other` know something of the actor of `copy` that `copy` does not (R9)?
+  /// Whether `other` knows writes of the actor of `copy` that `copy` does not (R9).
   private func knowsMore(of copy: Int, _ other: Int) throws -> Bool {
     let (own, theirs) = (machines[copy].store, machines[other].store)
     let (actor, sequence) = (try own.actor, try own.replicaSummary().sequence)
@@ -158,7 +160,7 @@ extension Twin {
     return try own.local(Array("mark/".utf8) + cursor.mark.bytes) == nil
   }
 
-  /// The model refuses to open a round because who would send it waits for full state itself: so does the store.
+  /// The model, like the store, refuses a round from a sender that needs full state itself.
   func expectRefusal(_ sender: Int, _ receiver: Int) throws {
     let (from, to) = (machines[sender].store, machines[receiver].store)
     do {
@@ -171,7 +173,7 @@ extension Twin {
 
   // MARK: Repair
 
-  /// Two copies that have met compare their digests, and put right what differs.
+  /// Two copies that have met compare their digests, and repair differences.
   func compareAndRepair(_ one: Int, _ other: Int) throws {
     let time = UInt64(min(model.wall(one), model.wall(other)) * Self.unit)
     let units = Int(time) / Self.unit
@@ -193,7 +195,7 @@ extension Twin {
       let next = names.next
       let outcome = try stores[side].repair(
         keys, against: records[1 - side], scope: scopes[side], steps: steps)
-      // It asks for a name before it knows whether it needs one.
+      // It requests a dot before it knows whether it needs one.
       if !outcome.hasNewActor { names.next = next } else { dropRounds(of: [one, other][side]) }
     }
     for copy in [one, other] {

@@ -1,7 +1,7 @@
 import SyncStore
 import SyncTestSupport
 
-/// What happens to machines: losses of power, backups, copies.
+/// Machine events: power losses, backups, copies.
 extension Twin {
   func crash(_ copy: Int) throws {
     try wake(copy)
@@ -13,7 +13,7 @@ extension Twin {
     model.copies[copy].durable = state
     try model.step(.crash(copy))
     machine.past.removeLast(machine.past.count - 1 - index)
-    // Where a tail was cut that may have been seen it is a new actor.
+    // If a tail that may have been seen was cut, it is a new actor.
     if try machine.store.actor.low != state.actor.number { model.renew(copy) }
     capture(copy)
     settle(copy)

@@ -1,9 +1,9 @@
 import Replication
 import SyncStore
 
-/// Whole sessions in place of calls: what a session asks its store for, the model does too.
+/// Whole sessions instead of single calls: the model mirrors each store action of a session.
 extension Twin {
-  /// Two copies meet by a session, whose events come in an order that the seed decides.
+  /// Two copies meet in a session with events in seeded random order.
   func meetBySession(_ one: Int, _ other: Int) throws {
     guard canTalk(one, other) else { return }
     for (sender, receiver) in [(one, other), (other, one)] { try cut(sender, receiver) }
@@ -20,7 +20,7 @@ extension Twin {
     if isInTime { try compareDigests(one, other) }
   }
 
-  /// A copy is about to do what a session asks it for.
+  /// A copy is about to perform a store action of a session.
   private func follow(_ action: SessionAction, at copy: Int, with peer: Int) throws {
     switch action {
     case .loadReplica, .digestState: try sync(copy)
@@ -33,7 +33,7 @@ extension Twin {
       capture(copy)
       settle(copy)
     case .applyBatch(_, _, _, _, isFull: true, _):
-      // Taken in at the close, as one step.
+      // Applied at the close, as one step.
       break
     case .applyLast:
       try closeInSteps(peer, copy)
@@ -50,7 +50,7 @@ extension Twin {
     }
   }
 
-  /// The model takes in the rest of a round record by record: a copy of the directory may be cut behind any of them.
+  /// The model applies the rest of a round record by record: a copied directory may be cut after any of them.
   func closeInSteps(_ sender: Int, _ receiver: Int) throws {
     while let index = model.round(sender, receiver),
       model.rounds[index].next < model.rounds[index].items.count

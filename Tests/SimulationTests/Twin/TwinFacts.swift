@@ -1,7 +1,7 @@
 import SyncStore
 
 extension Twin {
-  /// Beaten values are kept for some time only: a compaction drops them after that. The model knows no age.
+  /// Beaten values expire: compaction drops them after some time. The model has no such age.
   func forgetAged(_ copy: Int) throws {
     let kept = try machines[copy].store.conflicts()
     var state = model.copies[copy].live
@@ -11,7 +11,8 @@ extension Twin {
     capture(copy)
   }
 
-  /// Takes out of a state of a copy, present or past, what its store may have dropped for its age, and has.
+  /// Removes from a state of a copy, present or past, the losers that its store was allowed to drop for age,
+  /// and did.
   private func forgetAged(of state: inout Model.State, _ copy: Int, kept: [LogEntry]) {
     let oldest = model.wall(copy) - Int(Limits.conflictMilliseconds) / Self.unit
     let dots = Set(kept.map(\.dot))
@@ -21,8 +22,8 @@ extension Twin {
     }
   }
 
-  /// A copy that takes a new actor keeps own values that others have replaced, as far as its journal has them still. The model knows no
-  /// compaction: it takes over what the store has found.
+  /// A copy that takes a new actor keeps own replaced values that its journal still has. The model has no
+  /// compaction: it adopts what the store found.
   func adoptLookedBack(_ copy: Int) throws {
     let parted = model.copies[copy].live.parted
     guard !parted.isEmpty else { return }
@@ -42,9 +43,9 @@ extension Twin {
     if isNew { capture(copy) }
   }
 
-  /// What a copy shows: the records that count, what it covers, which values it set aside.
+  /// The visible state of a copy: current records, coverage, conflicts.
   struct Facts: Equatable, CustomStringConvertible {
-    /// A record that is held, or waits for its time.
+    /// A held or parked record.
     struct Record: Hashable, Comparable, CustomStringConvertible {
       var key: Int
       var actor: Int
@@ -53,7 +54,7 @@ extension Twin {
       var value: Int
       var isDead: Bool
       var deadline: Int
-      /// It waits for its time.
+      /// It is parked.
       var isWaiting: Bool
 
       static func < (left: Record, right: Record) -> Bool {
@@ -78,13 +79,13 @@ extension Twin {
     }
 
     var records: [Record]
-    /// Which writes of the store's own keys count, or wait: frontiers.
+    /// Current or parked writes under reserved keys: frontiers.
     var reserved: [Dot]
     var vector: [Dot]
     var floor: [Dot]
     var horizon: Int
     var conflicts: [Dot]
-    /// Is anything in doubt, or to be mended?
+    /// Whether it is unconfirmed or recovering.
     var standing: ReplicaHealth
 
     var description: String {
@@ -94,7 +95,7 @@ extension Twin {
         + records.map { "  \($0)" }.joined(separator: "\n")
     }
 
-    /// What a store shows whose clock says `wall`, in units.
+    /// The state that a store shows with clock `wall`, in units.
     init(of store: Store, wall: Int) throws {
       let log = try store.log(from: 1, limit: .max)
       reserved = Self.last(
@@ -113,11 +114,11 @@ extension Twin {
       }.sorted()
     }
 
-    /// The records of users' keys that count, or wait for their time.
+    /// The current or parked records of users' keys.
     static func shown(_ log: [LogEntry], by store: Store, wall: Int) -> [Record] {
       log.compactMap { entry in
         guard entry.isCurrent, let key = entry.key else { return nil }
-        // A key of which a record is damaged has no winner that can be told: then the clock says what waits.
+        // A key with a damaged record has no known winner: then the clock decides what is parked.
         let winner = (try? store.explain(key)).map { $0?.winner.dot }
         let isWaiting = winner.map { $0 != entry.dot } ?? (entry.stamp.rawValue > Self.limit(wall))
         return Record(
@@ -134,14 +135,14 @@ extension Twin {
       UInt64(wall * Twin.unit) << 16 + Limits.clockDriftMilliseconds << 16
     }
 
-    /// What waits, and is beaten already, may wait once more after the journal was read again. It changes nothing but when the key may be
+    /// A beaten parked record may be parked again after a replay. That only affects when the key may be
     /// purged.
     private static func sorted(_ records: [Record]) -> [Record] {
       let beaten = Set(beaten(records))
       return records.filter { !beaten.contains($0) }.sorted()
     }
 
-    /// Those that wait though what is held beats them.
+    /// Parked records that a held one beats.
     static func beaten(_ records: [Record]) -> [Record] {
       let held = records.filter { !$0.isWaiting }
       return records.filter { record in
@@ -178,7 +179,7 @@ extension Twin {
 }
 
 extension Twin {
-  /// Which of `states` the store has come back to.
+  /// Finds the one of `states` to which the store returned.
   func findPast(
     of store: Store, in copy: Int, _ states: ArraySlice<Model.State>
   ) throws -> (state: Model.State, index: Int) {
@@ -194,7 +195,7 @@ extension Twin {
       state.reread(limit: model.limit(copy))
       forgetAged(of: &state, copy, kept: kept)
       guard Facts(of: state.shown(limit: model.limit(copy)), model) == facts else { continue }
-      // What waits and is beaten is not among the facts: it may have been cut off.
+      // A beaten parked record is not part of the facts: it may have been cut off.
       let lacks = state.parked.flatMap(\.records).contains {
         !current.contains(Facts.Dot(actor: $0.actor.number, sequence: $0.sequence))
       }
@@ -210,8 +211,8 @@ extension Twin {
 }
 
 extension Twin {
-  /// The journal of the store may have what was beaten and is gone from the model's: it waits once more. What is held until something that
-  /// is due was applied looks the same.
+  /// The store's journal may still have a beaten record that the model dropped: it is parked again. A record
+  /// held until a due one was applied looks the same.
   private func parkAgain(in state: inout Model.State, _ store: Store, _ copy: Int) throws {
     let shown = Facts.shown(try store.log(from: 1, limit: .max), by: store, wall: model.wall(copy))
     for record in Facts.beaten(shown) {
@@ -225,7 +226,7 @@ extension Twin {
   }
 }
 
-/// Gives the actors of the stores the names of the model's.
+/// Gives the stores' actors the names of the model's.
 final class ActorNames: @unchecked Sendable {
   // A twin is driven by one thread.
   var next = 1

@@ -2,10 +2,10 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// The store obeys the model: the same random histories in both, step by step.
+/// The store conforms to the model: the same random histories in both, step by step.
 @Suite("The store beside the model")
 struct TwinTests {
-  /// `make twin` sets these; without them the tests look at a slice.
+  /// `make twin` sets these; the default is a small sample.
   private static let seeds = UInt64(Setting.number("TWIN_SEEDS", 10))
   private static let first = UInt64(Setting.number("TWIN_FIRST", 0))
 
@@ -37,56 +37,62 @@ struct TwinTests {
     }
   }
 
-  /// Histories in which the store was wrong once: copies, keys, operations, and the seed of what the machines do.
+  /// Histories that once found a bug: copies, keys, operations, and the seed of the machine events.
   private static let kept: [(copies: Int, keys: Int, seed: UInt64, operations: String)] = [
-    // A former incarnation's write, stamped ahead, was parked when it was read behind a compaction.
+    // A former incarnation's write, stamped ahead, was parked when it was read after a compaction.
     (2, 3, 189, "p 1 1 0;f 1 0 0;s 1;d 1 1;n 1 0;m 1 2;x 2;d 2 0"),
-    // A copied directory was cut behind its journal's own word, though a compaction had dropped what came before.
+    // A copied directory was cut after the length its journal stated, though a compaction had dropped earlier
+    // records.
     (
       2, 4, 50,
       "p 0 3 0;o 1 0;b 1;c 1 0;n 0 0;f 0 1 0;o 0 2;v 0 2 1;m 1 2;n 1 1;d 2 1;m 2 1;n 1 0;n 4 0"
     ),
-    // What had waited, and was beaten by a delete that was purged, waited once more after a loss of power.
+    // A parked record, beaten by a purged delete, was parked again after a power loss.
     (2, 3, 1887, "f 0 1 0;m 1 0;f 1 1 1;z 1;x 1"),
-    // A clock was put back, and what had been applied waits once more where the journal is read anew: the model let it count.
+    // After a clock was set back, an applied record is parked again by a replay: the model counted it as
+    // applied.
     (3, 2, 21020, "w 1 9;w 0 9;p 1 0 0;o 1 0;c 1 0;w 0 0;b 0;n 0 1"),
     // A delete of a damaged key is a write, which the model was not told of.
     (2, 1, 20086, "p 1 0 0;j 1 0;e 2 0;d 2 0"),
-    // A damaged copy that had a value of that key waiting could take in no full state.
+    // A damaged copy with a parked value of that key could receive no full state.
     (4, 2, 20419, "p 3 0 0;f 2 0 0;o 2 3;v 2 3 2;e 3 0;m 1 3"),
-    // Damage right behind damage that was known was taken for the same, and nothing was done about it.
+    // Damage right after known damage was taken for the same, and ignored.
     (4, 2, 23599, "p 2 0 0;p 2 1 2;e 2 0;e 2 1"),
-    // A copied directory had not got a beaten value that waits, which is not shown: the model took it for there.
+    // A copied directory lacked a beaten parked record, which is not visible: the model took it for present.
     (2, 1, 23089, "p 0 0 0;f 0 0 1;g 0;m 0 1;p 0 0 0;p 1 0 0;o 0 1;v 0 1 1;n 1 0"),
-    // What was held when a backup was made, and beaten by what has come due since, was taken for something that waits.
+    // A record held at the backup, and since beaten by a due one, was taken for a parked one.
     (3, 3, 28751, "f 1 0 0;t 1;p 0 0 0;o 1 0;c 1 0;b 0;t 2;t 12;t 12;r 0 2"),
   ]
 
-  /// The same, with machines cloned while they ran.
+  /// As above, with machines cloned while they ran.
   private static let keptForks: [(copies: Int, keys: Int, seed: UInt64, operations: String)] = [
-    // One name had two contents, of two keys, and a full state says by names what is held.
+    // One dot had two contents, of two keys, and full state names held records by dot.
     (3, 2, 1014, "p 2 0 0;u 2;p 3 1 0;d 2 0;m 1 3;m 2 3"),
-    // A copy in doubt gave a full state below the floor that it states: who took it could give none, and neither could settle the other.
+    // An unconfirmed copy sent full state below the floor it states: its receiver could send none, and
+    // neither could recover the other.
     (2, 3, 1302, "p 1 0 0;o 1 0;c 1 0;p 0 1 0;u 0;d 0 0;o 2 1;v 2 1 1;g 0;m 0 1;m 0 1;m 0 2;m 1 2"),
-    // Of two beaten values of one name, of two keys, one was kept.
+    // Of two beaten values of one dot, of two keys, one was kept.
     (4, 3, 1434, "u 0;p 0 1 0;p 4 0 0;u 1;p 5 1 20;p 0 0 0"),
-    // What a copy in doubt had set aside was set aside once more.
+    // An unconfirmed copy set the same value aside again.
     (4, 2, 1101, "p 3 1 0;u 3;p 4 1 0;p 3 0 0;m 1 4"),
-    // A copy in doubt took its own value for the sender's, whose delete has a name that it had given to something else.
+    // An unconfirmed copy took its own value for the sender's, whose delete has a dot that it had used for
+    // something else.
     (
       3, 4, 40,
       "p 0 3 0;n 1 0;u 3;p 4 0 0;b 2;u 2;n 2 1;m 4 2;p 0 3 0;a 5;o 0 2;o 5 6;v 0 2 1;d 2 0;p 5 0 0"
     ),
-    // Two lives had written the very same delete, which the model took for two writes and issued again.
+    // Two lives had written the same delete, which the model took for two writes and reissued.
     (4, 3, 20572, "u 2;p 2 0 2;d 2 0;p 4 0 0;d 4 0"),
     (3, 3, 20361, "j 1 0;n 3 0;u 1;a 4;a 4;p 4 1 20;u 4;d 6 1;d 4 1"),
-    // A purge takes a position, and the next round bears another mark: the clone was found out one round before the model expected it.
+    // A purge takes a position, and the next round has another mark: the clone was detected one round before
+    // the model expected it.
     (2, 3, 23755, "p 0 2 2;m 0 1;u 1;t 85;z 1"),
-    // So does what a full state has a copy give up.
+    // So does dropping records for a full state.
     (3, 2, 22792, "j 1 0;p 3 0 20;o 3 2;c 3 2;d 3 0;z 3;m 0 2;u 2;m 3 2"),
-    // What has expired is not repaired: the model issued it again.
+    // Expired records are not repaired: the model reissued them.
     (4, 3, 22973, "p 2 0 2;u 0;j 1 0;t 12;u 2;p 6 1 0;g 2;p 2 1 6"),
-    // A copied directory was cut between the two steps of a handshake, a new actor and what it issues again, which were one to the twin.
+    // A copied directory was cut between the two steps of a handshake, the new actor and its reissues, which
+    // the twin treated as one.
     (3, 3, 22081, "u 1;p 3 2 0;o 3 1;b 3;n 3 1"),
   ]
 
@@ -104,7 +110,7 @@ struct TwinTests {
     }
   }
 
-  /// Plays the history of a seed; if the two disagree, the shortest one found in which they do.
+  /// Plays the history of a seed. On disagreement, finds the shortest history that still disagrees.
   static func play(
     seed: UInt64, steps: Int, _ kind: Model.History.Kind = .anything, damages: Bool = false,
     usesSessions: Bool = false

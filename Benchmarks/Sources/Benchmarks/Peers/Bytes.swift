@@ -1,6 +1,6 @@
-// The one place where keys and values become the `char *` and length that LevelDB and RocksDB take, and back.
+// Conversions between keys and values and the `char *` and length of LevelDB and RocksDB.
 
-/// The bytes in an array of their own, by one allocation and one copy.
+/// A copy of the bytes: one allocation.
 @inline(__always)
 func copied(_ bytes: UnsafeRawPointer?, _ count: Int) -> [UInt8] {
   unsafe [UInt8](unsafeUninitializedCapacity: count) { array, initialized in

@@ -1,8 +1,8 @@
 import CLMDB
 import Foundation
 
-/// LMDB with a writable map. Relaxed: `MDB_NOSYNC`, so that its map, like the store's, survives the death of the process but
-/// not of the machine. Durable: without it. Each put is a transaction of its own; reads share one.
+/// LMDB with a writable map. Relaxed: `MDB_NOSYNC`, so that its map, like the store's, survives a process
+/// crash but not a power loss. Durable: without it. Each put is a transaction; reads share one.
 @safe
 final class LMDBPeer: KeyValuePeer, @unchecked Sendable {
   static let title = "lmdb"
@@ -10,7 +10,7 @@ final class LMDBPeer: KeyValuePeer, @unchecked Sendable {
   static func name(_ key: InlineKey) -> InlineKey { key }
   static func names(of corpus: Corpus) -> Names<InlineKey> { corpus.inline }
 
-  // Constants: a variable of a class would be checked for exclusive access on each use.
+  // Constants: variables of a class would be checked for exclusive access on each use.
   private let environment: OpaquePointer?
   private let table: MDB_dbi
 
@@ -19,7 +19,7 @@ final class LMDBPeer: KeyValuePeer, @unchecked Sendable {
     let flags = UInt32(MDB_WRITEMAP) | (settings.isDurable ? 0 : UInt32(MDB_NOSYNC))
     var environment: OpaquePointer?
     try unsafe lmdb(mdb_env_create(&environment))
-    // Sparse: it costs address space alone.
+    // Sparse: it only costs address space.
     try unsafe lmdb(mdb_env_set_mapsize(environment, max(1 << 30, settings.capacity << 10)))
     try unsafe lmdb(mdb_env_open(environment, folder, flags, 0o600))
     var (transaction, table): (OpaquePointer?, MDB_dbi) = (nil, 0)

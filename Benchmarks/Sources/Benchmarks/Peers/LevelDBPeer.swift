@@ -1,8 +1,8 @@
 import CLevelDB
 import Foundation
 
-/// LevelDB with a Bloom filter of 10 bits for each key, a cache and write buffer larger than its defaults, and no
-/// compression (the values have nothing to compress). Durable: `sync` on each write.
+/// LevelDB with a Bloom filter of 10 bits per key, a cache and write buffer larger than its defaults, and no
+/// compression (the values are incompressible). Durable: `sync` on each write.
 @safe
 final class LevelDBPeer: KeyValuePeer, @unchecked Sendable {
   static let title = "leveldb"
@@ -65,7 +65,7 @@ final class LevelDBPeer: KeyValuePeer, @unchecked Sendable {
 
   func makeReader() throws -> LevelDBReader { unsafe LevelDBReader(database) }
 
-  /// There is no such call: a durable write takes all before it along.
+  /// There is no such call: a durable write includes all earlier ones.
   func sync() throws {
     let durable = unsafe leveldb_writeoptions_create()
     defer { unsafe leveldb_writeoptions_destroy(durable) }

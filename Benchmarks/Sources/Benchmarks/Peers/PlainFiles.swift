@@ -1,7 +1,7 @@
 import COpenSSLPeer
 import Foundation
 
-/// SHA-256 by OpenSSL: what large values are measured by, for each is hashed once.
+/// SHA-256 by OpenSSL: the baseline for large values, each of which is hashed once.
 @safe
 struct PlainHash {
   private let algorithm: OpaquePointer?
@@ -19,7 +19,8 @@ struct PlainHash {
   }
 }
 
-/// The usual way to keep large values: a file for each under the hash of its content, written under another name first.
+/// The usual way to keep large values: one file each, named by the hash of its content, written under a
+/// temporary name first.
 struct PlainFiles {
   let folder: String
   private let hasher = PlainHash()
@@ -37,7 +38,7 @@ struct PlainFiles {
     return digits.count == 1 ? "0" + digits : digits
   }
 
-  /// Returns where it lies.
+  /// Returns its path.
   func put(_ bytes: [UInt8]) throws -> String {
     let name = try hasher.hash(bytes).map(Self.hex).joined()
     let (path, temporary) = ("\(folder)/\(name.prefix(2))/\(name)", "\(folder)/new")

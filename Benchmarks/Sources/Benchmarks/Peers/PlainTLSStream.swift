@@ -1,11 +1,11 @@
 import Foundation
 
-/// A file over TLS between two processes of OpenSSL, and nothing else: not stored, not verified.
+/// A file over TLS between two OpenSSL processes and nothing else: not stored, not verified.
 enum PlainTLSStream {
   static let title = "tls"
   private static let port = 17_463
 
-  /// Milliseconds for a file of so many bytes; nil if `openssl` is not installed.
+  /// Milliseconds for a file of that many bytes; nil if `openssl` is not installed.
   static func transfer(_ bytes: Int, in folder: String) throws -> Double? {
     guard FileManager.default.isExecutableFile(atPath: "/usr/bin/openssl") else { return nil }
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -31,7 +31,7 @@ enum PlainTLSStream {
     return Double(Machine.now() - begin) / 1e6
   }
 
-  /// Until a connection succeeds.
+  /// Retries until a connection succeeds.
   private static func awaitServer(_ folder: String) throws {
     for _ in 0..<500 {
       if try get("cert.pem", folder) { return }
@@ -40,7 +40,7 @@ enum PlainTLSStream {
     throw BenchmarkError("openssl s_server does not answer at port \(port): is it taken?")
   }
 
-  /// Reads a file from the server, which closes the connection behind it. False if there was none.
+  /// Reads a file from the server, which closes the connection at its end. Returns false if there was none.
   private static func get(_ name: String, _ folder: String) throws -> Bool {
     let client = process(folder, "s_client", ["-quiet", "-connect", "127.0.0.1:\(port)"])
     let input = Pipe()

@@ -1,7 +1,7 @@
 import Foundation
 
-/// What a durable put must cost at least on this machine: a few bytes copied into a mapped file whose blocks and pages are
-/// there already, then `fdatasync`. No index, no checksum, no lock.
+/// Lower bound of a durable put on this machine: a few bytes copied into a mapped, preallocated and populated
+/// file, then `fdatasync`. No index, no checksum, no lock.
 @safe
 final class RawMappedFile {
   /// A record of 116 bytes and a header of 32.
@@ -24,7 +24,7 @@ final class RawMappedFile {
       throw BenchmarkError("\(path) cannot be mapped: errno \(errno)")
     }
     unsafe map = mapped
-    // A first touch of each page, and a sync that makes the blocks written ones, before anything is timed.
+    // Touches each page, and syncs so that the blocks are written extents, before timing starts.
     for page in stride(from: 0, to: bytes, by: 4096) {
       unsafe map.storeBytes(of: 0, toByteOffset: page, as: UInt8.self)
     }

@@ -1,25 +1,25 @@
 import Foundation
 
-/// Redis as Debian has it: a primary with records of the same size, and a replica that copies it over TLS without a disk in
-/// between. Nothing is durable there on arrival.
+/// Redis as packaged by Debian: a primary with records of the same size, and a replica that copies it over
+/// TLS, diskless. Nothing is durable on arrival.
 struct RedisReplica {
   static let title = "redis"
-  /// Bytes of memory that are at hand when a copy begins, for either side: more than it needs.
+  /// Bytes of memory available when a copy starts, for either side: more than it needs.
   static let memory = 1 << 30
   private static let ports = (primary: 17_461, replica: 17_462)
 
   let folder: String
   let keys: Int
-  /// Of each value.
+  /// Size of each value.
   let bytes: Int
 
   init(folder: String, keys: Int, bytes: Int = 100) {
-    // Redis looks for its files after it has changed its directory.
+    // Redis changes its directory before it opens its files.
     (self.folder, self.keys, self.bytes) = (URL(fileURLWithPath: folder).path, keys, bytes)
   }
 
-  /// Milliseconds from the order to copy until the link is up and the replica has loaded everything; nil if Redis is not
-  /// installed, or was built without TLS.
+  /// Milliseconds from the replication command until the link is up and the replica has loaded everything;
+  /// nil if Redis is not installed, or was built without TLS.
   func fullSynchronization() throws -> Double? {
     guard FileManager.default.isExecutableFile(atPath: "/usr/bin/redis-server") else { return nil }
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)

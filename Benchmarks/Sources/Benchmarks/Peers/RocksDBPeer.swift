@@ -1,9 +1,9 @@
 import CRocksDB
 import Foundation
 
-/// RocksDB with a Bloom filter of 10 bits for each key, a cache of 256 MiB, a write buffer of 16 MiB (with its default of
-/// 64 MiB, gets would not reach a table) and no compression (the values have nothing to compress); the rest are its
-/// defaults. Durable: `sync` on each write.
+/// RocksDB with a Bloom filter of 10 bits per key, a cache of 256 MiB, a write buffer of 16 MiB (with its
+/// default of 64 MiB, gets would not reach a table) and no compression (the values are incompressible);
+/// otherwise defaults. Durable: `sync` on each write.
 @safe
 final class RocksDBPeer: KeyValuePeer, @unchecked Sendable {
   static let title = "rocksdb"
@@ -89,7 +89,7 @@ final class RocksDBPeer: KeyValuePeer, @unchecked Sendable {
   }
 }
 
-/// Reads of RocksDB, in pinned slices: the value stays where it lies in the cache.
+/// Reads of RocksDB, in pinned slices: the value stays in the cache and is not copied.
 @safe
 final class RocksDBReader: KeyReader {
   static let readsInPlace = true

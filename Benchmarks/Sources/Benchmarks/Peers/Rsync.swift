@@ -1,12 +1,12 @@
 import Foundation
 
-/// rsync as Debian has it, between two folders of this machine: its two processes speak through a pipe, without TLS, and nothing
-/// is durable when it ends.
+/// rsync as packaged by Debian, between two folders of this machine: its two processes communicate through a
+/// pipe, without TLS, and nothing is durable when it ends.
 enum Rsync {
   static let title = "rsync"
 
-  /// Brings a file to the edited form of a large value where the first form of it is. Milliseconds, and bytes that the two
-  /// processes have told each other; nil if rsync is not installed.
+  /// Updates a file from the first form of a large value to its edited form. Returns milliseconds, and the
+  /// bytes exchanged between the two processes; nil if rsync is not installed.
   static func update(_ size: Int, in folder: String) throws -> (milliseconds: Double, bytes: Int)? {
     let program = "/usr/bin/rsync"
     guard FileManager.default.isExecutableFile(atPath: program) else { return nil }
@@ -24,7 +24,7 @@ enum Rsync {
     try Machine.settle(touching: 2 << 30, in: folder)
     let process = Process()
     process.executableURL = URL(fileURLWithPath: program)
-    // By itself it copies the whole file where both are on one machine.
+    // By default it copies whole files when both are on one machine.
     process.arguments = ["--no-whole-file", "--ignore-times", "--stats", from, to]
     let pipe = Pipe()
     process.standardOutput = pipe

@@ -1,12 +1,13 @@
 import CSQLitePeer
 import Foundation
 
-/// The usual way to keep keys and values: one table in WAL mode, statements prepared once. Durable: synchronous=FULL;
-/// otherwise OFF, so that the kernel decides. Each reader has a connection of its own, within one read transaction.
+/// The usual way to keep keys and values: one table in WAL mode, statements prepared once. Durable:
+/// synchronous=FULL; otherwise OFF, so that the kernel decides. Each reader has its own connection, within
+/// one read transaction.
 final class SQLitePeer: KeyValuePeer, @unchecked Sendable {
   static let title = "sqlite"
   static let share = 10
-  /// It would need a connection for each.
+  /// Concurrent puts would need a connection each.
   static let takesManyWriters = false
   static func name(_ key: InlineKey) -> InlineKey { key }
   static func names(of corpus: Corpus) -> Names<InlineKey> { corpus.inline }
@@ -82,7 +83,7 @@ final class SQLiteReader: KeyReader {
   }
 }
 
-/// An open database. One thread uses it at a time.
+/// An open database, used by one thread at a time.
 @safe
 private final class SQLiteConnection {
   private var handle: OpaquePointer?
@@ -105,7 +106,7 @@ private final class SQLiteConnection {
   func close() { unsafe sqlite3_close(handle) }
 }
 
-/// A prepared statement. What is bound is lent for the call (`SQLITE_STATIC`), not copied.
+/// A prepared statement. Bound values are lent for the call (`SQLITE_STATIC`), not copied.
 @safe
 private final class SQLiteStatement {
   private let handle: OpaquePointer?

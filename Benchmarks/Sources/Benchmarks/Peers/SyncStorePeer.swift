@@ -1,7 +1,7 @@
 import Foundation
 import SyncStore
 
-/// The store itself, through its public interface alone.
+/// The store itself, through its public interface only.
 final class SyncStorePeer: KeyValuePeer {
   static let title = "syncstore"
   static let share = 1
@@ -61,7 +61,7 @@ final class StoreReader: KeyReader {
     return (count, sum)
   }
 
-  /// Looks at it as at those of the others: the length and the first byte.
+  /// As for the other engines: the length and the first byte.
   @inline(__always)
   private static func touch(_ bytes: RawSpan) -> Int {
     bytes.isEmpty ? 0 : bytes.byteCount &+ Int(unsafe bytes.unsafeLoad(fromByteOffset: 0, as: UInt8.self))

@@ -1,7 +1,8 @@
 import Foundation
 import SyncStore
 
-/// Large values: put once, put again, read in place; and a cache that is trimmed. Everything relaxed, in one process.
+/// Large values: put once, put again, read in place; and a cache that is trimmed. All relaxed, in one
+/// process.
 extension Bench {
   func blobs() throws {
     for (suffix, size, count) in [("20k", 20 << 10, 10_000), ("1m", 1 << 20, 1_000)] {
@@ -13,7 +14,7 @@ extension Bench {
   private func blobs(_ suffix: String, _ size: Int, _ count: Int, _ round: Int) throws {
     var value = [UInt8](repeating: 7, count: size)
     let peers = contestants.dropFirst().filter { ["lmdb", "sqlite"].contains($0.title) }
-    // Another one first each time: memory that nobody has used lately costs who comes first.
+    // Start with a different one each round: the first pays for memory that was not used lately.
     let turns = peers.count + 3
     for turn in 0..<turns {
       switch (turn + round) % turns {
@@ -108,7 +109,7 @@ extension Bench {
     }
   }
 
-  /// A cache of 100,000 values loses half of them while a thread reads.
+  /// A cache of 100,000 values evicts half of them while a thread reads.
   func trimCache() throws {
     note("a cache of 100,000 values is trimmed to half")
     for _ in 0..<options.rounds {
@@ -124,7 +125,7 @@ extension Bench {
         try expect(removed, 50_000, "trim")
         report.add("cache-trim", SyncStorePeer.title, Double(removed) / seconds, "values/s")
       } of: { turn in
-        // Those that were used last stay.
+        // The recently used ones stay.
         _ = try? cache.withValue("\(99_999 - turn % 10_000)") { $0.byteCount }
       }
       report.add("cache-trim-stall", SyncStorePeer.title, longest, "us")

@@ -1,12 +1,12 @@
 import Foundation
 import SyncStore
 
-/// What the caches cost and save: `MemoryCache` beside a dictionary that knows no limits and no order, and the gets of an encrypted
-/// store that keeps opened what was read beside those of one that does not.
+/// Cost and benefit of the caches: `MemoryCache` compared with a dictionary without limits and order, and
+/// gets of an encrypted store with and without its cache of decrypted records.
 extension Bench {
   func caches() throws {
     let count = min(options.keys, 200_000)
-    // Not in their order.
+    // Not in insertion order.
     let numbers = (0..<count).map { ($0 &* 7919) % count }
     memoryCache(numbers, "int")
     memoryCache(numbers.map { "image \($0)" }, "text")

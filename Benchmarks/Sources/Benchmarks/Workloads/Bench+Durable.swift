@@ -5,7 +5,7 @@ extension Bench {
   private static let puts = 400
   private static let writers = 16
 
-  /// One writer, then 16 at once. The raw mapped file goes right before or right after the store.
+  /// One writer, then 16 concurrently. The raw mapped file runs right before or right after the store.
   func durablePuts(_ order: [Contestant], oursFirst: Bool) throws {
     for contestant in order {
       let isOurs = contestant.title == SyncStorePeer.title

@@ -1,8 +1,9 @@
 import SyncStore
 
-/// Encryption at rest beside LMDB, which has none.
+/// Encryption at rest compared with LMDB, which has none.
 extension Bench {
-  /// The first put of each key, then gets of all, copied and in place, of an encrypted store; LMDB takes its turn as it is.
+  /// First put of each key, then gets of all, copied and in place, of an encrypted store; LMDB runs
+  /// unencrypted.
   func encryptedStore(oursFirst: Bool) throws {
     let both = contestants.filter { [SyncStorePeer.title, LMDBPeer.title].contains($0.title) }
     for contestant in oursFirst ? both : both.reversed() {

@@ -2,7 +2,7 @@ import Foundation
 import SyncStore
 import Synchronization
 
-/// The workloads on a store of all keys: it is filled once in each round, then read, then overwritten.
+/// Workloads on a store of all keys: filled once per round, then read, then overwritten.
 extension Bench {
   private static let onFilled = [
     "put", "get", "get-in-place", "miss", "get-2-threads", "scan", "overwrite",
@@ -32,7 +32,7 @@ extension Bench {
     try each("get-in-place") { try $1.touchAll($0.corpus) }
     try each("miss") { try $1.missAll($0.corpus) }
     try each("scan") { contestant, peer in
-      // The first one warms caches, and builds the ordered view of the store.
+      // The first scan warms caches, and builds the store's sorted key index.
       let first = try peer.scanAll(contestant.corpus.count)
       let second = try peer.scanAll(contestant.corpus.count)
       if peer is SyncStorePeer { addBuilding("scan-build", first: first, second: second) }
@@ -64,7 +64,7 @@ extension Bench {
     report.add("\(workload)-writer", "self", single, "gets/s")
   }
 
-  /// Overwrites all keys twice, and watches meanwhile how much disk that takes.
+  /// Overwrites all keys twice while recording peak disk use.
   private func overwrite(_ contestant: Contestant, _ peer: any KeyValuePeer, _ path: String) throws {
     Machine.settle()
     let watch = DiskWatch(path)
@@ -81,13 +81,13 @@ extension Bench {
     report.add("overwrite-disk-bound", "target", bound / 1e6, "MB")
   }
 
-  /// Notes what building the ordered view costs: what the first scan takes longer than the second.
+  /// Records the cost of building the sorted key index: how much longer the first scan takes than the second.
   private func addBuilding(_ workload: String, first: Double, second: Double) {
     report.add(workload, SyncStorePeer.title, max(first - second, 0), "ns/key")
     report.add(workload, "target", 200, "ns/key")
   }
 
-  /// The ordered view of keys that differ only in their last bytes.
+  /// The sorted key index with keys that differ only in their last bytes.
   func buildViewOfSharedPrefixes() throws {
     for _ in 0..<options.rounds {
       let path = try folder(SyncStorePeer.title, "view")
@@ -100,7 +100,7 @@ extension Bench {
     }
   }
 
-  /// Fills an empty store by transactions of 1000 puts; the time is that of one record.
+  /// Fills an empty store in transactions of 1000 puts; the time is per record.
   func transactions(_ order: [Contestant]) throws {
     for contestant in order {
       let path = try folder(contestant.title, "transaction")
@@ -114,7 +114,7 @@ extension Bench {
   }
 }
 
-/// Watches how much disk a folder takes, on a thread of its own that mostly sleeps.
+/// Samples the disk use of a folder, on a thread that mostly sleeps.
 private final class DiskWatch: Sendable {
   private let folder: String
   private let most = Mutex(0)
@@ -132,7 +132,7 @@ private final class DiskWatch: Sendable {
     }.start()
   }
 
-  /// The most bytes that were seen, also now.
+  /// The maximum seen, including now.
   func end() -> Int {
     isOver.store(true, ordering: .releasing)
     ended.wait()

@@ -2,7 +2,7 @@ import Foundation
 import Replication
 import SyncStore
 
-/// Two copies, each in a process of its own, over TLS on this machine, durable on arrival.
+/// Two copies in separate processes, over TLS on this machine, durable on arrival.
 extension Bench {
   private static let liveWrites = 500
 
@@ -68,8 +68,8 @@ extension Bench {
     try server.end()
   }
 
-  /// One write at a time: how long until another process can read it from the peer's copy, and until the peer's word is here
-  /// that it is durable there.
+  /// One write at a time: latency until another process can read it from the peer's copy, and until the
+  /// peer's acknowledgement of durability arrives here.
   private func live(_ node: Node, _ store: Store, _ folder: String) throws {
     node.keepInStep()
     try SyncServer.wait { for await state in node.states(of: "server") where state.phase == .live { break } }

@@ -2,8 +2,8 @@ import Foundation
 import Replication
 import SyncStore
 
-/// Values of 20 KiB, and one of 1 GiB, that another copy has not, over TLS on this machine, durable on arrival; then the large
-/// one once more, with a few changes.
+/// Values of 20 KiB, and one of 1 GiB, sent to a copy without them, over TLS on this machine, durable on
+/// arrival; then the large one again, with a few changes.
 extension Bench {
   private static let values = (count: 10_000, bytes: 20 << 10)
   private static let largeBytes = 1 << 30

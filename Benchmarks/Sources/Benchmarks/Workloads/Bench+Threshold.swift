@@ -1,11 +1,11 @@
 import Foundation
 import SyncStore
 
-/// Where a value is better off, by its size: with its record in the journal, or in the blob tier: what the default of
-/// `Configuration.blobThreshold` is to be judged by.
+/// Values by size, stored in their journal record or in the blob tier: the basis for the default of
+/// `Configuration.blobThreshold`.
 extension Bench {
   private static let sizes = [2, 4, 8, 16, 20, 32, 64, 128].map { $0 << 10 }
-  /// Bytes of all values of one size.
+  /// Total bytes of the values of one size.
   private static let bytes = 64 << 20
   private static let durablePuts = 200
   private static let operations = ["put", "again", "overwrite", "get", "durable-put"]
@@ -25,7 +25,7 @@ extension Bench {
     }
   }
 
-  /// Nanoseconds of one operation of each kind.
+  /// Nanoseconds per operation of each kind.
   private func times(_ side: String, _ size: Int, threshold: Int) throws -> [Double] {
     let path = try folder(side, "threshold")
     defer { remove(path) }

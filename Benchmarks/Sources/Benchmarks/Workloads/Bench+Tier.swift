@@ -2,7 +2,8 @@ import Foundation
 import Replication
 import SyncStore
 
-/// Large values that leave one of two copies while a thread reads, and come back. Both copies are in this process, over TLS.
+/// Large values are evicted from one of two copies while a thread reads, and fetched again. Both copies are
+/// in this process, over TLS.
 extension Bench {
   private static let tierValues = 100_000
 
@@ -35,7 +36,7 @@ extension Bench {
     var start = Machine.now()
     _ = try SyncServer.wait { try await node.synchronize(with: "holder", direction: .both) }
     note("  the first copy: \(rate(Self.tierValues, since: start)) values/s")
-    // What it reads was used last, and stays.
+    // The values it reads are the most recently used, and stay.
     let last = try (Self.tierValues - 5_000..<Self.tierValues).map { try Key("\($0)") }
     for key in last { _ = try store.get(key) }
     var limits = BlobLimits()

@@ -1,10 +1,10 @@
 import Foundation
 import SyncStore
 
-/// What types cost beyond bytes. Both sides work on stores of their own, a few thousand operations in turn, so that what
-/// the machine does meanwhile falls on both.
+/// Overhead of typed values over bytes. Both sides use separate stores and alternate every few thousand
+/// operations, so that disturbances of the machine affect both.
 extension Bench {
-  /// Five properties, as services have them.
+  /// Five properties, typical of services.
   private struct Reading: Codable, Identifiable, Sendable {
     var id: Int
     var sensor: String
@@ -47,7 +47,7 @@ extension Bench {
     try collections(readings)
   }
 
-  /// A store of its own for each side, and the keys.
+  /// A store for each side, and the keys.
   private func sides(_ purpose: String) throws -> (bytes: Store, typed: Store, folders: [String]) {
     let folders = try ["bytes", "typed"].map { try folder($0, purpose) }
     Machine.settle()
@@ -89,7 +89,7 @@ extension Bench {
     try sides.typed.close()
   }
 
-  /// Beside the bytes, and beside the same structure put by a key that is ready: what a collection adds.
+  /// Compared with bytes, and with the same structure put under a prepared key: the overhead of a collection.
   private func collections(_ readings: [Reading]) throws {
     let forms = try readings.map { try EncodedValue($0) }
     try collections(readings, beside: "bytes") { store, key, index in
@@ -122,7 +122,7 @@ extension Bench {
     try sides.typed.close()
   }
 
-  /// Lets both sides take turns, and notes the time of one operation of each.
+  /// Lets both sides alternate, and records the time per operation of each.
   @inline(__always)
   private func turns(
     _ workload: String, _ count: Int, beside peer: String = "bytes", _ bytes: (Range<Int>) throws -> Void,

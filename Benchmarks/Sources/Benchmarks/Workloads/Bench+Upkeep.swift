@@ -1,10 +1,10 @@
 import Foundation
 import SyncStore
 
-/// What a store costs besides its reads and writes: opening, stalls, memory and disk.
+/// Costs of a store besides reads and writes: opening, stalls, memory and disk.
 extension Bench {
-  /// Opens a store of so many keys after it was closed, and after its process was killed. The first get belongs to it, so
-  /// that work cannot be put off. The files are in the page cache.
+  /// Opens a store of that many keys after a close, and after its process was killed. The first get is
+  /// included, so that work cannot be deferred. The files are in the page cache.
   func open(_ count: Int, suffix: String) throws {
     for contestant in contestants {
       note("opening \(contestant.title) with \(count / contestant.type.share) keys")
@@ -28,7 +28,7 @@ extension Bench {
         _ = try time("open-after-kill")
         _ = try time("open-after-close")
         guard isOurs else { continue }
-        // As after a loss of power: nothing vouches for the index, so it is made anew from the journal.
+        // As after a power loss: the index is not trusted, so it is rebuilt from the journal.
         removeIndex(path)
         let start = Machine.now()
         let peer = try contestant.type.init(at: path, PeerSettings(capacity: keys))
@@ -51,7 +51,7 @@ extension Bench {
 
   private static let indexName = "index"
 
-  /// Times each single put while a store grows to so many keys, and while all of them are then overwritten.
+  /// Times each put while a store grows to that many keys, and while all of them are then overwritten.
   func putLatency(_ count: Int, suffix: String) throws {
     for contestant in contestants where contestant.type.share == 1 {
       note("single puts of \(contestant.title), \(count) keys")
@@ -73,7 +73,7 @@ extension Bench {
     report.add("put-latency-max\(suffix)", "target", 10_000, "us")
   }
 
-  /// Memory that no file backs, in a process that holds no keys of its own; disk beyond keys and values.
+  /// Anonymous memory of a process that holds no keys itself; disk use beyond keys and values.
   func sizes() throws {
     for contestant in contestants {
       note("memory of \(contestant.title)")
@@ -105,8 +105,8 @@ extension Bench {
     report.add("journal-overhead", "target", 48, "bytes")
   }
 
-  /// Bytes that a record takes in the journal, key and value among them: the lengths of the files of a store with small
-  /// segments, of which the empty end of the last one weighs little.
+  /// Journal bytes per record, including key and value: file lengths of a store with small segments, so that
+  /// the empty end of the last one matters little.
   func bytesPerRecord() throws -> Double {
     if let known = knownBytesPerRecord { return known }
     let path = try folder(SyncStorePeer.title, "overhead")
