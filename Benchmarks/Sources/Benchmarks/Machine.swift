@@ -2,22 +2,22 @@ import CMalloc
 import Foundation
 import Synchronization
 
-/// Why a benchmark cannot go on.
+/// Why a benchmark cannot continue.
 struct BenchmarkError: Error, CustomStringConvertible {
   let description: String
   init(_ description: String) { self.description = description }
 }
 
-/// Time, memory and disk as the operating system sees them.
+/// Time, memory and disk as reported by the operating system.
 enum Machine {
-  /// Nanoseconds of a clock that only goes forward.
+  /// Nanoseconds of a monotonic clock.
   static func now() -> UInt64 {
     var time = timespec()
     unsafe clock_gettime(CLOCK_MONOTONIC, &time)
     return UInt64(time.tv_sec) &* 1_000_000_000 &+ UInt64(time.tv_nsec)
   }
 
-  /// Nanoseconds that each of so many operations took.
+  /// Nanoseconds per operation.
   @inline(__always)
   static func nanoseconds(each count: Int, _ work: () throws -> Void) rethrows -> Double {
     let start = now()
@@ -25,8 +25,15 @@ enum Machine {
     return Double(now() - start) / Double(max(count, 1))
   }
 
-  /// Bytes of this process in memory that no file backs: what it costs beyond the page cache. What the allocator keeps of
-  /// results that are gone is given back first.
+  /// The model of its processor, as the kernel names it.
+  static let processor: String = {
+    let information = (try? String(contentsOfFile: "/proc/cpuinfo", encoding: .utf8)) ?? ""
+    let line = information.split(separator: "\n").first { $0.hasPrefix("model name") }
+    return line?.split(separator: ":").last?.trimmingCharacters(in: .whitespaces) ?? "unknown processor"
+  }()
+
+  /// Anonymous memory of this process in bytes: its cost beyond the page cache. Memory that the allocator
+  /// keeps for freed results is returned first.
   static func anonymousBytes() throws -> Int {
     malloc_trim(0)
     let status = try String(contentsOfFile: "/proc/self/status", encoding: .utf8)
@@ -36,7 +43,7 @@ enum Machine {
     return kibibytes << 10
   }
 
-  /// Bytes that the files below a folder take on disk, or with `apparent` the lengths of those files.
+  /// Disk space used by the files below a folder, or with `apparent` the sum of their lengths.
   ///
   /// - Parameter where: which paths, relative to the folder, to count.
   static func diskBytes(
@@ -53,12 +60,12 @@ enum Machine {
     return total
   }
 
-  /// Writes out what others have left dirty, so that nobody pays for the one who went before.
+  /// Writes back dirty pages of earlier work, so that the next benchmark does not pay for them.
   static func settle() { Glibc.sync() }
 
-  /// The same, and has so much memory be that of a file in `directory` for a moment: a virtual machine gives what is free back to its
-  /// host, and who needs it next waits for it, up to 8 us a page. The kernel finds memory for files in larger pieces than for
-  /// programs, so that to touch as much as a program is no help.
+  /// As `settle()`, and also touches that much memory through a file in `directory`: a virtual machine
+  /// returns free memory to its host, and the next user waits for it, up to 8 us a page. The kernel takes
+  /// memory for files in larger pieces than for programs, so touching anonymous memory does not help.
   static func settle(touching bytes: Int, in directory: String) throws {
     settle()
     let path = directory + "/settling"
@@ -74,13 +81,13 @@ enum Machine {
     }
   }
 
-  /// Results go here, so that the optimiser cannot drop the work that made them.
+  /// Sink for results, so that the optimiser cannot drop the work that made them.
   static func keep(_ result: Int) { sink.wrappingAdd(result, ordering: .relaxed) }
 
   private static let sink = Atomic<Int>(0)
 }
 
-/// How long the thread that made it is kept waiting by others: for locks and disks, not for a core.
+/// Time its thread is blocked: by locks and disks, not by lack of a core.
 struct BlockedTime {
   private let file: Int32
   private var start: UInt64 = 0
@@ -93,20 +100,20 @@ struct BlockedTime {
     }
   }
 
-  /// Nanoseconds that the thread was running, or ready to.
+  /// Nanoseconds that the thread was running or runnable.
   private var runnable: UInt64 {
     var text = [UInt8](repeating: 0, count: 64)
     let count = unsafe pread(file, &text, text.count, 0)
     let fields = text.prefix(max(count, 0)).split(separator: 0x20)
     let delay = fields.count > 1 ? UInt64(String(decoding: fields[1], as: UTF8.self)) ?? 0 : 0
-    // The kernel's file is behind with this one.
+    // Exact, unlike the running time in schedstat, which lags behind.
     var ran = timespec()
     unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran)
     return delay + UInt64(ran.tv_sec) * 1_000_000_000 + UInt64(ran.tv_nsec)
   }
 
   mutating func begin() {
-    // In this order: time in which it waits for a core between the two must not count.
+    // In this order: time spent waiting for a core between the two must not count.
     ran = runnable
     start = Machine.now()
   }
@@ -120,7 +127,8 @@ struct BlockedTime {
 
   func end() { close(file) }
 
-  /// The longest wait, in microseconds, of a thread that does `read` again and again, with the number of the turn, while `work` runs.
+  /// The longest wait, in microseconds, of a thread that calls `read` repeatedly, with the iteration number,
+  /// while `work` runs.
   static func longest(
     beside work: () throws -> Void, of read: @escaping @Sendable (_ turn: Int) -> Void
   ) throws -> Double {
@@ -147,12 +155,13 @@ struct BlockedTime {
   }
 }
 
-/// Threads that begin at the same moment.
+/// Threads that start simultaneously.
 enum Threads {
-  /// Seconds from the moment when all threads were ready to the end of the last one.
+  /// Seconds from the moment all threads were ready to the end of the last one.
   ///
   /// - Parameters:
-  ///   - background: runs beside them until the closure that it gets says that they have ended; its time is not counted.
+  ///   - background: runs concurrently until its closure argument returns true, once the threads have ended;
+  ///     its time is not counted.
   ///   - body: gets the thread's number; prepares itself, waits at the gate, then does the work.
   static func run(
     _ count: Int, beside background: (@Sendable (_ isOver: () -> Bool) throws -> Void)? = nil,
@@ -193,7 +202,7 @@ enum Threads {
     }.start()
   }
 
-  /// Where threads wait for each other.
+  /// A barrier for threads.
   final class Gate: Sendable {
     private let missing: Atomic<Int>
     private let opening = Atomic<UInt64>(0)
@@ -202,13 +211,13 @@ enum Threads {
 
     init(_ count: Int) { missing = Atomic(count) }
 
-    /// Returns when all have arrived.
+    /// Waits until all have arrived.
     func wait() {
       if missing.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { giveUp() }
       while opened == 0 { sched_yield() }
     }
 
-    /// Opens it, so that the others do not wait for one that failed before it arrived.
+    /// Opens the barrier, so that the others do not wait for a thread that failed before it arrived.
     func giveUp() {
       _ = opening.compareExchange(expected: 0, desired: Machine.now(), ordering: .acquiringAndReleasing)
     }

@@ -4,7 +4,7 @@ import Foundation
 struct Options {
   static let usage = """
     usage: Benchmarks [--keys N] [--only WORKLOAD,…] [--peers PEER,…] [--rounds N] [--name NAME]
-                      [--results FOLDER] [--data FOLDER] [--ten-million]
+                      [--results FOLDER] [--data FOLDER] [--plot FILE] [--ten-million]
       workloads: \(workloads.joined(separator: " "))
       peers:     \(Contestant.peers.map { $0.title }.joined(separator: " "))
     """
@@ -23,6 +23,8 @@ struct Options {
   /// Of the file of results.
   var name = ""
   var results = "Benchmarks/results"
+  /// Where the picture of the headline figures goes; beside the results if nil.
+  var plot: String?
   /// Where the stores are made: a disk, or durable puts mean nothing.
   var data = "Benchmarks/.build/data"
   /// Opening and latency with 10 million keys, too: some minutes and 10 GB more.
@@ -53,6 +55,7 @@ struct Options {
       case "--name": name = value
       case "--results": results = value
       case "--data": data = value
+      case "--plot": plot = value
       case "--only":
         for workload in list where !Self.workloads.contains(workload) {
           throw BenchmarkError("there is no workload \(workload)\n\(Self.usage)")

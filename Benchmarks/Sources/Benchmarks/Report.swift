@@ -146,6 +146,23 @@ final class Report {
       separator: "\n")
   }
 
+  /// The headline figures: times of single operations in which the store met other engines.
+  func plot(_ caption: String) -> Plot {
+    let engines = Set(Contestant.peers.map { $0.title })
+    let nanoseconds = ["ns": 1.0, "µs": 1000.0, "us": 1000.0]
+    let drawn = Plot.workloads.compactMap { workload -> Plot.Row? in
+      guard let unit = units.first(where: { $0.workload == workload })?.unit, let factor = nanoseconds[unit]
+      else { return nil }
+      let times = (samples[workload] ?? []).filter {
+        $0.peer == SyncStorePeer.title || engines.contains($0.peer)
+      }
+      .map { (engine: $0.peer, nanoseconds: Self.median($0.values) * factor) }
+      .sorted { first, _ in first.engine == SyncStorePeer.title }
+      return times.count > 1 ? Plot.Row(workload: workload, times: times) : nil
+    }
+    return Plot(rows: drawn, caption: caption)
+  }
+
   /// For programs: one object on each line, of what both sides have done.
   var lines: String {
     rows.compactMap { row in

@@ -70,6 +70,18 @@ final class Bench {
     let file = "\(options.results)/\(options.name).jsonl"
     try Data(report.lines.utf8).write(to: URL(fileURLWithPath: file))
     note("results are in \(file)")
+    try draw()
+  }
+
+  /// Draws the headline figures, if the run has any.
+  private func draw() throws {
+    let caption =
+      "median of \(options.rounds) rounds, \(options.keys) keys of 16 bytes, values of \(Payload.count) bytes, "
+      + "one thread; \(Machine.processor)"
+    guard let picture = report.plot(caption).svg else { return }
+    let file = options.plot ?? "\(options.results)/\(options.name).svg"
+    try Data(picture.utf8).write(to: URL(fileURLWithPath: file))
+    note("their picture is in \(file)")
   }
 
   /// Says on standard error what is going on.
