@@ -22,7 +22,8 @@ int sync_is_refused(int code) {
   return code == ENOSYS || code == EPERM || code == EINVAL || code == EOPNOTSUPP;
 }
 
-// O_NOATIME: without it every mapping dirties the inode. The kernel refuses the flag (EPERM) to a process that does not own the file.
+// O_NOATIME: without it every mapping dirties the inode. The kernel refuses the flag (EPERM) to a process
+// that does not own the file.
 int sync_open(int directory, const char *path, int flags, unsigned mode) {
   int fd = openat(directory, path, flags | O_CLOEXEC | O_NOATIME, mode);
   return fd < 0 && errno == EPERM ? openat(directory, path, flags | O_CLOEXEC, mode) : fd;
@@ -43,7 +44,8 @@ static void close_keeping_errno(int fd) {
   errno = code;
 }
 
-// Opens each path component relative to the previous one, so that a concurrent rename or symbolic link cannot escape `directory`.
+// Opens each path component relative to the previous one, so that a concurrent rename or symbolic link cannot
+// escape `directory`.
 static int walk_beneath(int directory, const char *path, int flags, unsigned mode) {
   if (path[0] == '/') {
     errno = EXDEV;
@@ -77,12 +79,12 @@ static int walk_beneath(int directory, const char *path, int flags, unsigned mod
 
 int sync_open_beneath(int directory, const char *path, int flags, unsigned mode) {
   int fd = open_beneath(directory, path, flags | O_NOATIME, mode);
-  // EPERM: O_NOATIME on a file of another user, or a filter.
+  // EPERM: O_NOATIME on a file of another user, or a seccomp filter.
   if (fd < 0 && errno == EPERM) fd = open_beneath(directory, path, flags, mode);
   return fd < 0 && sync_is_refused(errno) ? walk_beneath(directory, path, flags, mode) : fd;
 }
 
-// The directory that the last name of `path` lies in, opened for a lock; -1 if it cannot be.
+// The parent directory of `path`, opened for a lock; -1 on failure.
 static int open_parent(int directory, const char *path) {
   char parent[PATH_MAX];
   const char *slash = strrchr(path, '/');
@@ -96,6 +98,8 @@ static int open_parent(int directory, const char *path) {
 
 static int rename_to_free_name(int directory, const char *path, int new_directory, const char *new_path) {
   struct stat found;
+  // As renameat2: a missing source is an error even if the new name is taken.
+  if (fstatat(directory, path, &found, AT_SYMLINK_NOFOLLOW) != 0) return -1;
   if (fstatat(new_directory, new_path, &found, AT_SYMLINK_NOFOLLOW) == 0) {
     errno = EEXIST;
     return -1;
@@ -103,7 +107,7 @@ static int rename_to_free_name(int directory, const char *path, int new_director
   if (errno != ENOENT) return -1;
   if (renameat(directory, path, new_directory, new_path) == 0) return 0;
   int code = errno;
-  // A directory replaces neither a file nor one that has something in it.
+  // A directory cannot replace a file or a non-empty directory.
   int has_come = (code == ENOTDIR || code == ENOTEMPTY || code == EEXIST || code == EISDIR)
                  && fstatat(new_directory, new_path, &found, AT_SYMLINK_NOFOLLOW) == 0;
   errno = has_come ? EEXIST : code;
@@ -114,7 +118,8 @@ int sync_rename_unless_present(int directory, const char *path, int new_director
   const unsigned no_replace = 1;  // RENAME_NOREPLACE
   if (syscall(SYS_renameat2, directory, path, new_directory, new_path, no_replace) == 0) return 0;
   if (!sync_is_refused(errno)) return -1;
-  // Not every file system locks directories: then nothing but the moment between two calls keeps others out.
+  // Not every file system locks directories: then only the shortness of the moment between the two calls
+  // protects.
   int parent = open_parent(new_directory, new_path);
   if (parent >= 0) {
     while (flock(parent, LOCK_EX) != 0 && errno == EINTR) {
@@ -182,8 +187,8 @@ static uint64_t encoded_device(dev_t device) {
   return (minor_number & 0xff) | major_number << 8 | (minor_number & ~(uint64_t)0xff) << 12;
 }
 
-// FS_IOC_GETFSUUID of Linux 6.9, and XFS_IOC_FSGEOMETRY_V1, as <linux/fs.h> and <xfs/xfs_fs.h> have them: older headers lack the
-// first, and the second is not among the kernel's.
+// FS_IOC_GETFSUUID of Linux 6.9, and XFS_IOC_FSGEOMETRY_V1, as defined in <linux/fs.h> and <xfs/xfs_fs.h>:
+// older headers lack the first, and the second is not among the kernel's.
 struct file_system_uuid {
   uint8_t length, bytes[16];
 };
@@ -196,7 +201,7 @@ struct xfs_geometry {
   uint32_t rest[4];
 };
 
-// Both halves of a UUID as one number, as ext4 makes f_fsid of its own.
+// Folds a UUID into one number, as ext4 does for its f_fsid.
 static uint64_t folded(const uint8_t uuid[16]) {
   uint64_t halves[2];
   memcpy(halves, uuid, sizeof halves);
