@@ -1,14 +1,16 @@
-/// Looking at a store from outside its values: the log, the reason of a value, the truth of every byte.
+/// Inspection and verification: the log, why a key has its value, a check of every byte.
 extension Store {
-  /// Records of the journal from `position` on, in order, at most `limit`. Superseded ones are shown as long as their
-  /// bytes are there. Costs what it gives: a process that asks again behind the last position it has seen learns which keys
-  /// were written meanwhile, by whatever process.
+  /// Records of the journal from `position` on, in order, at most `limit`.
+  ///
+  /// Superseded records are included as long as their bytes exist. The cost is proportional to the result:
+  /// polling from the last position seen shows which keys were written meanwhile, by any process.
   ///
   /// - Parameters:
-  ///   - position: the first one, from 1; 0 is the same.
-  ///   - limit: 0 or less for none. It has no upper bound but memory: an entry has a copy of its value, up to
-  ///     `Limits.inlineValueBytes`, so ask for some hundreds at a time.
-  /// - Throws: `.damaged`, `.inputOutput` if the journal cannot be read there; `.closed`, `.forked`. Single damaged records are left out.
+  ///   - position: the first position, from 1; 0 means 1.
+  ///   - limit: 0 or less returns nothing. There is no upper bound but memory: each entry copies its value,
+  ///     up to `Limits.inlineValueBytes`, so ask for some hundreds at a time.
+  /// - Throws: `.damaged`, `.inputOutput` if the journal cannot be read there; `.closed`, `.forked`. Single
+  ///   damaged records are left out.
   public func log(from position: UInt64, limit: Int) throws(StoreError) -> [LogEntry] {
     guard limit > 0 else { return [] }
     return try reading { engine throws(StoreError) in
@@ -22,8 +24,10 @@ extension Store {
     }
   }
 
-  /// The keys of a range that were written last, as far as they still count and are among so many records at the end of the journal; the
-  /// last one first. Costs what those records do.
+  /// The most recently written keys of a range, newest first.
+  ///
+  /// Only the last `records` records of the journal are searched, and superseded ones are skipped. The cost
+  /// is that of reading them.
   func writtenLast(in range: KeyRange, among records: UInt64, limit: Int) throws(StoreError) -> [Key] {
     try reading { engine throws(StoreError) in
       let first = engine.position > records ? engine.position - records + 1 : 1
@@ -43,10 +47,13 @@ extension Store {
     }
   }
 
-  /// Why a key has the value it has: its record and the concurrent values it beat. Nil if nothing is known of it. Of those it gives
-  /// all that are still kept: `Limits.conflictMilliseconds` and `Limits.conflictBytes` bound what a compaction keeps of them.
+  /// Why a key has its value: its record and the concurrent values it beat. Nil if nothing is known of the
+  /// key.
   ///
-  /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
+  /// Lists all losers still kept: `Limits.conflictMilliseconds` and `Limits.conflictBytes` bound what a
+  /// compaction keeps of them.
+  ///
+  /// - Throws: `.damaged` if the record of the key may have been lost; `.closed`, `.forked`.
   public func explain(_ key: Key) throws(StoreError) -> Explanation? {
     guard let record = try currentRecord(key.bytes) else { return nil }
     let (mine, position) = try reading { engine throws(StoreError) in
@@ -60,15 +67,16 @@ extension Store {
 
   /// Beaten concurrent values that are kept, newest first.
   ///
-  /// - Throws: `.closed`, `.forked`. What cannot be read is left out.
+  /// - Throws: `.closed`, `.forked`. Unreadable records are left out.
   public func conflicts() throws(StoreError) -> [LogEntry] { try conflictLosers { _ in true } }
 
-  /// The same; `unreadable` is told of each one whose record cannot be read.
+  /// `conflicts()` that reports each unreadable record to `unreadable`.
   package func conflicts(unreadable: (StoreError) -> Void) throws(StoreError) -> [LogEntry] {
     try conflictLosers(unreadable: unreadable) { _ in true }
   }
 
-  /// The same of those that are wanted. A few are looked at while others wait.
+  /// The losers that satisfy `isWanted`, newest first. Reads a few per lock acquisition, so that writers are
+  /// not blocked.
   private func conflictLosers(
     unreadable: (StoreError) -> Void = { _ in }, where isWanted: (Record) -> Bool
   ) throws(StoreError) -> [LogEntry] {
@@ -77,6 +85,8 @@ extension Store {
       engine.retainSegments(for: pin)
       return engine.losers
     }
+    // Repeated calls that find few losers end no step of a pass: without this they keep waiting writers out.
+    engine.yieldToWaiters()
     var entries: [LogEntry] = []
     try visit(places, pin: pin) { engine, place throws(StoreError) -> Result<LogEntry?, StoreError> in
       do throws(StoreError) {
@@ -93,11 +103,14 @@ extension Store {
     return entries.sorted { $0.stamp > $1.stamp }
   }
 
-  /// Reads every record and every blob. `progress` is told how many bytes were read of how many. A store that is open for
-  /// writing does what is to be done about damage to its journal: from then on peers give again what was lost.
+  /// Reads every record and every blob, and reports damage.
   ///
-  /// - Throws: `.inputOutput` if the disk fails; `.closed`, `.forked`. Damage is no error here: the report
-  ///   has it.
+  /// If the store is open for writing, damage newly found in the journal is recovered from: peers then send
+  /// again what was lost.
+  ///
+  /// - Parameter progress: receives the bytes read so far and the total.
+  /// - Throws: `.inputOutput` if the disk fails; `.closed`, `.forked`. Damage is not an error: the report
+  ///   lists it.
   public func verify(
     progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
   ) throws(StoreError) -> VerificationReport {
@@ -134,7 +147,8 @@ extension Store {
     let isNew = !fresh.isEmpty
     if isNew, isWritable { try recoverFromDamage() }
     let problems = try self.blobs.verify(progress: progress)
-    // A torn object that no record refers to is what a transaction left that never happened: it is set aside, nothing is lost.
+    // A torn object that no record refers to belongs to a transaction that never committed: it is set aside,
+    // nothing is lost.
     for problem in problems where problem.hash.map({ blobs[$0] != nil }) ?? true {
       report.damage.append("blobs/\(problem.name): \(problem.problem)")
     }
@@ -161,8 +175,10 @@ extension Store {
     return report
   }
 
-  /// Did the blob leave to keep the limits? One that is in `evicted` did. Another process may have let it leave since that was
-  /// read: then the record of that is there by now, for it is written before the blob goes.
+  /// Whether the blob was evicted to keep the limits.
+  ///
+  /// Reads the eviction records again if `evicted` lacks the hash: another process may have evicted the blob
+  /// since. The record is written before the blob is removed, so it is visible by now.
   private func wasEvictedMeanwhile(
     _ hash: BlobHash, _ evicted: inout Set<BlobHash>
   ) throws(StoreError) -> Bool {
@@ -170,13 +186,13 @@ extension Store {
     return evicted.contains(hash)
   }
 
-  /// What is known to be damaged, and what was put right when the store was opened.
+  /// Known damage, and what was repaired when the store was opened.
   private func describeDamage(_ engine: borrowing Engine) -> VerificationReport {
     var report = VerificationReport()
     let keys = Dictionary(engine.damagedKeys.map { ($1, $0) }, uniquingKeysWith: { $1 })
     for gap in engine.unresolvedDamage {
       let key = keys[gap.location].map { " (a record of key \(Key(unchecked: $0)))" } ?? ""
-      // The number of a compacted segment is not the name of its file.
+      // A compacted segment's number differs from its file name.
       let name = engine.journal.segments.first { $0.number == gap.segment }?.header.name.text
       report.damage.append("\(name ?? "segment \(gap.segment)"), bytes \(gap.bytes): damaged\(key)")
     }
@@ -195,8 +211,8 @@ extension Store {
     return report
   }
 
-  /// Damage below a watermark that came about since the journal was read. No lock is held: what stands in a segment before its end is never
-  /// stored to again.
+  /// Finds damage below a watermark that occurred since the journal was read. Takes no lock: bytes before the
+  /// end of a segment are never stored to again.
   private static func reread(
     _ journal: [SegmentToVerify], while isUsable: () throws(StoreError) -> Void
   ) throws(StoreError) -> [String] {
@@ -222,34 +238,34 @@ extension Store {
   }
 }
 
-/// A record of the journal, for people to look at.
+/// A record of the journal, for display.
 public struct LogEntry: Hashable, Sendable {
-  /// Its place in this copy's journal.
+  /// Its position in this copy's journal.
   public let position: UInt64
-  /// Which write it is.
+  /// The dot of the write.
   public let dot: Dot
-  /// When it was made.
+  /// When the write was made.
   public let stamp: Stamp
   /// The newest write by another actor that it replaced.
   public let base: Dot?
-  /// Whose value it is; nil for a key of the store's own.
+  /// The key; nil for one of the store's reserved keys.
   public let key: Key?
-  /// Was the key deleted?
+  /// Whether the record deletes the key.
   public let isTombstone: Bool
   /// The type of the value.
   public let type: ValueType
-  /// Bytes of the value.
+  /// Size of the value in bytes.
   public let size: UInt64
-  /// The value, if it lies in the journal.
+  /// The value, if it is stored inline in the journal.
   public let value: [UInt8]?
-  /// Where the value is, if it lies in the blob tier.
+  /// The blob, if the value is in the blob tier.
   public let blob: BlobReference?
   /// When it expires, in milliseconds since 1970.
   public let deadline: UInt64?
-  /// Is it the key's latest?
+  /// Whether it is the latest record of the key.
   public let isCurrent: Bool
 
-  /// The value as a type of the program; nil for a delete, and for a value in the blob tier.
+  /// Decodes the value as a `Decodable` type; nil for a delete and for a value in the blob tier.
   ///
   /// - Throws: as `EncodedValue.decoded`.
   public func decoded<Content: Decodable>(as _: Content.Type = Content.self) throws(StoreError) -> Content? {
@@ -271,45 +287,47 @@ public struct LogEntry: Hashable, Sendable {
 
 /// Why a key has the value it has.
 public struct Explanation: Hashable, Sendable {
-  /// The record that counts.
+  /// The current record.
   public let winner: LogEntry
-  /// Was it written by this copy, in this or an earlier incarnation?
+  /// Whether this copy wrote it, in this or an earlier incarnation.
   public let isLocal: Bool
   /// Concurrent values that it beat and that are kept.
   public let beaten: [LogEntry]
 }
 
-/// What `verify` found.
+/// The result of `verify`.
 public struct VerificationReport: Hashable, Sendable {
-  /// Records that are whole and current.
+  /// Current records that are intact.
   public var records = 0
-  /// Blobs that are whole.
+  /// Blobs that are intact.
   public var blobs = 0
-  /// One line for each place that is damaged.
+  /// One line for each damaged place.
   public var damage: [String] = []
-  /// One line for each thing that was put right without a peer when the store was opened for writing: nothing was lost by it.
+  /// One line for each repair made without a peer when the store was opened for writing. No data was lost by
+  /// these.
   public var mended: [String] = []
-  /// Blobs that are damaged or gone.
+  /// Blobs that are damaged or missing unexpectedly.
   public var damagedBlobs: [BlobReference] = []
   /// Blobs that have not arrived from a peer yet: not damage.
   public var missingBlobs: [BlobReference] = []
-  /// Blobs that are not here on purpose: left out by the policy, or left to keep the limits. Other members hold them.
+  /// Blobs that are absent on purpose: excluded by the policy, or evicted to keep the limits. Other members
+  /// hold them.
   public var absentBlobs = 0
-  /// Those among them that left to keep the limits.
+  /// The subset of `absentBlobs` that was evicted to keep the limits.
   public var evictedBlobs = 0
-  /// Is everything whole?
+  /// Whether no damage was found.
   public var isClean: Bool { damage.isEmpty }
 }
 
-/// A segment, up to where it is verified.
+/// A segment, and the offset up to which it is verified.
 private struct SegmentToVerify {
   var segment: Segment
   var end: Int
-  /// Damage that was found when it was read.
+  /// Damage that was found when the segment was read.
   var known: Set<JournalDamage>
 }
 
-/// Why a record that the index names cannot be had.
+/// Why a record named by the index cannot be read.
 private struct LostRecord: Error {
   var line: String
 }
