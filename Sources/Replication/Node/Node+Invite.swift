@@ -1,16 +1,17 @@
 public import SyncStore
 
 extension Node {
-  /// Makes an invitation that one device can redeem once, and gives its token. Blocks; works in any process that has the
-  /// store open, also beside a node that runs in another one.
+  /// Makes an invitation that exactly one device can redeem, and returns its token. Blocks; works in any
+  /// process that has the store open, also while a node runs in another one.
   ///
   /// - Parameters:
-  ///   - lifetime: seconds until it ends, 1 to 30 days.
-  ///   - right: what the new member may do.
-  ///   - addresses: where the inviting node can be reached, at most 8; by default where a node of this store, in whatever process, listens
-  ///     at the moment.
-  /// - Throws: `.invalidInvitation` if a parameter is out of bounds, no address is given and no node of the store listens, or
-  ///   `Limits.invitations` are open; `.notAllowed` if this copy is revoked or read-only: the others would not hear of the new member.
+  ///   - lifetime: seconds until it expires, 1 to 30 days.
+  ///   - right: the right of the new member.
+  ///   - addresses: where the inviting node can be reached, at most 8; by default where a node of this store,
+  ///     in whatever process, listens now.
+  /// - Throws: `.invalidInvitation` if a parameter is out of bounds, no address is given and no node of the
+  ///   store listens, or `Limits.invitations` are open; `.notAllowed` if this copy is revoked or read-only:
+  ///   the other copies would not receive the new member's record.
   public static func invite(
     to store: Store, lifetime: UInt64 = 600, right: Member.Right = .readWrite, addresses: [Endpoint] = []
   ) throws(ReplicationError) -> String {
@@ -18,12 +19,12 @@ extension Node {
       ReplicationError(.invalidInvitation, "cannot invite: \(why)")
     }
     guard (1...2_592_000).contains(lifetime) else { throw refusal("give it 1 second to 30 days") }
-    guard let right = right.inSession else { throw refusal("nobody is invited to be revoked") }
+    guard let right = right.inSession else { throw refusal("an invitation cannot give the right \"revoked\"") }
     try Membership(store).checkMayDecide("invite")
     let addresses = try addresses.isEmpty ? ownAddresses(of: store) : addresses
     guard !addresses.isEmpty else {
       throw refusal(
-        "no address is given, and nobody listens for this store at the moment: let a node listen (`Node.start`), or give an address"
+        "no address is given and no node of this store is listening: start one (`Node.start`), or give an address"
       )
     }
     guard addresses.count <= WireLimits.invitationAddresses else {
@@ -38,7 +39,7 @@ extension Node {
     return invitation.text
   }
 
-  /// Where a node of the store listens that is alive; for a wildcard, the addresses of this machine.
+  /// The address of a running node of the store; for a wildcard, the addresses of this machine.
   private static func ownAddresses(of store: Store) throws(ReplicationError) -> [Endpoint] {
     let text = try mappingStoreErrors { () throws(StoreError) in
       try store.isListenedTo() ? try store.local(listenKey) : nil
@@ -49,11 +50,12 @@ extension Node {
     return (hosts.isEmpty ? ["127.0.0.1"] : Array(hosts)).map { Endpoint(host: $0, port: endpoint.port) }
   }
 
-  /// Milliseconds in which it is tried to claim to be the node whose address is noted: who asks whether there is one holds it for a moment.
+  /// Milliseconds to retry claiming the listen lock: a process that checks whether a node listens holds it
+  /// for a moment.
   private static let claimMilliseconds = 500
 
-  /// Notes where this node listens, for invitations that other processes make, unless another node of the store that is alive has done so:
-  /// then that one's address stays, and this node serves all the same.
+  /// Records where this node listens, for invitations that other processes make. If another running node of
+  /// the store has done so already, its address stays, and this node serves nevertheless.
   func recordAddress(_ address: Endpoint) async throws(ReplicationError) {
     let (store, listening) = (store, listening)
     let deadline = MonotonicClock.milliseconds() + UInt64(Self.claimMilliseconds)

@@ -1,20 +1,21 @@
 private import SyncStore
 
-/// Seals what leaves this copy, and opens what comes in: payload → zlib → AES-256-GCM under a key for that one batch.
-/// Pure: random bytes are handed in. The byte map is in schemas/wire-batch.md.
+/// Encrypts and decrypts batches: payload → zlib → AES-256-GCM under a key derived for that one batch.
+///
+/// Pure: random bytes are passed in. The byte layout is in schemas/wire-batch.md.
 ///
 /// Invariants:
-/// - no two different messages are encrypted under one key, even when the random generator repeats itself, because
-///   the salt depends on all that is encrypted and authenticated;
-/// - nothing of a batch is looked at before its tag was verified, but the header fields, which are compared with what
-///   is expected;
-/// - no memory is taken for more than the declared length, which is checked against its bound first (F79).
+/// - no two different messages are encrypted under one key, even if the random generator repeats itself: the
+///   salt depends on everything that is encrypted and authenticated;
+/// - nothing is read before the tag is verified, except the header fields, which are compared with the
+///   expected ones;
+/// - no more memory is allocated than the declared length, which is checked against its bound first (F79).
 package enum BatchCodec {
   /// Bytes before the ciphertext.
   package static let headerBytes = 100
-  /// Bytes that sealing adds at most.
+  /// Bytes that encryption adds at most.
   package static let overheadBytes = headerBytes + AES256GCM.tagBytes
-  /// Random bytes that sealing takes.
+  /// Random bytes that `encrypt` needs.
   package static let randomnessBytes = 32
 
   private static let version: UInt8 = 1
@@ -22,31 +23,33 @@ package enum BatchCodec {
   private static let saltOffset = 68
   private static let saltPurpose = Array("syncstore batch salt v2".utf8)
   private static let keyPurpose = Array("syncstore batch v1".utf8)
-  // The key serves once, so the nonce need not differ.
+  // Each key encrypts one batch, so the nonce may be constant.
   private static let nonce = [UInt8](repeating: 0, count: AES256GCM.nonceBytes)
 
-  /// The sealed batch for `payload`, at most `context.kind.maximumBytes`, under the current epoch of `keys`.
-  /// `randomness` is 32 unpredictable bytes. Not `deflating`, the payload is sealed as it is. `.protocolViolation` if the payload is too large.
+  /// Encrypts `payload` under the current epoch of `keys`.
+  ///
+  /// `payload` has at most `context.kind.maximumBytes`, otherwise `.protocolViolation`. `randomness` is 32
+  /// unpredictable bytes. Without `deflating` the payload is encrypted uncompressed.
   package static func encrypt(
     _ payload: [UInt8], as context: BatchContext, keys: GroupKeyRing, randomness: [UInt8],
     deflating: Bool = true
   ) throws(ReplicationError) -> [UInt8] {
-    precondition(randomness.count == randomnessBytes, "sealing takes 32 random bytes")
+    precondition(randomness.count == randomnessBytes, "encryption takes 32 random bytes")
     guard payload.count <= context.kind.maximumBytes else {
       throw ReplicationError(
         .protocolViolation,
-        "sealing \(context): \(payload.count) bytes, above the limit of \(context.kind.maximumBytes): send less at once"
+        "encrypting \(context): \(payload.count) bytes, above the limit of \(context.kind.maximumBytes): send less at once"
       )
     }
     guard let groupKey = keys.key(of: keys.current) else {
-      throw ReplicationError(.cryptography, "sealing \(context): the key ring is empty: join the store again")
+      throw ReplicationError(.cryptography, "encrypting \(context): the key ring is empty: join the store again")
     }
     let compressed = deflating ? Compression.deflate(payload) : nil
     let body = compressed ?? payload
     var output = ByteWriter(capacity: body.count + overheadBytes)
     write(context, epoch: keys.current, isCompressed: compressed != nil, count: payload.count, to: &output)
-    // Keyed, so that who knows the random bytes cannot try guesses of the content against the salt. GMAC of what is sealed takes
-    // a fifth of SHA-256's time, and nobody sees it (decision 39).
+    // Keyed: otherwise an attacker who knows the random bytes could test guesses of the content against the
+    // salt. GMAC of the body takes a fifth of SHA-256's time, and the digest is never sent (decision 39).
     let saltKeys = HKDFSHA256.derive(64, secret: groupKey, salt: [], info: saltPurpose)
     let digest = AES256GCM.encrypt([], key: Array(saltKeys[32...]), nonce: nonce, authenticating: body)
     let salt = HMACSHA256.code(for: randomness + output.bytes + digest, key: Array(saltKeys[..<32]))
@@ -58,9 +61,10 @@ package enum BatchCodec {
     return sealed
   }
 
-  /// The payload of `sealed`, which must be the batch that `expected` describes.
-  /// `.protocolViolation` if it is another one (F80), was changed, was sealed under an epoch that is unknown here, or
-  /// does not inflate to exactly the length it declares (F79).
+  /// Decrypts `sealed`, which must be the batch that `expected` describes.
+  ///
+  /// `.protocolViolation` if it is another batch (F80), was changed, was encrypted under an unknown epoch, or
+  /// does not inflate to exactly its declared length (F79).
   package static func decrypt(
     _ sealed: [UInt8], expecting expected: BatchContext, keys: GroupKeyRing
   ) throws(ReplicationError) -> [UInt8] {
@@ -108,12 +112,12 @@ package enum BatchCodec {
     return payload
   }
 
-  /// The epoch of the group key under which `sealed` says it was sealed, not yet authenticated; nil if it is too short.
+  /// The group key epoch in the header of `sealed`, not yet authenticated; nil if `sealed` is too short.
   package static func epoch(of sealed: [UInt8]) -> UInt32? {
     sealed.count < headerBytes ? nil : UInt32(littleEndianBytes: sealed[4..<8])
   }
 
-  /// Is the body of this sealed batch deflated?
+  /// Whether the body of this encrypted batch is deflated.
   package static func isDeflated(_ sealed: [UInt8]) -> Bool { sealed[2] == isCompressed }
 
   private static func write(

@@ -1,8 +1,8 @@
 internal import SyncStore
 
-// Messages that end with much that is sealed: it is not copied on its way.
+// Messages that end with a large encrypted part, which is not copied on its way.
 extension Message {
-  /// The bytes of its frame, in order. What is large is a piece of its own, and not copied.
+  /// The bytes of the frame, in order. A large part is a piece of its own and is not copied.
   package var pieces: [[UInt8]] {
     switch self {
     case .batch(let index, let sealed):
@@ -15,11 +15,11 @@ extension Message {
     }
   }
 
-  /// A message that ends with what is sealed, which stays in the memory that it has.
+  /// Decodes a message that ends with an encrypted part, which stays in its memory.
   static func readLarge(_ type: MessageType, from payload: inout [UInt8]) throws(DecodingFailure)
     -> Message
   {
-    // More than any of them has before that.
+    // Covers the fields before the encrypted part of every such message.
     let head = Array(payload.prefix(64))
     var reader = ByteReader(head)
     let message = try read(type, from: &reader)
@@ -33,7 +33,7 @@ extension Message {
       sealed.removeFirst(head.count - range.encrypted.count)
       range.encrypted = sealed
       return .blobRange(range)
-    default: preconditionFailure("no other message ends with what is sealed")
+    default: preconditionFailure("no other message ends with encrypted bytes")
     }
   }
 }

@@ -1,10 +1,10 @@
 internal import SyncStore
 
-/// The half of a session that gives rounds to the other side.
+/// The half of a session that sends rounds to the other side.
 ///
-/// Invariants: at most one round is open; at most so many batches as were agreed upon are sent and not
-/// reported durable; a round counts as given only on the other side's receipt; what a live round says of the own
-/// vector, added to what the rounds before it said, is the vector of its snapshot.
+/// Invariants: at most one round is open; at most the negotiated number of batches is sent and not reported
+/// durable; a round counts as delivered only on the other side's receipt; the vector that a live round
+/// states, added to those of earlier rounds, is the vector of its snapshot.
 struct SendingHalf {
   private enum State: Equatable {
     case idle
@@ -18,11 +18,11 @@ struct SendingHalf {
 
   private var state = State.idle
   private let batchesInFlight: Int
-  /// Is the round one of a live session?
+  /// Whether the round is a live one.
   private var isLiveUpdate = false
-  /// Is it one of keys that the receiver was lacking?
+  /// Whether the round brings keys that the receiver was missing.
   private(set) var isScopeExpansion = false
-  /// What was given before that one.
+  /// State before that round, for reverting it.
   private var before: (close: RoundClose?, receipt: Receipt?, stated: VersionVector, floor: VersionVector)?
   private var close: RoundClose?
   private var nextIndex: UInt32 = 0
@@ -31,31 +31,31 @@ struct SendingHalf {
   private(set) var acknowledgedBatches = 0
   /// The other side's last receipt.
   private(set) var receipt: Receipt?
-  /// What the rounds of this session have said of the own copy.
+  /// The own vector as stated in the rounds of this session.
   private var stated = VersionVector()
   private var statedFloor = VersionVector()
-  /// The position up to which nothing is for the other side beyond what it got.
+  /// Position up to which the journal holds nothing more for the other side.
   private(set) var scanned: UInt64 = 0
 
-  /// Gives none yet.
+  /// Creates an idle half.
   init(batchesInFlight: Int = WireLimits.batchesInFlight) { self.batchesInFlight = batchesInFlight }
 
-  /// Was nothing asked for, or all that was asked for given?
+  /// Whether nothing was requested, or everything requested was delivered.
   var isQuiet: Bool { state == .idle || state == .delivered }
-  /// Did the other side receive a round to its end?
+  /// Whether the other side received a round completely.
   var isDelivered: Bool { state == .delivered }
-  /// The other side's cursor once it has given its receipt.
+  /// The other side's cursor, once it has sent its receipt.
   var cursor: Cursor? {
     guard isDelivered, let close else { return nil }
     return Cursor(position: close.position, mark: close.mark, closed: true)
   }
-  /// What the last live round has said that the rounds before it had not.
+  /// What the last live round added to the stated vector.
   private(set) var vectorDelta = VersionVector()
-  /// What the last round has said that this side covers.
+  /// The own coverage as stated in the last round.
   var covered: VersionVector? { close?.vector }
 
-  /// Begins a round for a receiver as it last described itself. While `isHeld` it waits: the other side's full state comes first
-  /// (rule R8).
+  /// Begins a round for a receiver, by its latest summary. While `isHeld` it waits: the other side's full
+  /// state comes first (rule R8).
   mutating func open(for receiver: RoundReceiver, isHeld: Bool, _ port: inout SessionPort) throws(SessionEnd)
   {
     guard isQuiet else { throw .violation("a round was wanted while one is under way") }
@@ -65,7 +65,7 @@ struct SendingHalf {
     if !isHeld { release(&port) }
   }
 
-  /// Begins the round that waits, if one does.
+  /// Begins the waiting round, if there is one.
   mutating func release(_ port: inout SessionPort) {
     guard case .held(let receiver) = state else { return }
     state = .opening
@@ -86,7 +86,7 @@ struct SendingHalf {
     exhausted(&port)
   }
 
-  /// Asks for the next batch if there is room for one.
+  /// Requests the next batch if there is room for it.
   mutating func pump(_ port: inout SessionPort) {
     guard state == .streaming, let close, unacknowledged.count < batchesInFlight,
       port.queued
@@ -98,7 +98,7 @@ struct SendingHalf {
   }
 
   mutating func batchEncrypted(_ bytes: [UInt8], position: UInt64, records: Int, _ port: inout SessionPort) {
-    precondition(state == .preparingBatch, "no batch was being sealed")
+    precondition(state == .preparingBatch, "no batch was being prepared")
     state = .streaming
     send(bytes, position: position, records: records, &port)
   }
@@ -113,7 +113,7 @@ struct SendingHalf {
   }
 
   mutating func exhausted(_ port: inout SessionPort) {
-    precondition(state == .preparingBatch, "no batch was being sealed")
+    precondition(state == .preparingBatch, "no batch was being prepared")
     guard let close else { return }
     state = .awaitingReceipt
     if isLiveUpdate { return port.send(.liveUpdateEnd(batches: nextIndex)) }
@@ -127,7 +127,8 @@ struct SendingHalf {
   }
 
   private mutating func recordStated(_ close: RoundClose) {
-    // Mostly it is the greater one, and then shared with the store's own and those of other sessions.
+    // Usually the new vector is the greater one: sharing it saves memory, as the store and other sessions
+    // hold it too.
     if close.vector.covers(stated) { stated = close.vector } else { stated.merge(close.vector) }
     if close.floor.covers(statedFloor) { statedFloor = close.floor } else { statedFloor.merge(close.floor) }
     scanned = close.position
@@ -151,8 +152,8 @@ struct SendingHalf {
     self.receipt = receipt
   }
 
-  /// The keys that the last round brought are not held yet, and so the receiver has merged nothing that it said: what follows lies behind
-  /// the round before it.
+  /// The keys of the last round do not count as held yet, so the receiver has merged nothing that it stated:
+  /// further rounds continue after the one before it.
   mutating func revertScopeExpansion() {
     guard let before else { return }
     precondition(isDelivered, "a round is under way")
@@ -163,14 +164,14 @@ struct SendingHalf {
 
   // MARK: Live
 
-  /// Begins a round of a live session, behind the last one.
+  /// Begins a live round after the last one.
   mutating func openLiveUpdate(covered: VersionVector, scope: KeyScope?, _ port: inout SessionPort) {
     precondition(isDelivered, "the other side's cursor is not known")
     port.actions.append(.openLiveUpdate(since: cursor, after: scanned, covered: covered, scope: scope))
     (state, nextIndex, isLiveUpdate) = (.opening, 0, true)
   }
 
-  /// Nothing was for the other side: its cursor stays where it is.
+  /// Nothing new is for the other side: its cursor does not move.
   mutating func liveUpdateWasEmpty(upTo position: UInt64) {
     precondition(state == .opening && isLiveUpdate, "no round was being opened")
     state = .delivered

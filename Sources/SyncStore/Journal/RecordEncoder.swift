@@ -1,32 +1,32 @@
-/// What one append puts into the journal.
+/// A record that one append puts into the journal.
 enum JournalEntry: Sendable {
-  /// A write. With `position` nil it is given the next one.
+  /// A write; with `position` nil it gets the next one.
   case write(Record, position: UInt64?)
-  /// The same for one whose time has not come: it is applied once that is so, and by an append.
+  /// A write whose time has not come yet: a later append applies it once it has.
   case parked(Record, position: UInt64?)
-  /// The beaten side of a conflict, kept for a while.
+  /// The losing value of a conflict, kept for a while.
   case loser(Record)
-  /// A key and value of this copy alone; nil ends the key.
+  /// A key and value of this copy alone; a nil value removes the key.
   case local(key: [UInt8], value: [UInt8]?)
   /// Only carries the durable offset.
   case checkpoint
-  /// What was held of a key is given up (rule R8).
+  /// Drops what is stored of a key (rule R8).
   case purge(Purge)
 }
 
-/// What a copy gives up of a key: as if it had never had it.
+/// Purge of a key by a copy: as if it had never had it.
 struct Purge: Hashable, Sendable {
-  /// Whose.
+  /// The purged key.
   var key: [UInt8]
-  /// That of the record that goes. Older ones of the key go with it.
+  /// Version of the purged record. Older ones of the key go with it.
   var version: Version
-  /// Was it one whose time had not come? Then it goes alone.
+  /// True if the record was parked. Then it goes alone.
   var isParked = false
-  /// Had it a value?
+  /// True if the record had a value.
   var hadValue = false
 }
 
-/// The fields of a write that lie before its key.
+/// The fields of a write that precede its key.
 struct WriteHeader {
   var version: Version
   var base: Dot?
@@ -35,30 +35,32 @@ struct WriteHeader {
   var type: ValueType
 }
 
-/// Stores the records of one append in their place: checksums, numbers of actors and offsets belong to a place, so the
-/// same entries are encoded anew for another segment. Nobody sees them before the tail is moved behind them.
+/// Encodes the records of one append at their final offsets. Checksums, actor numbers and offsets depend on
+/// the location, so the same entries are encoded anew for another segment. Readers see nothing before the
+/// tail is moved past the records.
 ///
-/// In a sealed segment a record is composed elsewhere, in its plain form, and sealed into its place.
+/// For an encrypted segment a record is composed in a plaintext buffer, then encrypted into its location.
 struct RecordEncoder {
   private let segment: Segment
   private let start: Int
   private let durable: Int
   private var position: UInt64
-  /// Numbers that this append defines.
+  /// Actor numbers that this append defines.
   private var numbers: [ActorID: UInt16] = [:]
-  /// Behind the last record stored.
+  /// End of the last record stored.
   private(set) var end: Int
-  /// Where the next record is composed, and where in it: in its place, or in the memory of its plain form.
+  /// Where the next record is composed: its location, or the plaintext buffer.
   private var target: Mapping
   private var origin: Int
 
-  /// Stores in `segment` from `start` on. `durable` is the offset known durable there, `position` the last one given.
+  /// Encodes into `segment` from `start` on. `durable` is the offset known durable there, `position` the last
+  /// one given.
   init(segment: Segment, start: Int, durable: Int, position: UInt64) {
     (self.segment, self.start, self.durable, self.position) = (segment, start, durable, position)
     (end, target, origin) = (start, segment.target, start)
   }
 
-  /// What was stored.
+  /// The bytes stored so far.
   var bytes: [UInt8] { segment.target.bytes(start..<end) }
 
   /// The most bytes that `entries` can take up anywhere.
@@ -67,7 +69,8 @@ struct RecordEncoder {
     return extent.bytes + (sealed ? extent.encryptionBytes : 0)
   }
 
-  /// Stores all entries as one transaction: all but the last one continue. `actors`, if given, are all that they use.
+  /// Stores all entries as one transaction: all but the last one continue. `actors`, if given, are all that
+  /// they use.
   mutating func encode(_ entries: [JournalEntry], actors: Set<ActorID>? = nil) {
     beginEncryption()
     let areDefined = actors?.allSatisfy { segment.number(of: $0) != nil } ?? false
@@ -79,9 +82,11 @@ struct RecordEncoder {
     }
   }
 
-  /// Stores the records of a batch; the last one `continues` if more of its append follow. Returns where the first begins, and where
-  /// each ends. They come into `room`, if that is given, from its beginning on: whoever gives it sees to it that they get from there into
-  /// their place.
+  /// Stores the records of a batch; the last one `continues` if more of its append follow. Returns where the
+  /// first begins and where each ends.
+  ///
+  /// If `room` is given, the records are encoded there from its beginning on: the caller must copy them to
+  /// their offsets.
   mutating func encode(
     _ batch: CompactBatch, continues: Bool, into room: Mapping? = nil
   ) -> (start: Int, ends: [Int]) {
@@ -92,7 +97,7 @@ struct RecordEncoder {
     let start = end
     var ends: [Int] = []
     ends.reserveCapacity(batch.entries.count)
-    // Looked up once, not for each record: a million of them are a million counts of references.
+    // Loaded once: per record, a million records would retain and release a million times.
     let (segment, base, salt) = (segment, segment.header.basePosition, segment.header.salt)
     let (memory, shift) = room.map { ($0, start) } ?? (segment.target, 0)
     let target = WritableBytes(memory)
@@ -209,7 +214,7 @@ struct RecordEncoder {
       stamp: heading.version.stamp, behind: place, key: key, value: value)
   }
 
-  /// Stores a record at `end`. Optional fields stand between its fixed part and `behind` already, where it is composed.
+  /// Stores a record at `end`. Optional fields are already composed between its fixed part and `behind`.
   private mutating func store(
     _ kind: RecordLayout.Kind, _ flags: RecordLayout.Flags, type: ValueType = .bytes, actor: UInt16 = 0,
     sequence: UInt64 = 0, stamp: Stamp = .zero, behind: Int? = nil, key: Span<UInt8>, value: Span<UInt8>
@@ -229,7 +234,7 @@ struct RecordEncoder {
         ? length : encrypt(target, length: length, at: end, into: segment.target, end))
   }
 
-  /// Ends the record at `end`, of `length` bytes: zeros up to the next, and the checksum.
+  /// Completes the record at `end`, of `length` bytes: zero padding up to the next, and the checksum.
   @inline(__always)
   private mutating func close(length: Int) {
     let next = end + RecordLayout.aligned(length)
@@ -239,24 +244,24 @@ struct RecordEncoder {
 
   // MARK: Sealing
 
-  /// Makes room for a record of `count` bytes at most where it is composed.
+  /// Provides memory to compose a record of at most `count` bytes.
   @inline(__always)
   private mutating func compose(_ count: Int) {
     if segment.cipher != nil { (target, origin) = (SegmentCipher.room(count), 0) }
   }
 
-  /// Seals the plain form of a record, composed in memory for it, for the place `offset`, and puts it at `start` of some memory. Returns
-  /// its length there.
+  /// Encrypts a record composed in memory, for the location `offset`, and stores it at `start` of `memory`.
+  /// Returns its encrypted length.
   private func encrypt(
     _ plain: Mapping, length: Int, at offset: Int, into memory: Mapping, _ start: Int
   ) -> Int {
     guard let seal = segment.cipher, let sealer = segment.epochKey else {
-      preconditionFailure("an epoch is defined before anything is sealed under it")
+      preconditionFailure("an epoch is defined before anything is encrypted under it")
     }
     return seal.encrypt(plain, length: length, place: offset, writer: sealer, into: memory, at: start)
   }
 
-  /// Sees to it that this process has an epoch to seal under.
+  /// Defines an epoch for this process if it has none in this segment.
   private mutating func beginEncryption() {
     guard !segment.isReadyToEncrypt else { return }
     end = segment.beginEncryption(at: end, durable: durable, position: position)

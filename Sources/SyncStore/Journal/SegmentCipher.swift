@@ -1,39 +1,41 @@
 internal import Synchronization
 
-/// What seals the records of one segment, and opens them: AES-256-GCM, record by record, under keys that belong to the
-/// segment and to one opening of the store (`schemas/journal.md`, "Sealed segments").
+/// Encrypts and decrypts the records of one segment: AES-256-GCM, record by record, under keys that belong to
+/// the segment and to one opening of the store (`schemas/journal.md`, "Sealed segments").
 ///
-/// Invariants: a key seals the records of one opening in one segment; the nonce has the offset of the record, and a hash
-/// of all that is sealed, so that none serves twice for different bytes, whatever was copied, rolled back or cloned.
+/// Invariants: a key encrypts the records of one opening in one segment; the nonce contains the offset of the
+/// record and a hash of the whole plaintext, so that no nonce is used for two different plaintexts, even if
+/// the store was copied, rolled back or cloned.
 final class SegmentCipher: Sendable {
   /// The generation of the master key.
   let generation: UInt32
-  /// Names it in this process: contexts of threads go by it, together with the place of an epoch.
+  /// Identifies it in this process: the threads' cipher contexts are keyed by it, with the offset of an
+  /// epoch's definition.
   private let name: Atomic<UInt64>
   private var id: UInt64 { name.load(ordering: .relaxed) }
   private let master: Secret
   private let salt: UInt64
   private let info: [UInt8]
-  /// Derived keys, by the places of the epochs' definitions.
+  /// Derived keys, by the offset of the epoch's definition.
   private let keys = LockedField<[UInt32: Secret]>([:])
-  /// Names the epoch of this opening; none for one that only reads.
+  /// Identifies the epoch of this opening; empty for one that only reads.
   private let epoch: [UInt8]
-  /// What threads have read lately, if that is kept.
+  /// Cache of recently decrypted records, if there is one.
   private let decryptedRecords: DecryptedRecordCache?
 
   private static let last = Atomic<UInt64>(0)
-  /// A name for keys that this process has for nothing else; its last 33 bits are 0.
+  /// An identifier for keys, unique in this process; its last 33 bits are 0.
   static func newName() -> UInt64 { last.add(1, ordering: .relaxed).newValue << 33 }
 
-  /// The key of an epoch, as the one who seals under it has it.
+  /// The key of an epoch, for encrypting under it.
   struct EpochKey: Sendable {
-    /// Where the epoch is defined.
+    /// Offset of the epoch's definition.
     var place: UInt32
-    /// All that is derived.
+    /// All derived key material.
     fileprivate var key: Secret
   }
 
-  /// Of the segment with this header.
+  /// The cipher of the segment with this header.
   init(header: SegmentHeader, master: Secret, epoch: [UInt8], opened: DecryptedRecordCache? = nil) {
     self.decryptedRecords = opened
     name = Atomic(Self.newName())
@@ -58,14 +60,14 @@ final class SegmentCipher: Sendable {
 
   // MARK: Epochs
 
-  /// Defines the epoch of this opening at `place`, twice: one bad byte must not take all that is sealed under it. What
-  /// follows begins `EncryptedRecordLayout.definitions` bytes behind `place`.
+  /// Defines the epoch of this opening at `place`, twice: one bad byte must not take all that is encrypted
+  /// under it. The next record begins `EncryptedRecordLayout.definitions` bytes after `place`.
   ///
-  /// In a copy that lies elsewhere until it takes its place, `mapping` begins at the offset `origin` of the segment.
+  /// For a copy that is built elsewhere first, `mapping` begins at the offset `origin` of the segment.
   func define(
     at place: Int, in mapping: Mapping, from origin: Int = 0, durable: Int, position: UInt32
   ) -> EpochKey {
-    precondition(epoch.count == EncryptedRecordLayout.epochBytes, "who only reads seals nothing")
+    precondition(epoch.count == EncryptedRecordLayout.epochBytes, "a reader encrypts nothing")
     let writer = EpochKey(place: UInt32(place), key: derive(epoch))
     keys.withLock { $0[writer.place] = writer.key }
     for copy in 0..<2 {
@@ -91,13 +93,13 @@ final class SegmentCipher: Sendable {
     return writer
   }
 
-  /// The definition at this place did not get into the file: another process may put its own there.
+  /// Drops a definition that did not get into the file: another process may define its own epoch there.
   func forget(_ writer: EpochKey) {
     keys.withLock { $0[writer.place] = nil }
     name.store(Self.newName(), ordering: .relaxed)
   }
 
-  /// The key of the epoch that is defined at `place`; nil if both copies of the definition are lost.
+  /// The key of the epoch defined at `place`; nil if both copies of the definition are lost.
   private func key(_ place: UInt32, in mapping: Mapping) -> Secret? {
     keys.withLock { keys in
       if let key = keys[place] { return key }
@@ -129,11 +131,11 @@ final class SegmentCipher: Sendable {
 
   // MARK: Records
 
-  /// Memory for the plain form of a record of at most `count` bytes, which is to be sealed.
+  /// A buffer for the plaintext of a record of at most `count` bytes.
   static func room(_ count: Int) -> Mapping { ThreadCiphers.current.plaintextBuffer(count) }
 
-  /// Seals a record whose plain form, of `length` bytes, begins `plain`, for the place `offset` of the segment, and puts
-  /// it at `start` of `target` with all but its checksum. Returns its length there.
+  /// Encrypts the record of `length` bytes at the beginning of `plain`, for the offset `offset` of the
+  /// segment. Stores it at `start` of `target`, complete but for its checksum. Returns its encrypted length.
   @discardableResult
   func encrypt(
     _ plain: Mapping, length: Int, place offset: Int, writer: EpochKey, into target: Mapping, at start: Int
@@ -159,7 +161,7 @@ final class SegmentCipher: Sendable {
     target.store(RecordLayout.fixedLength..<clear, of: plain, at: start + RecordLayout.fixedLength)
     let tweak = ciphers.tweak(id, of: RecordLayout.length..<length, in: plain, writer.key)
     target.store(tweak, at: start + clear)
-    // The small fields move before the variable part, so that one run of bytes is sealed.
+    // Moves the small fields before the variable part, so that one contiguous run is encrypted.
     plain.store(small, at: EncryptedRecordLayout.inner)
     let tag = ciphers.encrypt(
       id, place: UInt32(truncatingIfNeeded: offset), tweak: tweak,
@@ -167,18 +169,19 @@ final class SegmentCipher: Sendable {
       plaintext: EncryptedRecordLayout.inner..<(isDefinition ? RecordLayout.fixedLength : length), of: plain,
       into: target, at: start + clear + EncryptedRecordLayout.tweakBytes, writer.key)
     plain.store(stamp, at: RecordLayout.stamp)
-    // Whoever reads it next in this thread has it already.
+    // The next read in this thread needs no decryption.
     ciphers.cachePlaintext(plain, id: id, place: offset, tag: tag)
     return sealed
   }
 
-  /// The plain form of the record at `offset`, whose checksum holds, with the length that it has there; nil if it is no
-  /// sealed record, or was not sealed with this key. `keeps` it if this store keeps what is read.
+  /// Decrypts the record at `offset`, whose checksum matches and whose length field is that of the decrypted
+  /// record; nil if it is no encrypted record or was encrypted with another key. With `keeps`, it is cached
+  /// if this store caches decrypted records.
   func decrypt(_ mapping: Mapping, at offset: Int, keeps: Bool = false) -> Mapping? {
     decrypt(mapping, at: offset, place: offset, definitions: mapping, keeps: keeps)
   }
 
-  /// The same for a copy, at `offset` of some memory, of what belongs at `place` of the segment, which is mapped in
+  /// Decrypts a copy, at `offset` of some memory, of the record at `place` of the segment, which is mapped in
   /// `definitions`.
   func decrypt(
     _ mapping: Mapping, at offset: Int, place: Int, definitions: Mapping, keeps: Bool = false
@@ -201,7 +204,7 @@ final class SegmentCipher: Sendable {
     let name = DecryptedRecordCache.Name(id: id, place: place, tag: tag)
     if keeps, let plain = decryptedRecords?.get(name) { return plain }
     let plain = ciphers.plaintextBuffer(length)
-    // Copied before it is authenticated: bytes may change between two looks, when a page is lost.
+    // Copied before it is authenticated: bytes may change between two reads when a page is lost.
     plain.store(offset..<clear, of: mapping, at: 0)
     let stamp = plain.load(RecordLayout.stamp, as: UInt64.self)
     let isAuthentic = ciphers.decrypt(
@@ -221,24 +224,25 @@ final class SegmentCipher: Sendable {
   }
 }
 
-/// Where the fields of a sealed record lie. `schemas/journal.md` is the byte map; this is its twin in code.
+/// Offsets of an encrypted record's fields. `schemas/journal.md` is the byte map; this is its counterpart in
+/// code.
 enum EncryptedRecordLayout {
-  /// What stands where a plain record has its kind.
+  /// Value of the kind field of an encrypted record.
   static let kind: UInt8 = 9
-  /// Where the epoch is defined: the offset of its first definition in this segment.
+  /// Field with the offset of the epoch's first definition in this segment.
   static let epoch = 16
-  /// Bytes of the part of the nonce that depends on what is sealed; it stands behind what is in the clear. Then comes the
-  /// ciphertext: the eight bytes of the small fields, then all behind the fixed part; then the tag.
+  /// Bytes of the part of the nonce that depends on the plaintext; it follows the cleartext. Then comes the
+  /// ciphertext: the eight bytes of the small fields, then all after the fixed part; then the tag.
   static let tweakBytes = 8
-  /// Bytes that a sealed record has more than a plain one: tweak, small fields, tag.
+  /// Bytes that encryption adds to a record: tweak, small fields, tag.
   static let overhead = tweakBytes + 8 + 16
-  /// Bytes of the shortest one.
+  /// Bytes of the shortest encrypted record.
   static let least = RecordLayout.fixedLength + overhead
-  /// Where the plain form of what is sealed begins while it is sealed.
+  /// Offset of the bytes to encrypt in the plaintext buffer.
   static let inner = RecordLayout.fixedLength - 8
-  /// Random bytes that name an epoch.
+  /// Random bytes that identify an epoch.
   static let epochBytes = 32
-  /// Bytes of the record that defines one, and of both.
+  /// Bytes of one epoch definition, and of both copies.
   static let definitionLength = RecordLayout.fixedLength + epochBytes + overhead
   static let definitions = 2 * definitionLength
   /// Bytes derived for an epoch in a segment: the key of AES-256-GCM, one for AES-256, the secret of XXH3.

@@ -1,18 +1,18 @@
-/// The segments of a journal as they were mapped at a moment, for reading without the engine's lock. Whatever compaction
-/// replaces stays readable here as long as this lives.
+/// The segments of a journal as mapped at a moment, for reading without the engine's lock. Segments that
+/// compaction replaces stay readable as long as this lives.
 ///
-/// Invariants: nothing here changes; what is read lies before the place up to which the engine had read the journal when
-/// this was made, where bytes are never stored to again.
+/// Invariants: nothing here changes; reads stay before the location up to which the engine had replayed the
+/// journal when this was made, where bytes are never stored to again.
 ///
-/// Sealed records are opened into memory of the reading thread.
+/// Encrypted records are decrypted into memory of the reading thread.
 final class SegmentSnapshot: KeySource, Sendable {
   let bytes: MappingTable
-  /// Is anything in them sealed?
+  /// True if any segment is encrypted.
   let isEncrypted: Bool
-  /// Missing ones have nothing mapped.
+  /// Segments by mapping number; nil entries have nothing mapped.
   private let segments: [Segment?]
   private let headings: [SegmentInfo]
-  /// Of all segments, one behind the other; nil where a definition was lost.
+  /// Actors of all segments, concatenated; nil where a definition was lost.
   private let actors: [ActorID?]
   private let appended: UInt32
   private let compacted: UInt32
@@ -25,7 +25,7 @@ final class SegmentSnapshot: KeySource, Sendable {
     var isEncrypted = false
   }
 
-  /// For the holder of the lock on the engine that the journal is of.
+  /// Requires the lock of the engine that the journal belongs to.
   init(_ journal: Journal) {
     let lanes = journal.table.runs
     (appended, compacted, appendedCount) = (lanes.appended, lanes.compacted, lanes.appendedCount)
@@ -44,7 +44,7 @@ final class SegmentSnapshot: KeySource, Sendable {
     self.actors = actors
   }
 
-  /// The number among the mappings; one that does not exist if there is no such segment.
+  /// The mapping number of a location; one that does not exist if there is no such segment.
   @inline(__always)
   func number(of location: Location) -> Int {
     let segment = location.segment
@@ -56,13 +56,13 @@ final class SegmentSnapshot: KeySource, Sendable {
     return number < 0 ? -1 : number + appendedCount
   }
 
-  /// The first bytes of a record are fetched: they are read soon.
+  /// Prefetches the first bytes of a record that is read soon.
   @inline(__always)
   func prefetch(_ location: Location, _ count: Int) {
     bytes.prefetch(number(of: location), at: location.offset, bytes: count)
   }
 
-  /// How long the record at a place says that it is.
+  /// The length that the record at a location states.
   @inline(__always)
   func length(_ location: Location) -> Int {
     let (number, offset) = (number(of: location), location.offset)
@@ -70,7 +70,7 @@ final class SegmentSnapshot: KeySource, Sendable {
     return Int(bytes.load(number, at: offset + RecordLayout.length, as: UInt32.self))
   }
 
-  /// Why the record at a place cannot be had.
+  /// The error that explains why the record at a location cannot be read.
   func error(at location: Location) -> StoreError {
     let number = number(of: location)
     let path = segments.indices.contains(number) ? segments[number]?.file.path : nil
@@ -78,7 +78,7 @@ final class SegmentSnapshot: KeySource, Sendable {
       if !isWhole(location) {
         "does not match its checksum"
       } else if headings[number].isEncrypted, decrypted(number, location.offset) == nil {
-        "was not sealed with the store's keys"
+        "was not encrypted with the store's keys"
       } else {
         "lost the definition of its actor"
       }
@@ -97,21 +97,21 @@ final class SegmentSnapshot: KeySource, Sendable {
     /// `UInt64.max` if it does not expire.
     var expiresAt: UInt64
     var hasDeadline: Bool
-    /// Where the key begins and where the value does, from the beginning of the record on.
+    /// Offsets of key and value from the beginning of the record.
     var key: Int
     var value: Int
 
     var deadline: UInt64? { hasDeadline ? expiresAt : nil }
 
-    /// Has it a value at this time, in milliseconds since 1970?
+    /// True if it has a value at this time, in milliseconds since 1970.
     @inline(__always)
     func isLive(at time: UInt64) -> Bool {
       (kind == .value || kind == .blob) && (!hasDeadline || expiresAt > time)
     }
   }
 
-  /// Works on the record at a place, in place, its checksum verified and its author known; nil if it is damaged. Each
-  /// length is looked at once: bytes that change meanwhile must not end the process.
+  /// Calls `body` with the record in place, its checksum verified and its author known; returns nil if it is
+  /// damaged. Each length is read once: bytes that change meanwhile must not crash the process.
   @inline(__always)
   func withRecord<Result>(
     _ location: Location, _ body: (RawSpan, Fields) throws -> Result
@@ -136,7 +136,7 @@ final class SegmentSnapshot: KeySource, Sendable {
     }
   }
 
-  /// The fields of a record that is whole; nil if its author is not known, or if they contradict each other.
+  /// The fields of a whole record; nil if its author is unknown or they contradict each other.
   @inline(__always)
   private func fields(of record: RawSpan, _ heading: SegmentInfo) -> Fields? {
     let kinds: UInt32 = record.load(RecordLayout.kind)
@@ -155,7 +155,7 @@ final class SegmentSnapshot: KeySource, Sendable {
       key: key.lowerBound, value: key.upperBound)
   }
 
-  /// The same for a sealed record.
+  /// `withRecord` for an encrypted record.
   @inline(never)
   private func withDecrypted<Result>(
     _ number: Int, offset: Int, heading: SegmentInfo, _ body: (RawSpan, Fields) throws -> Result
@@ -167,17 +167,17 @@ final class SegmentSnapshot: KeySource, Sendable {
     }
   }
 
-  /// The plain form of a record in a sealed segment; nil if it cannot be opened.
+  /// Decrypts a record of an encrypted segment; nil on failure.
   private func decrypted(_ number: Int, _ offset: Int) -> Mapping? {
     guard let segment = segments[number] else { return nil }
     return segment.record(at: offset, limit: segment.mapping.count)?.bytes
   }
 
-  /// Is the record at a place what was written there?
+  /// True if the record at a location matches its checksum.
   @inline(__always)
   func isWhole(_ location: Location) -> Bool { end(number(of: location), location.offset) != nil }
 
-  /// Where the record ends, its checksum verified; nil if it is damaged.
+  /// The end of the record, its checksum verified; nil if it is damaged.
   @inline(__always)
   private func end(_ number: Int, _ offset: Int) -> Int? {
     let limit = bytes.byteCount(number)
@@ -195,7 +195,7 @@ final class SegmentSnapshot: KeySource, Sendable {
 
   // MARK: Keys
 
-  /// The key at a place that was absorbed, in a segment that is not sealed; empty if nothing can be read there.
+  /// The key at a replayed location, in a segment that is not encrypted; empty if it cannot be read.
   @inline(__always)
   func key(at location: Location) -> KeyLocation {
     let (number, offset) = (number(of: location), location.offset)
@@ -208,7 +208,7 @@ final class SegmentSnapshot: KeySource, Sendable {
     return KeyLocation(number: number, start: offset + range.lowerBound, count: range.count)
   }
 
-  /// Works on the key at a place, sealed or not; nil if nothing can be read there.
+  /// Calls `body` with the key at a location, encrypted or not; nil if it cannot be read.
   @inline(__always)
   func withKey<Result>(_ location: Location, _ body: (RawSpan) -> Result) -> Result? {
     if isEncrypted, isEncrypted(location) { return withDecryptedKey(location, body) }
@@ -230,7 +230,7 @@ final class SegmentSnapshot: KeySource, Sendable {
     }
   }
 
-  /// Whose the damaged record at a place was; nil if that cannot be told.
+  /// The key of the damaged record at a location; nil if it cannot be determined.
   func lostKey(at location: Location) -> [UInt8]? {
     let number = number(of: location)
     guard segments.indices.contains(number), let segment = segments[number] else { return nil }
@@ -239,10 +239,10 @@ final class SegmentSnapshot: KeySource, Sendable {
     return DamagedRecord.key(in: range, of: segment).flatMap { $0.isEmpty ? nil : $0 }
   }
 
-  /// A copy of the key at a place; empty if nothing can be read there.
+  /// A copy of the key at a location; empty if it cannot be read.
   func keyBytes(at location: Location) -> [UInt8] { withKey(location) { [UInt8](copying: $0) } ?? [] }
 
-  /// Is the key at a place before (negative), the same as (0) or behind (positive) `other`?
+  /// Compares the key at a location with `other`: negative if before, 0 if equal, positive if after.
   func compare(_ location: Location, _ other: [UInt8]) -> Int {
     let order = withKey(location) { key in
       let order = key.compare(other.span)

@@ -1,12 +1,12 @@
-/// A store's directory that nobody has open, and nobody can open, as long as this lives: other processes, and other
-/// instances of this one, get `.busy`.
+/// Exclusive access to a store's directory as long as this lives: other processes, and other instances in
+/// this one, get `.busy`.
 struct ExclusiveDirectoryLock {
   private let control: any StorageFile
   private let path: String
-  /// Those of this process, by their paths: who is refused is told who it is that refuses him.
+  /// Paths locked by this process, so that an error can name it as the holder.
   private static let heldPaths = LockedField<StringDictionary<Int>>([:])
 
-  /// Does this process keep others out of the directory?
+  /// Whether this process holds the directory exclusively.
   static func isHeldByThisProcess(_ path: String) -> Bool {
     heldPaths.withLock { $0[SystemCall.absolutePath(path)] != nil }
   }
@@ -21,17 +21,17 @@ struct ExclusiveDirectoryLock {
       throw StoreError(
         .busy,
         isHere
-          ? "this process keeps everybody out at the moment: wait for that to end"
+          ? "this process has the store closed at the moment: wait for that to end"
           : "the store is in use, by \(storage.presentProcesses(control.path, otherwise: "a process")): "
             + "close it in all processes first", path: path)
     }
-    // One path for all that lead there.
+    // One canonical path, however it was spelled.
     let absolute = SystemCall.absolutePath(path)
     self.path = absolute
     Self.heldPaths.withLock { $0[absolute, default: 0] += 1 }
   }
 
-  /// Lets the directory go.
+  /// Releases the directory.
   func end() {
     Self.heldPaths.withLock { own in
       let left = (own[path] ?? 0) - 1
@@ -42,14 +42,14 @@ struct ExclusiveDirectoryLock {
 }
 
 extension Storage {
-  /// The processes that have the store with this control file open, in words; `otherwise` if none is known.
+  /// The processes that have the store with this control file open, as text; `otherwise` if none is known.
   func presentProcesses(_ control: String, otherwise: String) -> String {
     let holders = lockHolders(of: control, byte: StoreLayout.presenceByte)
     return holders.isEmpty ? otherwise : holders.joined(separator: ", ")
   }
 }
 
-/// What may lie in a store's directory, so that nothing else is ever removed with it.
+/// Names that may lie in a store's directory, so that nothing else is ever removed with it.
 enum StoreContents {
   static let names: StringSet = [
     StoreIdentity.fileName, StoreIdentity.fileName + ".new", StoreLayout.journal, StoreLayout.blobs,
@@ -58,7 +58,7 @@ enum StoreContents {
     DaemonLock.fileName,
   ]
 
-  /// - Throws: `.foreignFile` if there is anything in the directory that no store has.
+  /// - Throws: `.foreignFile` if the directory contains anything that is not part of a store.
   static func check(_ path: String, _ storage: any Storage) throws(StoreError) {
     guard let stranger = try storage.list(path).first(where: { !names.contains($0) }) else { return }
     throw StoreError(

@@ -1,21 +1,22 @@
 private import Synchronization
 
-/// A store that is opened when it is first used: what a program keeps instead of a path.
+/// A handle to a store that is opened at first use: what a program keeps instead of a path.
 ///
-/// There is one handle for each directory, however often it is asked for. Thread-safe. Work within `withStore`: then closing,
-/// moving, removing and blockading wait for it, and it for them.
+/// There is one handle per directory and process. Thread-safe. Use the store inside `withStore`: closing,
+/// moving, removing and blockading then wait for that work, and it for them.
 ///
-/// An open store stays with its directory: if that is renamed and another one takes its place, the handle goes on with the one it has
-/// open, refuses to move, remove or replace the other, and opens that one after `close()`.
+/// An open store stays with its directory: if that is renamed and another one takes its place, the handle
+/// keeps the one it has open, refuses to move, remove or replace the other, and opens that one after
+/// `close()`.
 public final class StoreHandle: Sendable {
-  /// The directory, absolute.
+  /// The absolute path of the directory.
   public let path: String
   private let environment: Environment
   private let gate = Gate()
   private let state: LockedField<State>
-  /// Held while it is being opened, which may take long: who asks for what is known without the store does not wait for that.
+  /// Held while opening, which may take long; queries that need no open store do not take it.
   private let opening = LockedField(())
-  /// The thread that has that lock; 0 if none has.
+  /// The thread that holds `opening`; 0 if none does.
   private let openingThread = Atomic<UInt>(0)
 
   private struct State {
@@ -24,7 +25,7 @@ public final class StoreHandle: Sendable {
     var configuration: Configuration
     var creates: Bool
 
-    /// Has it a store that nobody closed meanwhile?
+    /// Whether it has a store that was not closed meanwhile.
     var isOpen: Bool {
       guard let store else { return false }
       return (try? store.checkUsable()) != nil
@@ -44,25 +45,25 @@ public final class StoreHandle: Sendable {
 
   // MARK: Handles
 
-  /// The handle of a directory. Nothing is touched yet.
+  /// The handle of a directory. No file is accessed yet.
   ///
   /// - Parameters:
   ///   - path: the store's directory; its parent must exist.
-  ///   - configuration: how it is opened. Who asks for it again with another one changes it for the next opening: while the store
-  ///     is open, that of its opening holds.
-  ///   - creates: is a store made there if there is none?
+  ///   - configuration: how to open it. A later call with another one changes it for the next opening; an
+  ///     open store keeps its own.
+  ///   - creates: whether to create a missing store.
   public static func at(
     _ path: String, configuration: Configuration = Configuration(), creates: Bool = true
   ) -> StoreHandle {
     at(path, configuration: configuration, creates: creates, environment: nil)
   }
 
-  /// `at` with the surroundings given, for tests.
+  /// `at` with a given environment, for tests.
   package static func at(
     _ path: String, configuration: Configuration, creates: Bool, environment: Environment?
   ) -> StoreHandle {
     let absolute = environment == nil ? SystemCall.absolutePath(path) : path
-    // Simulated machines and their processes have paths of their own.
+    // Simulated machines and their processes have separate path namespaces.
     let place = environment.map { "\(ObjectIdentifier($0.storage).hashValue) \($0.process) " } ?? ""
     return handles.withLock { handles in
       handles = handles.filter { $0.value.handle != nil }
@@ -87,7 +88,7 @@ public final class StoreHandle: Sendable {
     at(try StoreRoot.standardPath("SYNC_STORE", "sync-store"), configuration: configuration)
   }
 
-  /// A number by which the program knows it; nil until it is set. All who use the directory see the same.
+  /// A number chosen by the program; nil until it is set. Shared by all users of this handle.
   public var tag: Int? {
     get { state.withLock { $0.tag } }
     set { state.withLock { $0.tag = newValue } }
@@ -95,18 +96,19 @@ public final class StoreHandle: Sendable {
 
   // MARK: Use
 
-  /// Is it open at present?
+  /// Whether the store is open at present.
   public var isOpened: Bool { state.withLock { $0.isOpen } }
 
-  /// Can it be opened, or made? It stays open if so.
+  /// Whether the store can be opened or created. If so, it stays open.
   public var canOpen: Bool { (try? withStore { _ in true }) ?? false }
 
-  /// Is it kept from being used?
+  /// Whether the store is blockaded.
   public var isBlockaded: Bool { gate.isShut }
 
-  /// Works with the store, which is opened, or made, if it is not open. Waits while it is blockaded or being closed.
+  /// Passes the store to `body`, opening or creating it if necessary. Waits while it is blockaded or being
+  /// closed.
   ///
-  /// - Throws: what opening throws; `.busy` in the thread that has blockaded it; what `body` throws.
+  /// - Throws: errors of opening; `.busy` in the thread that has blockaded it; errors of `body`.
   public func withStore<Result>(_ body: (Store) throws -> Result) throws -> Result {
     guard gate.enter() else { throw own }
     defer { gate.leave() }
@@ -148,34 +150,37 @@ public final class StoreHandle: Sendable {
 
   // MARK: Exclusive possession
 
-  /// Waits until nobody works with the store, and lets nobody begin before `unblockade`. The store stays open.
+  /// Waits until no thread is inside `withStore`, and keeps all others out until `unblockade`. The store
+  /// stays open.
   ///
-  /// It belongs to the thread, which must not wait for itself: not for tasks, which go from thread to thread. They keep others
-  /// out by `AsyncStoreHandle.close(_:)`.
+  /// The blockade belongs to the calling thread, which must not wait for itself. Tasks move between threads:
+  /// they use `AsyncStoreHandle.close(_:)`.
   ///
   /// - Throws: `.busy` within `withStore`, and if this thread has blockaded it already.
   @available(*, noasync, message: "it belongs to a thread: keep others out by AsyncStoreHandle.close(_:)")
   public func blockade() throws(StoreError) {
     guard gate.shut() else {
-      throw StoreError(.busy, "this thread works with the store: blockade it behind that", path: path)
+      throw StoreError(.busy, "this thread is using the store: blockade it afterwards", path: path)
     }
   }
 
-  /// Lets it be used again; by any thread.
+  /// Ends the blockade; from any thread.
   public func unblockade() { gate.open() }
 
-  /// Waits until nobody works with the store, and closes it: all is durable then. The next use opens it again.
+  /// Waits until no thread is inside `withStore`, and closes the store: everything is durable then. The next
+  /// use opens it again.
   ///
-  /// - Throws: `.busy` within `withStore`; what closing throws.
+  /// - Throws: `.busy` within `withStore`; errors of closing.
   public func close() throws(StoreError) {
     try blockade()
     defer { unblockade() }
     try closeStore()
   }
 
-  /// Closes the store, and runs `body` while nobody can open it: no thread, no other process.
+  /// Closes the store, and runs `body` while no other thread or process can open it.
   ///
-  /// - Throws: `.busy` within `withStore`, and if another process has it open; what closing and what `body` throws.
+  /// - Throws: `.busy` within `withStore`, and if another process has it open; errors of closing and of
+  ///   `body`.
   public func close<Result>(_ body: () throws -> Result) throws -> Result {
     try blockade()
     defer { unblockade() }
@@ -186,7 +191,7 @@ public final class StoreHandle: Sendable {
     return try body()
   }
 
-  /// Closes the store before something is done to its directory.
+  /// Closes the store before its directory is changed.
   ///
   /// - Throws: `.busy`, and it stays open, if the path leads to another directory by now.
   private func closeInPlace() throws(StoreError) {
@@ -209,7 +214,7 @@ public final class StoreHandle: Sendable {
 
   // MARK: Files
 
-  /// The paths of all files of the store; none if there is no store.
+  /// The paths of all files of the store; empty if there is no store.
   ///
   /// - Throws: as `Store.exists(at:)`, and as `Store.files(at:)`.
   public var files: [String] {
@@ -231,7 +236,7 @@ public final class StoreHandle: Sendable {
 
   /// Closes the store and removes it with all its files. False if there was none. As `Store.remove(at:)`.
   ///
-  /// - Throws: `.busy` within `withStore`, and if another process has it open; what closing throws.
+  /// - Throws: `.busy` within `withStore`, and if another process has it open; errors of closing.
   @discardableResult
   public func remove() throws(StoreError) -> Bool {
     try blockade()
@@ -242,7 +247,7 @@ public final class StoreHandle: Sendable {
 
   /// Closes the store and moves it to another directory, whose handle is returned. As `Store.move(from:to:)`.
   ///
-  /// - Throws: `.busy` within `withStore`; what closing throws.
+  /// - Throws: `.busy` within `withStore`; errors of closing.
   public func move(to newPath: String) throws(StoreError) -> StoreHandle {
     try blockade()
     defer { unblockade() }
@@ -262,9 +267,9 @@ public final class StoreHandle: Sendable {
     try withStore { try $0.backUp(to: file, replacing: replacing) }
   }
 
-  /// Closes the store and puts one that is restored from a backup in its place. As `Store.restore(from:to:)`.
+  /// Closes the store and replaces it with one restored from a backup. As `Store.restore(from:to:)`.
   ///
-  /// - Throws: `.busy` within `withStore`; what closing throws.
+  /// - Throws: `.busy` within `withStore`; errors of closing.
   @discardableResult
   public func restore(from file: String, state: Int? = nil) throws(StoreError) -> RestoreReport {
     try blockade()
@@ -275,10 +280,10 @@ public final class StoreHandle: Sendable {
 
   // MARK: Memory
 
-  /// Drops memory of the store that is only there for speed.
+  /// Drops the store's caches.
   public func purgeMemory() { openStore?.purgeMemory() }
 
-  /// Does so for every handle of this process.
+  /// Drops the caches of every open store of this process.
   public static func purgeMemory() {
     for handle in handles.withLock({ $0.values.compactMap(\.handle) }) { handle.purgeMemory() }
   }

@@ -1,29 +1,30 @@
-/// What the holder of the writers' mutex needs to append ordinary writes to the segment at the tail and to enter them into
-/// the index: looked up once, not for each of them, and used without counting references.
+/// Appends and indexes simple records in the active segment, for the holder of the writers' mutex. All
+/// lookups are done once, not per write, and no references are counted.
 ///
-/// A write is ordinary if its value lies in the journal, it has no deadline, and the record that it replaces, if there is
-/// one, is an own one that names nobody else: then it names nobody, either. Segments that are written with `pwrite` have
-/// none. What is not ordinary goes through `TransactionBuilder` and `Store.commit`, by the same rules.
+/// A write takes the fast path if its value is inline, it has no deadline, and the record that it replaces,
+/// if any, is an own one without optional fields such as the base: then the new record needs no base either.
+/// Segments written with `pwrite` have no fast path. All other writes go through `TransactionBuilder` and
+/// `Store.commit`, by the same rules.
 final class FastPathWriter {
-  /// Who writes.
+  /// The actor that writes.
   let actor: ActorID
-  /// The one at the tail.
+  /// The active segment.
   let segment: Segment
   let keys: HashIndex
   private let segments: SlotSegments
   private let epochKey: SegmentCipher.EpochKey?
-  /// What the actor is called in each segment; no number where it is not known.
+  /// Number of the actor in each segment, by slot; `unknown` where it has none.
   private let numbers: [UInt32]
   private let liveByteCounters: [IndexCheckpoint.LiveByteCounter?]
   private let target: WritableBytes
   private let slot: Int
   private let number: UInt16
-  /// What the table of segments was when this was made.
+  /// Version of the segment table when this was made.
   private let tableVersion: Int
 
   private static let unknown = UInt32.max
 
-  /// Nil if there are no ordinary writes to the segment, or not yet.
+  /// Nil if the segment does not allow the fast path, or not yet.
   init?(_ segment: Segment, of actor: ActorID, index: JournalIndex, table: SegmentTable) {
     guard segment.isReadyToEncrypt, segment.target === segment.mapping, let slot = segment.slot,
       let number = segment.number(of: actor)
@@ -38,7 +39,7 @@ final class FastPathWriter {
     tableVersion = table.version
   }
 
-  /// Is it still true?
+  /// Whether everything looked up at creation still holds.
   @inline(__always)
   func isValid(for actor: ActorID?, index: JournalIndex, table: SegmentTable) -> Bool {
     tableVersion == table.version && self.actor == actor && keys === index.hashIndex
@@ -46,20 +47,20 @@ final class FastPathWriter {
 
   // MARK: What is held
 
-  /// What an ordinary write has to know of the record that it replaces.
+  /// The record that a fast-path write replaces.
   enum Held {
-    /// There is none.
+    /// The key is not held.
     case nothing
-    /// An own one that names nobody.
+    /// An own record without optional fields.
     case own(ReplacedOwn)
-    /// Another one: the write is not ordinary.
+    /// Any other record: the write needs the general path.
     case other
   }
 
-  /// The place of an own record, in the index.
+  /// Index reference and length of an own record.
   struct ReplacedOwn {
     var ref: UInt64
-    /// Bytes that it takes up.
+    /// Length of the record in bytes.
     fileprivate var extent: Int
   }
 
@@ -68,14 +69,14 @@ final class FastPathWriter {
     .own(ReplacedOwn(ref: ref(at: bytes.lowerBound), extent: bytes.count))
   }
 
-  /// What is held of a key. The index has all that was committed.
+  /// The record held of a key. The index must cover everything committed.
   @inline(__always)
   func held(_ key: Span<UInt8>, hash: UInt64) throws(StoreError) -> Held {
     var held = Held.nothing
     _ = try keys.find(hash) { place in
       guard let record = segments.record(atRef: place) else { return matches(key, at: place, &held) }
       guard record.isOf(key) else {
-        // One that was damaged since may be of this key.
+        // A record damaged since may have this key.
         if record.isWhole { return false }
         held = .other
         return true
@@ -94,7 +95,7 @@ final class FastPathWriter {
     return held
   }
 
-  /// The same for a record that is not in a plain segment. False if it is of another key.
+  /// Decides for a record outside unencrypted segments. False if it has another key.
   @inline(never)
   private func matches(_ key: Span<UInt8>, at place: UInt64, _ held: inout Held) -> Bool {
     held = .other
@@ -118,7 +119,7 @@ final class FastPathWriter {
 
   // MARK: Appending
 
-  /// A write that is to be appended.
+  /// Header fields of a record to be appended.
   struct RecordHeader {
     var kind = RecordLayout.Kind.value
     var flags: RecordLayout.Flags = []
@@ -126,19 +127,19 @@ final class FastPathWriter {
     var sequence: UInt64
     var stamp: Stamp
     var position: UInt64
-    /// Up to where the segment is known durable.
+    /// Durable offset of the segment.
     var durable: Int
   }
 
-  /// The bytes that it takes up.
+  /// Length of a record in bytes.
   @inline(__always)
   func extent(key: Int, value: Int) -> Int {
     RecordLayout.aligned(
       RecordLayout.fixedLength &+ key &+ value &+ (epochKey == nil ? 0 : EncryptedRecordLayout.overhead))
   }
 
-  /// Stores a record at `offset`, where there is room for it. Nobody sees it before the tail is moved behind it. Returns where
-  /// it ends.
+  /// Stores a record at `offset`, where there must be room, and returns its end. It is invisible until the
+  /// tail is moved past it.
   @inline(__always)
   func store(_ heading: RecordHeader, key: Span<UInt8>, value: Span<UInt8>, at offset: Int) -> Int {
     let end = offset &+ extent(key: key.count, value: value.count)
@@ -153,13 +154,13 @@ final class FastPathWriter {
     return end
   }
 
-  /// Composes the plain form elsewhere and seals it into its place. Returns its length there.
+  /// Encodes the record in a scratch buffer and encrypts it into its place. Returns the encrypted length.
   @inline(never)
   private func storeEncrypted(
     _ heading: RecordHeader, key: Span<UInt8>, value: Span<UInt8>, length: Int, at offset: Int
   ) -> Int {
     guard let epochKey, let seal = segment.cipher else {
-      preconditionFailure("an epoch is defined before anything is sealed under it")
+      preconditionFailure("an epoch is defined before anything is encrypted under it")
     }
     let plain = SegmentCipher.room(length)
     encode(heading, key: key, value: value, in: WritableBytes(plain), length: length)
@@ -167,7 +168,7 @@ final class FastPathWriter {
       plain, length: length, place: offset, writer: epochKey, into: segment.mapping, at: offset)
   }
 
-  /// Stores all fields but the checksum.
+  /// Stores all fields except the checksum.
   @inline(__always)
   private func encode(
     _ heading: RecordHeader, key: Span<UInt8>, value: Span<UInt8>, in record: WritableBytes, length: Int
@@ -184,12 +185,11 @@ final class FastPathWriter {
 
   // MARK: Entering
 
-  /// What the index calls the record at `offset`.
+  /// Record ref of the record at `offset`.
   @inline(__always)
   func ref(at offset: Int) -> UInt64 { SegmentTable.ref(slot: slot, offset: offset) }
 
-  /// Lets the index name the record at `bytes` for its key. Returns by how much there is more in sealed segments that does
-  /// not count.
+  /// Points the index to the record at `bytes`. Returns the dead bytes that this adds to closed segments.
   @inline(__always)
   func indexWrite(_ hash: UInt64, bytes: Range<Int>, replacing held: Held) throws(StoreError) -> Int {
     let place = ref(at: bytes.lowerBound)

@@ -2,73 +2,75 @@ internal import Synchronization
 
 /// An offline-first key-value store: one directory whose append log is also its replication journal.
 ///
-/// Thread-safe. All calls block for as long as the work takes; reads never wait for a sync. The life of a write:
-/// `transaction` → `TransactionBuilder` (rules) → `Journal` (append) → `Engine.absorb` (index) → `sync` (durability).
+/// Thread-safe. All calls block for as long as the work takes; reads never wait for a sync. The path of a
+/// write: `transaction` → `TransactionBuilder` (rules) → `Journal` (append) → `Engine.replay` (index) →
+/// `sync` (durability).
 public final class Store: Sendable {
-  /// The directory.
+  /// The store's directory.
   public let path: String
   /// The data set that all copies of this store share.
   public let id: StoreID
   /// The name that `create` was given.
   public let name: String
-  /// How it was opened.
+  /// The configuration that the store was opened with.
   public let configuration: Configuration
 
   /// Storage, clock and randomness.
   package let environment: Environment
   let control: ControlPage
   let engine: LockedField<Engine>
-  /// What threads read from without the engine's lock.
+  /// State that threads read without the engine's lock.
   let readers: EpochProtected
-  /// The keys of this opening.
+  /// The encryption keys in use.
   let journalKeys: JournalKeys
   let journalDirectory: String
   let controlFile: any StorageFile
-  /// The syncs made by this instance.
+  /// Group commit of the syncs made by this instance.
   let syncs = GroupCommit()
   let lifecycle = LockedField(Lifecycle())
   let closed = Atomic(false)
-  /// Was anything appended by this instance?
+  /// Whether this instance has appended anything.
   private let hasWritten = Atomic(false)
-  /// The segment whose successor is being made ready, or was.
+  /// The number of the segment whose successor is being prepared or was prepared.
   let prepared = Atomic<UInt32>(0)
-  /// That one, once it is ready.
+  /// The prepared segment, once it is ready.
   let preparedSegment = LockedField<Journal.PreparedSegment?>(nil)
-  /// Compactions made by this instance; held while one runs.
+  /// Number of compactions made by this instance; locked while one runs.
   let compacting = LockedField(0)
-  /// Held while a file of secrets is changed.
+  /// Locked while a secret file is changed.
   let changingKeyFiles = LockedField(())
-  /// Blobs that are missing, as the whole journal was last looked through for who refers to them.
+  /// Missing blobs, as found by the last scan of the whole journal for references.
   let missingBlobsCache = LockedField<MissingBlobs?>(nil)
-  /// The session that brings keys which this copy lacks.
+  /// The session that holds the scope expansion.
   let scopeExpansionClaim = LockedField(ScopeExpansionClaim())
-  /// Holds writers back while there are too many dead bytes.
+  /// Slows writers down while there are too many dead bytes.
   let writeThrottle = WriteThrottle()
-  /// Orders of all keys made by this instance; held while one is.
+  /// Number of sorted key indexes built by this instance; locked while one is being built.
   let ordering = LockedField(0)
   let forkGeneration: UInt32
   private let lazyBlobs = LockedField<BlobStore?>(nil)
-  /// Has this instance made durable what earlier ones have left in the blob tier?
+  /// Whether this instance has made durable what earlier ones left in the blob tier.
   let hasSyncedBlobs = Atomic(false)
-  /// Tells those who follow the journal that it has grown.
+  /// Notifies followers of the journal that it has grown.
   let changeSignal: ChangeSignal
-  /// The thread whose transaction is under way here; 0 if there is none.
+  /// The thread whose transaction is under way in this instance; 0 if there is none.
   let transactionThread = Atomic<UInt>(0)
-  /// What sessions that stay open have in common.
+  /// State shared by sessions that stay open.
   let liveSessions = LiveSessions()
-  /// Fetches blobs that are read and are not here.
+  /// Fetches absent blobs when they are read.
   let blobFetching = LockedField<BlobFetching?>(nil)
-  /// Writes of those who do not wait themselves.
+  /// Performs writes for callers that do not block.
   let asyncWriter = AsyncWriter()
 
   struct Lifecycle {
     var syncScheduled = false
     var compactionScheduled = false
-    /// The last position when it was last looked for what can be purged.
+    /// Position at the last purge scan.
     var purgedAt: UInt64 = 0
-    /// Up to here the journal has no delete that was not acknowledged.
+    /// Up to this position the journal has no delete that is not acknowledged.
     var deletesScannedTo: UInt64 = 0
-    /// Keys from which on building the index anew takes longer than the syncs that spare it. Tests lower it.
+    /// Number of keys from which rebuilding the index takes longer than the syncs that avoid it. Tests lower
+    /// it.
     var keysWorthClosing = 1 << 16
   }
 
@@ -94,12 +96,12 @@ public final class Store: Sendable {
     forkGeneration = SystemCall.forkGeneration
   }
 
-  /// May it be written to?
+  /// Whether the store can be written to.
   package var isWritable: Bool { configuration.mode != .readOnly }
 
-  /// The present incarnation of this copy.
+  /// The current incarnation of this copy.
   ///
-  /// - Throws: `.damaged` if the journal does not say; `.closed`, `.forked`.
+  /// - Throws: `.damaged` if the journal does not contain it; `.closed`, `.forked`.
   public var actor: ActorID {
     get throws(StoreError) {
       try reading { engine throws(StoreError) in
@@ -109,7 +111,7 @@ public final class Store: Sendable {
     }
   }
 
-  /// Why nothing can be asked of a copy whose journal has lost the record of its actor.
+  /// The error for a copy whose journal has lost the record of its actor.
   var missingActorError: StoreError {
     StoreError(
       .damaged,
@@ -123,9 +125,10 @@ public final class Store: Sendable {
       try checkUsable()
       return try lazyBlobs.withLock { blobs throws(StoreError) in
         if let blobs { return blobs }
-        // Closing takes the tier away under this lock: none may be opened behind that.
+        // `close` removes the tier under this lock: it must not be opened after that.
         try checkUsable()
-        // Opening makes missing directories: not among the files of another store. From then on the tier checks by itself.
+        // Opening creates missing directories: not in another store's directory. From then on the tier checks
+        // by itself.
         if isWritable { try checkDirectoryHoldsStore() }
         let opened = try BlobStore.open(
           directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: !isWritable,
@@ -139,13 +142,13 @@ public final class Store: Sendable {
     }
   }
 
-  /// The blob tier if this instance has opened it.
+  /// The blob tier, if this instance has opened it.
   var openedBlobs: BlobStore? { lazyBlobs.withLock { $0 } }
 
   // MARK: Access to the engine
 
-  /// Works on this process's view, brought up to date first. `body` may be run more than once: what it did with an index
-  /// that turned out to be damaged does not count.
+  /// Calls `body` with this process's view, after catching up. `body` may run more than once: results from an
+  /// index that proved damaged are discarded.
   @inline(__always)
   func reading<Result>(
     _ body: (inout Engine) throws(StoreError) -> Result
@@ -165,7 +168,8 @@ public final class Store: Sendable {
     }
   }
 
-  /// Works on the view while nobody can change the index, where that can be had; `body` is told so.
+  /// `reading` while the index cannot change, if possible: under the writers' mutex in shared mode. `isAlone`
+  /// tells `body` whether that holds.
   func readingExclusively<Result>(
     _ body: (inout Engine, _ isAlone: Bool) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
@@ -179,7 +183,7 @@ public final class Store: Sendable {
     return try reading { engine throws(StoreError) in try body(&engine, true) }
   }
 
-  /// Reads what other processes have committed since.
+  /// Replays what other processes have committed.
   @inline(__always)
   func catchUp(_ engine: inout Engine) throws(StoreError) {
     if engine.isBehind { try engine.catchUp() }
@@ -208,8 +212,10 @@ public final class Store: Sendable {
     }
   }
 
-  /// - Throws: `.poisoned` once a sync has failed, in this process or in another one that has the store open: nothing more is
-  ///   acknowledged until all of them have closed it.
+  /// Fails once a sync has failed.
+  ///
+  /// - Throws: `.poisoned` once a sync has failed, in this process or in another one that has the store open:
+  ///   nothing more is acknowledged until all of them have closed it.
   package func checkSyncs() throws(StoreError) {
     if control.poisoned { throw poisonedError }
   }
@@ -221,7 +227,7 @@ public final class Store: Sendable {
       path: path)
   }
 
-  /// Syncs of the journal made by this instance: fewer than durable writes when writers share them.
+  /// Syncs of the journal made by this instance: fewer than durable writes if writers share them.
   package var syncCount: Int { syncs.count }
 
   func recordWrite() {
@@ -230,17 +236,18 @@ public final class Store: Sendable {
 
   // MARK: Closing
 
-  /// Makes everything durable and lets the directory go. Calls after it fail with `.closed`; a second one does nothing.
+  /// Makes everything durable and releases the directory. Later calls fail with `.closed`; a second `close`
+  /// does nothing.
   ///
-  /// - Throws: as `sync`; `.busy` within a transaction of this thread: nothing was closed then. Otherwise it
-  ///   is closed in any case.
+  /// - Throws: as `sync`, and the store is closed all the same; `.busy` within a transaction of this thread:
+  ///   then it was not closed.
   public func close() throws(StoreError) {
     guard !closed.load(ordering: .acquiring) else { return }
     let isParent = SystemCall.forkGeneration == forkGeneration
     if isWritable, isParent { try checkNotWriting("close the store") }
     defer {
       isWritable && isParent ? endWriting() : closed.store(true, ordering: .releasing)
-      // What another thread is making durable it counts in the control file, which may be another process's soon.
+      // Wait for a sync by another thread: it updates the control file, which may soon be another process's.
       if isWritable, isParent {
         try? syncs.wait {
           false
@@ -253,26 +260,27 @@ public final class Store: Sendable {
       }
       preparedSegment.withLock { $0 = nil }
       journalKeys.decryptedRecords?.removeAll()
-      // Who follows the journal is told that it is closed.
+      // Wake the followers of the journal: they find that it is closed.
       changeSignal.wakeLocal()
-      // It works on files that may be another process's soon.
+      // Wait for a compaction: it works on files that may soon be another process's.
       if isParent { compacting.withLock { _ in } }
       StoreRegistry.shared.forget(self)
-      // A forked process leaves to its parent what it shares with it.
+      // A forked process leaves shared state to its parent.
       if isParent {
         lazyBlobs.withLock { blobs in
           blobs?.close()
           blobs = nil
         }
-        // Given back now, not when the last reference goes.
+        // Released now, not with the last reference.
         _ = try? controlFile.lock(byte: StoreLayout.presenceByte, .none, wait: false)
       }
     }
     guard isParent, isWritable, !control.poisoned else { return }
-    // Also what others left, who were killed.
+    // Includes what killed processes left.
     try sync()
     if hasWritten.load(ordering: .relaxed) {
-      // Carries the watermark over all that was just synced; itself it may be lost, so a full disk is no matter.
+      // Carries the watermark over everything just synced. The record itself may be lost, so a full disk is
+      // no error.
       do throws(StoreError) {
         try append { (composer: inout TransactionBuilder) throws(StoreError) in try composer.checkpoint() }
       } catch {
@@ -282,9 +290,11 @@ public final class Store: Sendable {
     }
   }
 
-  /// Notes that the index has all of the journal, if nobody else has the store open: then it is believed in another boot,
-  /// too. It is a part of closing that may be left out: where somebody writes just now, it is. Where it is done, the store is
-  /// closed from then on.
+  /// Marks the index as complete, if no other process has the store open, so that it is trusted after a
+  /// reboot, too.
+  ///
+  /// An optional part of closing: skipped if another thread or process is writing. Once done, the store is
+  /// closed.
   private func closeIndex() throws(StoreError) {
     guard let keys = try? engine.withLock({ engine throws(StoreError) in try engine.index.hashIndex.count }),
       keys >= lifecycle.withLock({ $0.keysWorthClosing }),
@@ -292,15 +302,15 @@ public final class Store: Sendable {
     else { return }
     defer { _ = try? controlFile.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
     guard try controlFile.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) else { return }
-    // Others come in as soon as they can: closing goes on for a while.
+    // Let others in as soon as possible: closing takes a while longer.
     defer {
       if configuration.mode != .exclusive {
         _ = try? controlFile.lock(byte: StoreLayout.presenceByte, .shared, wait: false)
       }
     }
     try sync()
-    // Nobody is about to write, and nobody begins to: what the index does not have, or what is not durable, must not come
-    // behind the note.
+    // With the mutex no write is under way and none can begin: records that the index lacks, or that are not
+    // durable, must not be appended after the index is marked.
     let acquisition = control.lock(waits: false)
     if case .heldByOther = acquisition { return }
     defer { control.unlock() }
@@ -314,7 +324,8 @@ public final class Store: Sendable {
     }
   }
 
-  /// Refuses what is not to be done by a thread within a transaction: it would wait for others, who wait for the transaction.
+  /// Throws `.busy` within a transaction of this thread: the operation would wait for others, which wait for
+  /// the transaction.
   func checkNotWriting(_ what: String) throws(StoreError) {
     let acquisition = control.lock(waits: false)
     switch acquisition {
@@ -323,12 +334,12 @@ public final class Store: Sendable {
       defer { control.unlock() }
       if case .ownerDied = acquisition { try recoverDeadWriterOrPoison() }
     case .alreadyHeld:
-      throw StoreError(.busy, "a transaction of this thread is under way: \(what) behind it", path: path)
+      throw StoreError(.busy, "a transaction of this thread is under way: \(what) after it", path: path)
     }
   }
 
-  /// Closes while nobody writes: who waited for the mutex meanwhile is refused, lest it write when another process has
-  /// the directory.
+  /// Closes the store under the writers' mutex. Writers that waited for it are refused: otherwise they could
+  /// write when another process has the directory.
   private func endWriting() {
     let acquisition = control.lock()
     if case .ownerDied = acquisition { try? recoverDeadWriterOrPoison() }
@@ -337,7 +348,7 @@ public final class Store: Sendable {
   }
 }
 
-/// Names within a store's directory.
+/// File names in a store's directory, and lock bytes of its control file.
 enum StoreLayout {
   static let journal = "journal"
   static let blobs = "blobs"
@@ -348,8 +359,8 @@ enum StoreLayout {
   static let entranceByte = 1
   /// Locked by the process that compacts.
   static let compactionByte = 2
-  /// Locked by the process that changes a file of secrets.
+  /// Locked by the process that changes a secret file.
   static let keyFilesByte = 3
-  /// Locked, by an open file of its own, by the node whose address is the one that was noted.
+  /// Locked, through an open file of its own, by the node whose address is recorded.
   static let listenerByte = 4
 }

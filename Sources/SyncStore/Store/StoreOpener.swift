@@ -1,14 +1,14 @@
-/// One process enters a store's directory.
+/// Opens a store's directory for one process.
 ///
-/// Who is alone makes the control page anew and reads the journal as a crash may have left it; who is not believes the
-/// page. The first who opens for writing puts right what recovery found.
+/// A process that is alone makes the control page anew and replays the journal as a crash may have left it;
+/// any other trusts the page. The first process to open for writing carries out what recovery found.
 struct StoreOpener {
   let path: String
   let identity: StoreIdentity
   let configuration: Configuration
   let environment: Environment
   let seal: JournalKeys
-  /// Does the store lie where it was written, as far as its identity was looked at under the locks?
+  /// Whether the store is where it was written, as of the identity read under the locks.
   private(set) var isAtOriginalPlace = false
   var writable: Bool { configuration.mode != .readOnly }
   var storage: any Storage { environment.storage }
@@ -35,8 +35,8 @@ struct StoreOpener {
       if try file.sizeAtOpening < ControlPage.length { try file.allocate(to: ControlPage.length) }
       page = try mapControlPage(file)
     } catch {
-      // A medium that takes no writes: nobody else can write either, so nothing need be shared (F34). On a full one there
-      // is no page yet, so nobody is here.
+      // A medium without writes: no other process can write either, so nothing need be shared (F34). On a
+      // full medium there is no page yet, so no other process has the store open.
       guard !writable, error.code == .readOnly || error.code == .diskFull else { throw error }
       return try openWithoutLocks()
     }
@@ -57,8 +57,8 @@ struct StoreOpener {
     return try withCurrentIdentity(file, page: control).openShared(file, control: control)
   }
 
-  /// The page in the control file, which is opened once more for it: a forked child inherits what is mapped, and with the open file
-  /// it would keep the locks of one that dies.
+  /// Maps the control page through a second open file. A forked child inherits mappings; with the first file
+  /// it would keep the locks of a process that dies.
   private func mapControlPage(_ control: any StorageFile) throws(StoreError) -> Mapping {
     let file = try storage.open(control.path, .readWrite)
     guard try file.statusAtOpening.inode == control.statusAtOpening.inode else { throw movedError }
@@ -69,8 +69,9 @@ struct StoreOpener {
     StoreError(.busy, "the store was moved, removed or replaced meanwhile: open it again", path: path)
   }
 
-  /// The same, of the identity that the store has now that the locks are held: before, it may have been moved, removed, or replaced
-  /// by a restored one; and somebody else may have made a copied directory a store of its own, and written to it since.
+  /// An opener with the identity as of now, with the locks held. Before, the directory may have been moved,
+  /// removed or replaced by a restored one, or a copied directory may have become a store of its own that has
+  /// been written to since.
   private func withCurrentIdentity(_ control: any StorageFile, page: ControlPage) throws(StoreError)
     -> StoreOpener
   {
@@ -90,7 +91,7 @@ struct StoreOpener {
     if ExclusiveDirectoryLock.isHeldByThisProcess(path) {
       return StoreError(
         .busy,
-        "this process keeps everybody out at the moment (`StoreHandle.close(_:)`, a restore, a removal or a move): open it behind that",
+        "this process has the store closed for a restore, a removal or a move (`StoreHandle.close(_:)`): open it afterwards",
         path: path)
     }
     let by = storage.presentProcesses(path + "/" + StoreLayout.control, otherwise: "another process")
@@ -104,7 +105,7 @@ struct StoreOpener {
       largestSegment: configuration.segmentBytes, seal: seal)
   }
 
-  /// The boot as it is named in files; 0 if the machine does not tell.
+  /// The boot as recorded in files; 0 if the machine does not tell.
   private var boot: UInt64 { environment.bootWord }
 
   var files: JournalIndex.Files {
@@ -134,23 +135,23 @@ struct StoreOpener {
 
   private func openShared(_ file: any StorageFile, control: ControlPage) throws(StoreError) -> Store {
     try control.join(writes: writable, path)
-    // Who recovers may yet replace what is there.
+    // A recovering process may yet replace the index files.
     var engine = try control.recovered ? engineSharingIndex(control) : nil
     if engine == nil {
       if writable, !control.recovered, try journal().hasUnsynced {
-        // Whoever reads has taken what is there for the journal, and its end for the tail.
+        // Readers have taken the present content for the journal, and its end for the tail.
         throw StoreError(
           .busy,
           "a recovery from a failed sync was interrupted, and another process reads the store meanwhile: end that one, then open the store for writing",
           path: path)
       }
       engine = try engineReadingJournal(control)
-      // Those who share an index would not find in it what this one writes.
+      // Processes that share an index would not find this one's writes in it.
       if writable, control.recovered { try JournalIndex.removeFiles(files) }
     }
     guard let engine else { throw busyError }
     let store = makeStore(file, control: control, engine: engine)
-    // Who recovers gives it a name.
+    // Otherwise recovery sets the actor.
     if writable, control.recovered { _ = try store.actor }
     if writable, !control.recovered {
       try store.recover(identity, lastLife: nil, isCopied: !isAtOriginalPlace, finding: nil)
@@ -158,10 +159,11 @@ struct StoreOpener {
     return store
   }
 
-  /// A view that shares the index of others; nil if there is none, or none that could be caught in peace.
+  /// A view that shares the index of other processes; nil if there is none, or no consistent state could be
+  /// read.
   private func engineSharingIndex(_ control: ControlPage) throws(StoreError) -> Engine? {
     for _ in 0..<Self.maxAttempts {
-      // First: what is compacted from now on is noticed at the next look.
+      // Read first: compactions from now on are noticed at the next catch-up.
       let (compactions, adopted) = (control.compactions, control.installedCompactions)
       guard let index = try JournalIndex.open(files, writable: writable),
         let done = try self.installedCompaction(index)
@@ -174,8 +176,8 @@ struct StoreOpener {
         continue
       }
       engine.replay(upTo: Location(packed: control.tail), indexing: false)
-      // The copies are taken in at the next look, unless whoever made one has yet to say that it counts: until then the index
-      // names what it stands for.
+      // The compacted copies are installed at the next catch-up, unless the compacting process has not
+      // announced them yet: until then the index names the segments that they replace.
       if isUnfinished, adopted < compactions { engine.compactions &-= 1 }
       try engine.loadReplaced()
       return engine
@@ -185,7 +187,7 @@ struct StoreOpener {
 
   private func engineReadingJournal(_ control: ControlPage) throws(StoreError) -> Engine {
     let compactions = control.compactions
-    // Whoever reads everything has taken in every compaction.
+    // A full replay includes every compaction.
     var isUnfinished = false
     let journal = try loadShared(control, adopted: .max, isUnfinished: &isUnfinished)
     var engine = Engine(
@@ -195,7 +197,7 @@ struct StoreOpener {
     return engine
   }
 
-  /// Finds the keys lost in damage that has just been met, in the index of the last process or of others.
+  /// Finds the keys lost in newly found damage, in the index of the last process or of others.
   private func attributeDamage(_ engine: inout Engine) {
     guard isAtOriginalPlace, !engine.unattributed.isEmpty,
       let index = try? JournalIndex.open(files, writable: false), let former = PreDamageIndex(index)
@@ -203,8 +205,8 @@ struct StoreOpener {
     engine.attributeDamage(by: former)
   }
 
-  /// Takes over what the ledger notes. False if it cannot be believed: then the journal is read, as it is for an index of
-  /// this process's own.
+  /// Restores the state from the index checkpoint. False if it cannot be trusted: then the journal is
+  /// replayed.
   func restore(_ engine: inout Engine) throws(StoreError) -> Bool {
     do throws(StoreError) {
       return try engine.restoreFromCheckpoint() && engine.state.actor != nil && !engine.indexIsInvalid
@@ -216,7 +218,7 @@ struct StoreOpener {
 
   private static let maxAttempts = 20
 
-  /// Maps the segments up to the tail, again if compaction removed one between the listing and the opening.
+  /// Maps the segments up to the tail. Retries if compaction removed one between listing and opening.
   private func loadShared(
     _ control: ControlPage, adopted: UInt32, isUnfinished: inout Bool
   ) throws(StoreError) -> Journal {
@@ -226,7 +228,8 @@ struct StoreOpener {
       do throws(StoreError) {
         _ = try journal.loadUnfinished(
           storage.list(journal.directory), adopted: adopted, &isUnfinished)
-        // Others may have begun segments since they were listed; those behind the tail may yet be cut off by who recovers.
+        // Others may have begun segments since the listing; segments after the tail may yet be truncated by a
+        // recovering process.
         let tail = Location(packed: control.tail)
         if let place = journal.index(of: tail.segment) { journal.drop(behind: place) }
         try journal.extend(to: tail.segment)
@@ -242,10 +245,10 @@ struct StoreOpener {
 
   private func openExclusive(_ file: any StorageFile, control: ControlPage) throws(StoreError) -> Store {
     let last = control.begin(boot: boot, isKept: file.isMarked)
-    // Now that nothing of what the disk may hold is believed any more.
+    // Only now: the page content that the disk may hold has been invalidated.
     file.mark()
     try control.join(writes: writable, path)
-    // Nobody else is here to change them.
+    // No other process is here to change them.
     let names =
       try writable ? journal().restoreUnsyncedNames() : storage.list(path + "/" + StoreLayout.journal)
     var found = try openFromCheckpoint(file, control: control, last: last, names: names)
@@ -254,7 +257,7 @@ struct StoreOpener {
     if writable {
       try store.recover(identity, lastLife: last, isCopied: !isAtOriginalPlace, finding: finding)
     }
-    // What cannot be removed now, as on a failing disk, is tried again by the next one, and keeps nobody out.
+    // A failure, as on a failing disk, does not prevent opening: the next process tries again.
     if writable { try? Leftovers.remove(path, storage: storage, isEncrypted: seal.isEncrypted) }
     return store
   }
@@ -267,7 +270,7 @@ struct StoreOpener {
     return try read(identityFile, control: control, last: nil).0
   }
 
-  /// Reads the journal up to where its valid part ends. Writes nothing but the control page.
+  /// Replays the journal up to the end of its valid part. Writes nothing but the control page.
   private func read(
     _ file: any StorageFile, control: ControlPage, last: ControlPage.PriorState?
   ) throws(StoreError) -> (Store, ReplayResult) {
@@ -291,7 +294,7 @@ struct StoreOpener {
       engineContext(control), journal: journal, index: newIndex(expecting: records),
       compactions: control.compactions)
     engine.replay(upTo: tail, seen: Set(whole.map(\.number)), indexing: true)
-    // Since they were seen to be whole they may have gone.
+    // Pages may have faulted since the segments were found intact.
     try engine.journal.checkFaults(whole)
     if !control.poisoned { attributeDamage(&engine) }
     control.tail = tail.packed
@@ -303,23 +306,23 @@ struct StoreOpener {
     return (makeStore(file, control: control, engine: engine), finding)
   }
 
-  /// An empty index to be filled; in memory for who only reads, or where no file can be had.
+  /// An empty index to be filled; in memory for read-only processes, or if no file can be created.
   private func newIndex(expecting records: Int) -> JournalIndex {
     guard writable else { return inMemoryIndex() }
     let secret = environment.random(16)
-    // A full disk must not keep anybody from reading.
+    // A full disk must not prevent reading.
     return (try? JournalIndex.create(files, secret: secret, expected: records)) ?? inMemoryIndex()
   }
 
-  /// What was found when the journal was read.
+  /// The result of a replay at opening.
   struct ReplayResult {
-    /// Where its valid part ends.
+    /// The end of the valid part.
     var tail: Location
-    /// Is the last segment empty?
+    /// Whether the last segment is empty.
     var endsEmpty: Bool
-    /// Is there nothing to be cut off?
+    /// Whether nothing has to be truncated.
     var needsNoTruncation: Bool
-    /// Is the index to be moved over to what a compaction has left?
+    /// Whether the index must be moved over to the segments of a compaction.
     var isUnfinished: Bool
   }
 }

@@ -1,9 +1,9 @@
 import SyncStore
 
-/// `conflicts show` and `conflicts restore`: beaten concurrent values, beside what beat them.
+/// `conflicts show` and `conflicts restore`: beaten concurrent values and their winners.
 enum ConflictCommands {
   static let show = Command(
-    "conflicts show", "show a key's value beside the concurrent ones that it beat",
+    "conflicts show", "show a key's value and the concurrent values that lost to it",
     operands: [Operand("KEY")],
     notes: "The beaten ones are numbered, newest first: \"conflicts restore\" takes the number."
   ) { invocation, output in

@@ -1,25 +1,27 @@
 import SyncStore
 
-/// Stores the files of a tree: small ones many to a transaction, large ones each through the blob tier. A file that cannot
-/// be read or stored is a failure of its own; the others are stored.
+/// Stores the files of a tree: many small ones per transaction, large ones individually through the blob
+/// tier.
+///
+/// A file that cannot be read or stored is reported as a failure; the others are stored.
 struct Importer {
   let store: Store
   let root: Descriptor
   let prefix: [UInt8]
   var progress: Progress
   private(set) var failures: ItemFailures
-  /// Files that were stored, and their bytes.
+  /// Number of files stored, and their bytes.
   private(set) var stored = 0
   private(set) var bytes: UInt64 = 0
-  /// Files whose content was there already.
+  /// Files whose content was already stored.
   private(set) var unchanged = 0
   private var batch: [(key: Key, value: [UInt8])] = []
   private var batchBytes = 0
 
-  /// A transaction is committed when it holds this many bytes or files.
+  /// A transaction is committed at this many bytes or files.
   private static let transactionBytes = 1 << 20
   private static let transactionFiles = 500
-  /// Larger files go through the blob tier by themselves.
+  /// Larger files are stored individually, through the blob tier.
   private static let smallFileBytes: UInt64 = 16 << 10
 
   init(
@@ -29,7 +31,7 @@ struct Importer {
     (self.progress, self.failures) = (progress, failures)
   }
 
-  /// Stores all of `tree` that can be stored; that is durable on return.
+  /// Stores all of `tree` that can be stored, durably on return.
   mutating func run(_ tree: TreeWalk) throws {
     defer { progress.finish() }
     for failure in tree.failures { try failures.record(failure) }
@@ -45,7 +47,7 @@ struct Importer {
         progress.update(bytes: done, "\(stored + unchanged) of \(Text.count(tree.files.count, noun: "file"))")
       }
     } catch {
-      // What was read before the failure that ends it is stored.
+      // Files read before the fatal error are stored.
       try? commit()
       throw error
     }
@@ -65,9 +67,9 @@ struct Importer {
     message.hasPrefix("import ") ? message : "import: \(message)"
   }
 
-  /// Names the failure of a file. What the store can do for no file is thrown.
+  /// Records the failure of a file. Errors that every file would meet are thrown.
   private mutating func recordFailure(_ path: [UInt8], _ error: StoreError, isSmall: Bool = false) throws {
-    // A store that is read-only, or full for a small value, takes no other file either.
+    // A store that is read-only, or too full for a small value, accepts no other file either.
     guard error.concernsOneItem, error.code != .readOnly, error.code != .diskFull || !isSmall else {
       throw error
     }
@@ -77,7 +79,7 @@ struct Importer {
   private mutating func add(_ path: [UInt8]) throws {
     let key = try TreeCommands.key(prefix + path)
     let (source, size) = try open(path)
-    // One byte more than a small file has: one that has grown since, or does not tell its size, is not cut.
+    // One byte more than the limit: a file that has grown, or does not report its size, is not truncated.
     let value = size > Self.smallFileBytes ? nil : try source.readAll(limit: Int(Self.smallFileBytes) + 1)
     guard let value, value.count <= Self.smallFileBytes else { return try addLarge(path, key) }
     if try holds(key, value) {
@@ -94,13 +96,13 @@ struct Importer {
       unchanged += 1
       return
     }
-    // What was read to compare is read again: a descriptor of its own begins at the start.
+    // The content was read for the comparison: reopen the file to read from its start.
     try store.put(key, from: try open(path).source, durability: .full)
     stored += 1
     bytes += size
   }
 
-  /// A file as it is now: the walk was a while ago, and another may have its name.
+  /// Opens a file and checks it again: since the walk, another may have taken its name.
   private func open(_ path: [UInt8]) throws(Failure) -> (source: Descriptor, size: UInt64) {
     let source: Descriptor
     do { source = try root.reading(path) } catch {
@@ -114,14 +116,14 @@ struct Importer {
     guard kind == .file else {
       throw Failure(
         .inputOutput,
-        "import \(Text.printable(source.path)): it is no regular file any more: import again when nobody changes DIR"
+        "import \(Text.printable(source.path)): it is no longer a regular file: import again while no program changes DIR"
       )
     }
     return (source, size)
   }
 
-  /// Is that the value of the key? It is read only if all else agrees, and never fetched: what lies elsewhere, or is
-  /// damaged, is told by its hash, or not held.
+  /// Whether the key already has this value. It is read only if all else matches, and never fetched: a value
+  /// that is evicted or damaged is compared by its hash, or counts as different.
   private func holds(_ key: Key, _ value: [UInt8]) throws -> Bool {
     try holds(key, size: UInt64(value.count)) { blob in
       guard let blob else { return try store.get(key)?.bytes == value }
@@ -129,7 +131,7 @@ struct Importer {
     }
   }
 
-  /// The same for a large file, whose content is not held in memory.
+  /// Whether the key already has the content of a large file, which is not read into memory.
   private func holds(_ key: Key, _ source: Descriptor, size: UInt64) throws -> Bool {
     try holds(key, size: size) { blob in
       guard let blob else {
@@ -160,7 +162,7 @@ struct Importer {
     batchBytes = 0
     guard !batch.isEmpty else { return }
     do { try put(batch[...]) } catch let error as StoreError where error.concernsOneItem && batch.count > 1 {
-      // One of them is to blame: the others are stored without it.
+      // One item caused the failure: store the others individually.
       for index in batch.indices {
         do { try put(batch[index...index]) } catch let error as StoreError {
           try recordFailure(batch[index].key.bytes, error, isSmall: true)

@@ -7,7 +7,7 @@ enum InitCommand {
     "init", "create a store",
     options: [
       Option("name", value: "NAME", "what this copy is called among its peers (default: the host's name)"),
-      Option("encrypt", "seal keys and values under a passphrase, which is asked for"),
+      Option("encrypt", "encrypt keys and values under a passphrase, which is asked for"),
     ],
     notes: """
       Makes the directory, the identity of this device, and the key that all copies will share. One that was interrupted
@@ -36,12 +36,12 @@ enum InitCommand {
     return .done
   }
 
-  /// A new store, or one whose `init` was ended between its two steps.
+  /// Creates a store, or continues one whose `init` was interrupted between its two steps.
   private static func create(
     at path: String, name: String, _ configuration: Configuration
   ) throws -> Store {
     do { return try Store.create(at: path, name: name, configuration: configuration) } catch let error {
-      // Whatever keeps it from being looked at, there is a store.
+      // Even if it cannot be inspected, there is a store.
       guard error.code == .alreadyExists, (try? isUnfinished(at: path, configuration)) ?? false else {
         throw error
       }
@@ -49,7 +49,8 @@ enum InitCommand {
     }
   }
 
-  /// Has nobody become a member yet, not even this copy? Who has joined and not pulled has its inviter for a peer.
+  /// Whether there are no members yet, not even this copy. A copy that joined but never pulled has its
+  /// inviter as a peer: its `init` is not unfinished.
   private static func isUnfinished(at path: String, _ configuration: Configuration) throws -> Bool {
     var looking = configuration
     looking.mode = .readOnly
@@ -64,9 +65,9 @@ enum InitCommand {
     String(System.hostName.prefix { $0 != "." }.prefix(Limits.nameBytes))
   }
 
-  /// Makes the directories above a store that is to be made, durably as the store will be.
+  /// Creates the directories above a new store, as durably as the store itself.
   static func makeParent(of path: String) throws {
-    // Bytes, as for the kernel: a slash that a combining character follows is one, too.
+    // Compared as bytes, like in the kernel: a slash followed by a combining character is one too.
     guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")), slash > path.startIndex else { return }
     try Descriptor.makeDirectories(Array(path.utf8[..<slash]), durably: true)
   }

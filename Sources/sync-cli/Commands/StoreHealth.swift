@@ -1,13 +1,13 @@
 import Replication
 import SyncStore
 
-/// What keeps a copy, or writes in it, from being in step: for `status`.
+/// Conditions that keep a copy or its writes from being in step, for `status`.
 struct StoreHealth {
   private static let counted = 10_000
 
   private let replicaHealth: ReplicaHealth
   private let denial: WriteDenial?
-  /// Keys that were written here, and that nobody takes any more.
+  /// Keys written here that no other member accepts.
   private let strandedKeys: Int
   private let clock: String?
   private let lead: UInt64
@@ -26,7 +26,7 @@ struct StoreHealth {
     strandedKeys = try store.ownWrites(behind: OtherCopies(store).acknowledged, limit: Self.counted).count
   }
 
-  /// A line for each thing that an operator has to know.
+  /// A line for each condition that an operator must know.
   var lines: [String] {
     var lines: [String] = []
     switch replicaHealth {
@@ -39,7 +39,7 @@ struct StoreHealth {
       )
     }
     let stranded =
-      "\(Text.count(strandedKeys, noun: "key")) written here before \(strandedKeys == 1 ? "reaches" : "reach") nobody"
+      "\(Text.count(strandedKeys, noun: "key")) written here before \(strandedKeys == 1 ? "reaches" : "reach") no other copy"
     let wayOut =
       strandedKeys > 0
       ? "; \(stranded) (\"sync-cli unsent\" lists them, \"unsent --drop\" gives them up)" : ""
@@ -47,7 +47,7 @@ struct StoreHealth {
     case nil: break
     case .readOnly: lines.append("read-only  writes are refused here: it is a read-only member\(wayOut)")
     case .revoked:
-      lines.append("revoked    what is written here reaches nobody: join again with a new copy\(wayOut)")
+      lines.append("revoked    writes of this copy reach no other copy: join again with a new copy\(wayOut)")
     }
     if let clock { lines.append("ahead      \(clock)") }
     if let last = waiting.last {
@@ -58,7 +58,7 @@ struct StoreHealth {
     return lines
   }
 
-  /// The same for programs.
+  /// The conditions as JSON.
   var json: JSON {
     let state =
       switch replicaHealth {

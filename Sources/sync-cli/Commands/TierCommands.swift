@@ -1,12 +1,12 @@
 import Replication
 import SyncStore
 
-/// `policy` and `trim`: which large values are here. And the fetching of one that is not.
+/// `policy` and `trim`: which large values are kept here; also fetches missing ones.
 enum TierCommands {
   private static let limitOptions = [
     Option("max-bytes", value: "N", "keep at most so many bytes of large values: 500M, 20G …"),
     Option("max-count", value: "N", "keep at most so many"),
-    Option("max-age", value: "SPAN", "let leave what nobody has put or read for 12h, 30d …"),
+    Option("max-age", value: "SPAN", "evict values not used for 12h, 30d …"),
     Option("min-free", value: "N", "let large values leave while the file system has fewer bytes free"),
     Option("copies", value: "N", "only what so many other members confirm to hold leaves (default: 1)"),
   ]
@@ -44,7 +44,7 @@ enum TierCommands {
       }
       if take != nil || prefixes != nil {
         var policy = try take ?? store.blobPolicy
-        // Beside all others, some keys need not be named.
+        // If all values are taken, prefixes have no effect: switch to the lazy policy.
         if prefixes != nil, take == nil, policy.takesAll { policy = .lazy }
         if let prefixes { policy.eagerPrefixes = prefixes }
         try store.setBlobPolicy(policy)
@@ -182,7 +182,7 @@ enum TierCommands {
     }
   }
 
-  /// What became of an attempt to keep the limits.
+  /// The result of an eviction pass.
   static func text(_ report: BlobTrimReport) -> String {
     var parts = [
       "\(Text.count(report.evicted, noun: "large value")) left (\(Text.size(report.evictedBytes)))"
@@ -200,7 +200,7 @@ enum TierCommands {
     return parts.joined(separator: "; ") + (report.holds ? "" : "; the limits are exceeded")
   }
 
-  /// The same for programs.
+  /// The result of an eviction pass as JSON.
   static func json(_ report: BlobTrimReport) -> JSON {
     [
       "evicted": .integer(report.evicted), "evicted_bytes": .integer(report.evictedBytes),
@@ -212,8 +212,8 @@ enum TierCommands {
 
   // MARK: Fetching
 
-  /// Runs `body` with the store open to read all there is. Where large values are elsewhere, each is fetched from the peers when it is
-  /// read.
+  /// Opens the store and runs `body` with all values readable: missing large values are fetched from the
+  /// peers on read.
   static func withAllValues<Result>(_ invocation: Invocation, _ body: (Store) throws -> Result) throws
     -> Result
   {
@@ -224,14 +224,14 @@ enum TierCommands {
     if let whole { return whole }
     opening.configuration.mode = .shared
     return try invocation.withStore(opening) { store in
-      // A store without keys of its own has no peers to ask: reading says so.
+      // A store without keys of its own has no peers: the read reports that.
       let node = try? Node(store: store, configuration: invocation.nodeConfiguration)
       defer { if let node { try? blocking { await node.stop() } } }
       return try body(store)
     }
   }
 
-  /// The error of a value that could not be fetched either, with its key.
+  /// The error for a value that could not be fetched, with its key.
   static func unfetched(_ key: Key, invocation: Invocation, error: StoreError) -> Failure {
     Failure(
       .network,
@@ -239,7 +239,8 @@ enum TierCommands {
         + "start the daemon of a member that has it, or name where it is by \"sync-cli peer add\"")
   }
 
-  /// Runs `body`, which reads the value of a key; if that is not here, fetches it from the peers and runs it again.
+  /// Runs `body`, which reads the value of a key. If the value is not here, fetches it from the peers and
+  /// runs `body` again.
   static func fetching<Result>(
     _ key: Key, invocation: Invocation, _ body: () throws -> Result
   ) throws -> Result {

@@ -1,7 +1,7 @@
 import Replication
 import SyncStore
 
-/// `verify`: is every byte what was written?
+/// `verify`: checks every byte against its checksum.
 enum VerifyCommand {
   static let command = Command(
     "verify", "check every record and every blob",
@@ -43,14 +43,14 @@ enum VerifyCommand {
         )
       }
       if report.isClean {
-        // What is still to come is no damage.
+        // Blobs that are still to be fetched are not damage: only report that there is no peer.
         if let alone { Diagnostics.report(alone.message) }
         return .done
       }
       throw alone
         ?? Failure(
           .damaged,
-          "verify: \(Text.count(report.damage.count, noun: "place")) damaged: the disk or somebody changed bytes:"
+          "verify: \(Text.count(report.damage.count, noun: "place")) damaged: the disk or a program changed bytes:"
             + " \"sync-cli verify --repair\" mends what can be mended here, and fetches what is lost from the peers"
         )
     }
@@ -62,8 +62,10 @@ enum VerifyCommand {
     return try store.verify { done, total in bar.update(bytes: done, of: total, "of blobs") }
   }
 
-  /// Fetches what is damaged from whichever peer has it. A lost record needs nothing more than a pull: opening the store
-  /// for writing has made it forget what it had received. Returns the error to end with if there is nobody to ask.
+  /// Fetches damaged values from any peer that has them.
+  ///
+  /// A lost record only needs a pull: opening the store for writing has already made it forget what it had
+  /// received. Returns the error to end with if there is no peer.
   private static func repair(
     _ report: VerificationReport, store: Store, invocation: Invocation
   ) throws -> Failure? {
@@ -75,7 +77,7 @@ enum VerifyCommand {
     guard !(peers + members).isEmpty else {
       return Failure(
         .damaged,
-        "verify --repair: nobody to fetch from: no address of a peer is known: name one by \"sync-cli peer add\""
+        "verify --repair: no peer to fetch from: no address of one is known: name one by \"sync-cli peer add\""
       )
     }
     for name in peers + members.filter({ !peers.contains($0) }) {

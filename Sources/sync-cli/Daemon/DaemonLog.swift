@@ -1,23 +1,25 @@
 import Replication
 import SyncStore
 
-/// The daemon's log on standard error: lines with journald's priorities in front, or lines of JSON. A person at a terminal
-/// gets neither. Nothing waits for who reads it: lines that are not read are held, and then lost and counted.
+/// The daemon's log on standard error: lines with journald's priorities in front, or lines of JSON; on a
+/// terminal neither.
+///
+/// Writing never blocks on the reader: unread lines are buffered, then dropped and counted.
 final class DaemonLog: Sendable {
   private let settings: LockedField<(level: LogLevel, format: ServeConfiguration.LogFormat)>
   private let isTerminal = System.isTerminal(2)
 
-  /// A log as the configuration wants it.
+  /// Creates a log with the settings of a configuration.
   init(_ configuration: ServeConfiguration) {
     settings = LockedField((configuration.logLevel, configuration.logFormat))
     Diagnostics.setNonBlocking { [self] lost in
       line(
         .warning,
-        "\(Text.count(lost, noun: "line")) of this log \(lost == 1 ? "was" : "were") lost: nobody read them")
+        "\(Text.count(lost, noun: "line")) of this log \(lost == 1 ? "was" : "were") lost: the reader was too slow")
     }
   }
 
-  /// Also writes what stores report by themselves: damage, a lost end of the journal, a copied directory.
+  /// Also logs what stores report on their own: damage, a lost end of the journal, a copied directory.
   func subscribeToStores() {
     StoreLog.redirect { [self] entry in
       let level: LogLevel =
@@ -30,7 +32,7 @@ final class DaemonLog: Sendable {
     }
   }
 
-  /// Takes over a new configuration.
+  /// Applies a new configuration.
   func configure(_ configuration: ServeConfiguration) {
     settings.withLock { $0 = (configuration.logLevel, configuration.logFormat) }
   }

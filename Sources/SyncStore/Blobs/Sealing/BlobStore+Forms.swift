@@ -1,13 +1,13 @@
-/// How an object lies here, or is to: under the hash of its content, as it is; or, in an encrypted store, sealed and under a
-/// name that only who has the keys can make of that hash.
+/// How an object is stored: unencrypted under the hash of its content, or, in an encrypted store, encrypted
+/// under a keyed hash of that hash.
 struct StoredBlobDescriptor: Sendable {
   /// The object, by its content.
   let reference: BlobReference
-  /// What it is called on the disk.
+  /// Its stored name.
   let name: BlobHash
-  /// Bytes that it takes there.
+  /// Its stored size.
   let size: UInt64
-  /// What seals it; nil for nothing.
+  /// The keys that encrypt it; nil if it is not encrypted.
   let keys: BlobKeys?
 
   init(_ reference: BlobReference, _ keys: BlobKeys?) {
@@ -18,7 +18,7 @@ struct StoredBlobDescriptor: Sendable {
 
   var isEncrypted: Bool { keys != nil }
 
-  /// The object, whose content is in memory.
+  /// The stored bytes of an object whose content is in memory.
   func stored(_ bytes: [UInt8], salt: [UInt8]) -> [UInt8] {
     guard let cipher = keys?.cipher(salt: salt) else { return bytes }
     return BlobEncryptor.object(bytes, reference: reference, cipher: cipher)
@@ -26,13 +26,13 @@ struct StoredBlobDescriptor: Sendable {
 }
 
 extension BlobStore {
-  /// The keys that seal what is written from now on; nil if nothing is.
+  /// The keys that encrypt new objects; nil if they are not encrypted.
   var writingKeys: BlobKeys? {
     guard let keys = keys.present(), keys.encrypts else { return nil }
     return keys
   }
 
-  /// How the object is written now.
+  /// How the object is stored if it is written now.
   func descriptor(_ reference: BlobReference) -> StoredBlobDescriptor {
     StoredBlobDescriptor(reference, writingKeys)
   }
@@ -45,33 +45,32 @@ extension BlobStore {
     return writer.bytes
   }
 
-  /// What seals a new object; nil if it is to lie as it is.
+  /// The cipher of a new object; nil if it is not to be encrypted.
   func newCipher() -> BlobCipher? { writingKeys?.cipher(salt: newSalt()) }
 
-  /// May objects be called something else than their hash?
+  /// Whether objects may have stored names other than their hashes.
   var hasKeyedNames: Bool { keys.present() != nil }
 
-  /// What the object may be called on the disk, as it is written now first. While a store is encrypted or decrypted it has both
-  /// kinds, and one that an earlier version encrypted has objects that are not sealed.
+  /// The possible stored names of an object, that of new objects first.
+  ///
+  /// While a store is being encrypted or decrypted it has both kinds, and one encrypted by an earlier version
+  /// has unencrypted objects.
   func names(of hash: BlobHash) -> [(name: BlobHash, isSealed: Bool)] {
     guard let keys = keys.present() else { return [(hash, false)] }
     let sealed = (keys.name(of: hash), true)
     return keys.encrypts ? [sealed, (hash, false)] : [(hash, false), sealed]
   }
 
-  /// Bytes of the content of an object that takes `size` on the disk.
+  /// Size of the content of an object of `size` stored bytes.
   static func contentSize(_ size: UInt64, isEncrypted: Bool) -> UInt64 {
     isEncrypted ? EncryptedBlobLayout.contentSize(size) : size
   }
 
-  /// The sealed object with this header.
-  ///
-  /// - Returns: nil if the header was changed.
-  /// - Throws: `.wrongKey` if its key is not in the key file.
+  /// The encrypted object with this header.
   func encryptedBlob(header: [UInt8], path: String) throws(StoreError) -> EncryptedBlob? {
     guard let header = EncryptedBlobHeader(header), let keys = keys.present() else { return nil }
     if keys.master(header.generation) != nil { return EncryptedBlob(header, keys) }
-    // Another process may have renewed the keys.
+    // Another process may have rotated the keys.
     try self.keys.refresh()
     guard let keys = self.keys.present(), keys.master(header.generation) != nil else {
       throw StoreError(
@@ -82,7 +81,7 @@ extension BlobStore {
     return EncryptedBlob(header, keys)
   }
 
-  /// Is the file the object that its form says, with every byte?
+  /// Whether the file holds exactly the object that its descriptor names; reads every byte.
   func isContent(_ file: any StorageFile, _ form: StoredBlobDescriptor) throws(StoreError) -> Bool {
     guard form.isEncrypted else { return try Self.hash(of: file).0 == form.name }
     guard
@@ -93,7 +92,7 @@ extension BlobStore {
     return try Self.hash(of: file, sealed) == sealed.hash
   }
 
-  /// The hash of the content of a sealed file; nil if a piece of it was changed.
+  /// The hash of the content of an encrypted file; nil if a piece was changed.
   static func hash(of file: any StorageFile, _ sealed: EncryptedBlob) throws(StoreError) -> BlobHash? {
     let hasher = SHA256Hasher()
     var offset: UInt64 = 0
@@ -108,10 +107,12 @@ extension BlobStore {
     return hash(hasher.finish())
   }
 
-  /// Works while no renewal of keys waits until all know the new ones.
+  /// Runs `body` with key rotation held off.
+  ///
+  /// - Throws: `.busy` if this thread is rotating the keys.
   func withKeysHeld<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError) -> Result {
     guard keyRotationGate.enter() else {
-      throw StoreError(.busy, "this thread renews the keys: try again behind it", path: files.directory)
+      throw StoreError(.busy, "this thread is renewing the keys: try again afterwards", path: files.directory)
     }
     defer { keyRotationGate.leave() }
     return try body()

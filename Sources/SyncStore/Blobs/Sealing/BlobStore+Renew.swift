@@ -1,26 +1,27 @@
 private import Synchronization
 
-/// What a renewal of keys did to the blob tier.
+/// Result of re-encrypting the blob tier.
 struct BlobRekeyReport {
   var reencrypted = 0
-  /// What could not be read, by the names on the disk: it was set aside.
+  /// Stored names of objects that could not be read and were quarantined.
   var damaged: Set<BlobHash> = []
-  /// Did anything lie as it is that does not any more?
+  /// Whether any object had been stored unencrypted and is encrypted now.
   var encryptedPlaintext = false
 }
 
-// Objects are sealed anew: under another master key, for the first time, or no more.
+// Re-encryption of all objects: under another master key, for the first time, or decrypting them.
 extension BlobStore {
-  /// Bytes that are written anew before they are synced together.
+  /// Bytes of objects rewritten before one common sync.
   static let reencryptBatchBytes = 64 << 20
 
-  /// Writes anew what is not as it is to be now. Each object is there at every moment, in the one form or the other (F12).
+  /// Rewrites objects that are not stored under the current keys. Each object is present at every moment, in
+  /// its old or its new form (F12).
   func reencryptAll() throws(StoreError) -> BlobRekeyReport {
     try requireWritable()
-    // From here on nobody seals under keys that are not the present ones.
+    // From here on no writer uses keys other than the current ones.
     guard keyRotationGate.shut() else {
       throw StoreError(
-        .busy, "this thread puts a large value: renew the keys behind that", path: files.directory)
+        .busy, "this thread is putting a large value: renew the keys afterwards", path: files.directory)
     }
     keyRotationGate.open()
     var renewal = BlobRekeyReport()
@@ -28,15 +29,16 @@ extension BlobStore {
     try reencryptFiles(&renewal)
     try discardUnreadablePartials()
     try removeTemporaries()
-    // A loss of power must not bring back an object in its old form: the key that opens it is removed next. An earlier renewal may have
-    // been killed after it had removed some, so this is done even where none was renewed now.
+    // A power failure must not bring back an object in its old form: its key is removed next. An earlier
+    // rotation may have been killed after removing some, so this is done even if none was rewritten now.
     try files.syncObjectDirectories()
-    // Also where no object was plain any more: one that was may be in quarantine, or its hash in the catalogue.
+    // Also if no object was unencrypted any more: an earlier one may be in quarantine, or its hash in the
+    // catalogue.
     if renewal.encryptedPlaintext || writingKeys?.acceptsPlain == true { try forgetOldNames() }
     return renewal
   }
 
-  /// Is it as it would be written now?
+  /// Whether it is stored as it would be written now.
   private func isCurrent(_ header: EncryptedBlobHeader?) -> Bool {
     (header?.generation ?? 0) == writingKeys?.current ?? 0
   }
@@ -48,7 +50,7 @@ extension BlobStore {
       let header = try entry.isEncrypted ? pack.withBytes(entry) { EncryptedBlobHeader($0) } : nil
       if !isCurrent(header) || entry.isEncrypted && header == nil { stale.append(entry.name) }
     }
-    // What is written anew must not share a file with what it replaces: that goes as a whole.
+    // Rewritten objects must not share a file with the ones they replace: that file is removed as a whole.
     if !stale.isEmpty { try packs.retireWriter() }
     var left = stale[...]
     while !left.isEmpty {
@@ -60,13 +62,13 @@ extension BlobStore {
     if renewal.reencrypted > 0 { try packs.reclaim() }
   }
 
-  /// Writes anew the first of `stale`: as many as are synced together.
+  /// Rewrites the first objects of `stale`: one batch with a common sync.
   private func reencryptBatch(of stale: inout ArraySlice<BlobHash>, _ renewal: inout BlobRekeyReport)
     throws(StoreError)
   {
     var (batch, bytes): ([PackSet.MovedObject], Int) = ([], 0)
     while bytes < Self.reencryptBatchBytes, let name = stale.popFirst() {
-      // Removed since, or moved by another.
+      // Removed since, or moved by another process.
       guard let (pack, slot) = try packs.lookUp(name, refreshing: false), let entry = pack.entry(slot) else {
         continue
       }
@@ -127,7 +129,7 @@ extension BlobStore {
       try sink.file.sync()
       let form = descriptor(reference)
       if form.name == name {
-        // Under another key, and the same name: in the place of the old one.
+        // Another key, but the same name: replace the old file.
         _ = try files.publish(temporary, as: name, replacing: true)
         try files.storage.syncDirectory(files.path(BlobFiles.shard(name)))
         return
@@ -140,7 +142,7 @@ extension BlobStore {
     _ = try remove(named: name)
   }
 
-  /// Transfers that were begun under other keys cannot go on.
+  /// Discards transfers begun under other keys: they cannot be continued.
   private func discardUnreadablePartials() throws(StoreError) {
     for name in try files.partials() {
       guard let file = try files.open(BlobFiles.partial(name), .readOnly) else { continue }
@@ -149,15 +151,18 @@ extension BlobStore {
     }
   }
 
-  /// Removes files under `partial/` that killed processes have left, and, where the store is encrypted now, those of this process
-  /// that hold plain content: their writers, who still have them open, encrypt that before they write more (`sealed(_:)`).
+  /// Removes files under `partial/` that killed processes left and, if the store is now encrypted, those of
+  /// this process that hold unencrypted content.
+  ///
+  /// Their writers still have them open, and copy the content to an encrypted file before they write more
+  /// (`encryptedSink(_:)`).
   private func removeTemporaries() throws(StoreError) {
     _ = try files.removeTemporaries()
     guard writingKeys != nil else { return }
     for name in memory.withLock({ $0.plainTemporaries }) { try files.remove(name) }
   }
 
-  /// A store that is encrypted now keeps nothing that tells what its objects were called before, or what they were.
+  /// Removes traces of former names and contents from a store that is now encrypted.
   private func forgetOldNames() throws(StoreError) {
     catalogue.close()
     for name in BlobCatalogue.fileNames { _ = try files.storage.remove(files.path(name)) }
@@ -169,19 +174,20 @@ extension BlobStore {
 }
 
 extension PackSet {
-  /// Nothing is added to the present pack any more; it is durable, and sealed.
+  /// Closes the pack being written, durably.
   func retireWriter() throws(StoreError) {
     writing.withLock { writer in
       guard let ordinal = writer.ordinal else { return }
       state.withLock { $0.packs[ordinal].isRetired = true }
       writer = Writer()
     }
-    // Counts as an addition, or there would be nothing to sync.
+    // Counts as an addition, otherwise there would be nothing to sync.
     added.add(1, ordering: .sequentiallyConsistent)
     try sync()
   }
 
-  /// Removes the packs that hold anything plain, be it dead: what lives in them is copied. True if there was one.
+  /// Removes packs that hold unencrypted objects, live or not, after copying the live ones. True if there was
+  /// one.
   func evacuatePlain() throws(StoreError) -> Bool {
     try load()
     return try moving.withLock { _ throws(StoreError) in try evacuatePlainNow() }
@@ -191,7 +197,7 @@ extension PackSet {
     var found = false
     try eachPack { pack, ordinal throws(StoreError) in
       guard (0..<pack.count).contains(where: { !pack.isEncryptedObject($0) }) else { return }
-      // Another process adds to it: who is alone does it.
+      // A pack that another process adds to is left: that process does it once it is alone.
       guard state.withLock({ $0.packs[ordinal].isClosed }), try evacuateUnused(pack, ordinal) else { return }
       found = true
     }
