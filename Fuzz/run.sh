@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Fuzzes what reads foreign bytes, coverage-guided and under the address sanitizer: each target of Fuzz/Targets for the
-# given number of seconds (60), from the corpus that is kept in Fuzz/Corpus. A crash leaves its input in .build/fuzz. With KEEP=1 the
-# inputs of up to 1 KiB that reach what none of that corpus does are added to it: every test run reads them.
+# Fuzzes the readers of foreign bytes, coverage-guided and under the address sanitizer: each target of
+# Fuzz/Targets for the given number of seconds (60), starting from Fuzz/Corpus. A crash leaves its input in
+# .build/fuzz. With KEEP=1 inputs of up to 1 KiB that reach new code are added to the corpus, which every test
+# run replays.
 #
 #   Fuzz/run.sh [SECONDS [TARGET…]]
 set -euo pipefail
@@ -13,20 +14,20 @@ if [[ ${#targets[@]} -eq 0 ]]; then
   for file in Fuzz/Targets/*.swift; do targets+=("$(basename "$file" .swift)"); done
 fi
 
-# The libraries, instrumented. SwiftPM cannot link an executable with the fuzzer, so only they are built by it.
+# The instrumented libraries. SwiftPM cannot link an executable with the fuzzer, so it builds only these.
 scratch=$PWD/.build/fuzz
 flags=(-c release --scratch-path "$scratch" -Xswiftc -sanitize=fuzzer,address -Xswiftc -parse-as-library)
 modules=$(swift build "${flags[@]}" --show-bin-path)
-# Objects of sources that are gone would be linked, too.
+# Objects of deleted sources would be linked, too.
 rm -f "$modules"/{SyncStore,Replication}.build/*.o
 swift build "${flags[@]}" --target Replication
-# The targets see what the package's modules show each other; its identity is the name of its directory.
+# The targets use the package's `package` declarations; its identity is the name of its directory.
 package=$(basename "$PWD" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9_]/_/g')
 # shellcheck disable=SC2046
 libraries=($(pkg-config --libs openssl nettle sqlite3 libdeflate libxxhash))
 
 export SWIFT_BACKTRACE=enable=no
-# What needs files of the real disk has them in memory, and leaves them there when the fuzzer ends.
+# Targets that need real files use memory for them, and leave them there when the fuzzer ends.
 memory=/dev/shm
 [[ -w $memory ]] || memory=${TMPDIR:-/tmp}
 TMPDIR=$(mktemp -d "$memory/fuzz-XXXXXX")
@@ -34,7 +35,7 @@ export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
 for target in "${targets[@]}"; do
   echo "== $target, $seconds s"
-  # What a target reads with is in the tests' support, which replays the corpora, or in the program.
+  # The readers used by a target are in the test support, which replays the corpora, or in the program.
   case $target in
     Arguments)
       mapfile -t sources < <(find Sources/sync-cli -name '*.swift' ! -name main.swift | sort)
@@ -42,7 +43,7 @@ for target in "${targets[@]}"; do
       ;;
     *) sources=(Tests/SyncTestSupport/*.swift) ;;
   esac
-  # Imports mean what they mean in the package.
+  # Imports resolve as in the package.
   swiftc -O -parse-as-library -sanitize=fuzzer,address -package-name "$package" -swift-version 6 \
     -enable-upcoming-feature InternalImportsByDefault -enable-upcoming-feature MemberImportVisibility \
     -I "$modules/Modules" -Xcc "-fmodule-map-file=$modules/CLinux.build/module.modulemap" \
@@ -60,5 +61,5 @@ for target in "${targets[@]}"; do
   fi
 done
 
-# What the public API reaches needs no coverage to be worth trying: damaged stores, opened.
+# Damaged stores opened through the public API are worth trying without coverage guidance.
 swift run -c release --package-path Fuzz Recovery "$seconds"

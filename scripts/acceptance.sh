@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Proves what the product promises on real input: one line for each item, with figures; ends with 1 if one is broken.
+# Verifies the promises of the product on real input: one line per item, with figures; exits with 1 if one is
+# broken.
 #
 #   scripts/acceptance.sh [ITEM…]      items: tree again kills strangers flips large; all of them by default
 #
-# FILES, MIB, KILLS, FLIPS, GIB and SEED may be set to run it smaller, larger, or again as it was.
+# Set FILES, MIB, KILLS, FLIPS, GIB and SEED to change the size, or to repeat a run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/common.sh
@@ -23,7 +24,7 @@ broken() {
 a() { "$cli" --store "$work/a" "$@"; }
 b() { "$cli" --store "$work/b" "$@"; }
 
-# Files from empty to 8 MiB with blanks and UTF-8 in their names, $MIB in all, none like another.
+# Distinct files from empty to 8 MiB with spaces and UTF-8 in their names, $MIB in all.
 make_tree() {
   perl -e '
     my ($top, $files, $bytes, $seed) = @ARGV;
@@ -162,7 +163,8 @@ item_kills() {
       status=0
       wait "$pusher" 2>/dev/null || status=$?
     else
-      # A signal to a process that has ended, and was not waited for, does not fail: its end says whether it was killed.
+      # Signalling a process that has exited but was not waited for succeeds: its exit status says whether it
+      # was killed.
       kill -9 "$pusher" 2>/dev/null || true
       status=0
       wait "$pusher" 2>/dev/null || status=$?
@@ -177,7 +179,7 @@ item_kills() {
       [[ $(a get "round $index" 2>/dev/null) == acknowledged ]] || lost=$((lost + 1))
     done
     for key in "${acknowledged[@]}"; do
-      # A later copy begins empty; what the present one acknowledged must be in it.
+      # A later copy starts empty; everything the present one acknowledged must be in it.
       if ((${key#round } / 4 == kill / 4)); then
         [[ $(b get "$key" 2>/dev/null) == acknowledged ]] || lost=$((lost + 1))
       fi
@@ -199,7 +201,7 @@ item_kills() {
   stop_daemon "$daemon"
 }
 
-# memory FIELD PROCESS: what the kernel says of a process, in KiB. Fails once it has gone.
+# memory FIELD PROCESS: a memory figure of a process from /proc, in KiB. Fails once the process has exited.
 memory() { awk -v field="$1:" '$1 == field { print $2 }' "/proc/$2/status"; }
 
 item_strangers() {
@@ -212,11 +214,11 @@ item_strangers() {
   : >"$said"
   : >"$refused"
   : >"$raw"
-  # With an invitation open, strangers are listened to at all.
+  # Strangers are only listened to while an invitation is open.
   b invite >/dev/null
   openssl req -x509 -newkey ed25519 -nodes -keyout "$work/self.key" -out "$work/self.pem" -subj /CN=b -days 1 2>/dev/null
 
-  # Nothing at all, for a minute, on more connections than there may be strangers; opened again when they are dropped.
+  # Silent connections for a minute, more than the limit for strangers; reopened when they are dropped.
   for index in $(seq 40); do
     (
       end=$((SECONDS + 60))
@@ -227,7 +229,7 @@ item_strangers() {
     ) 2>/dev/null &
     silent+=($!)
   done
-  # Says what it is given on standard input, then waits to be told something: what TLS has taken apart, and nothing else.
+  # Sends its standard input over TLS, then waits for an answer: records only decrypted content.
   stranger() { { cat; sleep 1; } | timeout 15 openssl s_client -connect "$address" -quiet "$@" >>"${heard:-$said}" 2>>"$work/strangers.log" || true; }
   echo hello >"$work/hello"
   printf '\377\377\377\177%0100000d' 0 >"$work/length"
@@ -237,7 +239,7 @@ item_strangers() {
     stranger <"$work/hello" -cert "$work/self.pem" -key "$work/self.key"
     stranger <"$work/hello" -cert "$work/self.pem" -key "$work/self.key" -alpn syncstore/1
     stranger <"$work/length" -cert "$work/self.pem" -key "$work/self.key"
-    # Who asks to join is answered, whoever it is: with a refusal.
+    # A request to join is always answered, if only with a refusal.
     heard=$refused stranger <"$work/length" -cert "$work/self.pem" -key "$work/self.key" -alpn syncstore-join/1
     (exec 3<>"/dev/tcp/$host/$port" && head -c 1000000 /dev/urandom >&3 && timeout 5 cat <&3 >>"$raw") 2>/dev/null || true
     (exec 3<>"/dev/tcp/$host/$port" && printf '\200\000\000\000\026\003\001\377\377' >&3 && timeout 2 cat <&3 >>"$raw") 2>/dev/null || true
@@ -250,8 +252,8 @@ item_strangers() {
   a put last word
   a push b >/dev/null && served=$((served + 1)) && tried=$((tried + 1))
   after=$(memory VmRSS "$daemon")
-  # Who is not let in hears no application byte, but for the refusal of a request to join (frames of kind 14); on raw connections
-  # alerts of TLS, which say why they end, and no other record.
+  # A rejected peer receives no application byte, except the refusal of a request to join (frames of kind 14);
+  # on raw connections only TLS alerts, which state the reason, and no other record.
   local alerts refusals
   refusals=$(perl -0777 -ne '
     my ($at, $count) = (0, 0);
@@ -288,7 +290,7 @@ item_flips() {
   for ((flip = 0; flip < FLIPS; flip++)); do
     rm -rf "$work/flipped"
     cp -a "$work/a" "$work/flipped"
-    # Half of them anywhere, half where there is something; the segments are mostly empty.
+    # Half of them anywhere, half in used bytes; the segments are mostly empty.
     place=$(perl -e '
       use File::Find;
       my ($top, $seed, $used) = @ARGV;
@@ -327,8 +329,8 @@ item_flips() {
   ((wrong > 0)) || pass flips "$FLIPS bits flipped, each in a fresh copy (seed $SEED): $named named by verify, $harmless provably harmless, no wrong value"
 }
 
-# The most memory of their own that a command, and a daemon beside it, have while it runs, looked at 50 times a second: sets $most and $beside, in KiB.
-# Pages of files are not counted: the kernel takes them back when it needs them.
+# Peak anonymous memory of a command, and of a daemon next to it, sampled 50 times a second: sets $most and
+# $beside, in KiB. File pages are not counted: the kernel reclaims them when needed.
 watched() {
   local other=$1 process found
   shift
@@ -356,7 +358,7 @@ item_large() {
   watched "$daemon" "$cli" --store "$work/a" push b
   push=$(since "$begin") sent=$most served=$beside
   mkfifo "$work/read"
-  # Held open, so that the comparison ends also where nothing is written.
+  # Held open, so that the comparison also ends where nothing is written.
   exec {writing}<>"$work/read"
   cmp "$file" "$work/read" {writing}>&- &
   comparing=$!

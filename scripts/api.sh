@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compares the public API of the libraries with that of an earlier revision, and fails if a program that was written for it
-# would not compile any more. `scripts/api.sh [REVISION]`; by default the last tag, or, where there is none, where this branch
-# left main, or, on main itself, the commit before the last one.
+# Compares the public API of the libraries with that of an earlier revision; fails if a program written for
+# that one would no longer compile. `scripts/api.sh [REVISION]`; by default the last tag, else the point where
+# this branch left main, else, on main itself, the commit before the last one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

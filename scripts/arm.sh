@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the C shims for aarch64, as warnings are errors, and runs their check under an emulator; before that for this machine, with
-# vectors and with the words by which ARM looks at a line.
+# Compiles the C shims for aarch64 with warnings as errors, and runs their check under an emulator. Before that
+# the same for this machine, once with vector loads and once with the word loads of a line that ARM uses.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/deps.sh gcc libc6-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user

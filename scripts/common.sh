@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the scripts that run the product have in common: a work area that goes away, daemons that are ended, a real tree.
-# Sourced, not run. After `begin` there are $work, an empty directory, and $cli, the built program.
+# Shared by the scripts that run the product: a temporary work area, daemons that are ended, a real tree.
+# Sourced, not run. `begin` sets $work, an empty directory, and $cli, the built program.
 set -euo pipefail
 
 daemons=()
@@ -17,7 +17,7 @@ end_all() {
   exit "$status"
 }
 
-# Builds what is needed and makes the work area. More Debian packages may be named.
+# Builds the program and makes the work area. Further Debian packages may be given.
 begin() {
   scripts/deps.sh "$@"
   echo "Building sync-cli (release) …"
@@ -50,7 +50,7 @@ start_daemon() {
   return 1
 }
 
-# stop_daemon PROCESS [SIGNAL]: ends it and waits for its end; gives its exit code.
+# stop_daemon PROCESS [SIGNAL]: ends it, waits for it, and returns its exit code.
 stop_daemon() {
   kill "-${2:-TERM}" "$1" 2>/dev/null || true
   local status=0

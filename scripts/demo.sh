@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Shows the product on thousands of real files: two copies of one store, both written offline, brought together over the
-# network and proven equal. Takes a minute after the build, ends what it started and removes what it made.
+# Demonstrates the product on thousands of real files: two copies of one store, both written offline, synced
+# over the network and verified to be equal. Takes a minute after the build, ends the processes it started and
+# removes its files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/common.sh
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-# Shows a command as a person would type it, and runs it.
+# Prints a command as typed, and runs it.
 run() {
   local word line='' quote="'"
   for word in "$@"; do
@@ -22,7 +23,8 @@ fail() {
   exit 1
 }
 
-# The first of a few trees that are on every Debian machine and are large enough; at most 6,000 files and 100 MB of it.
+# The first sufficiently large one of a few trees present on every Debian machine; at most 6,000 files and 100
+# MB of it.
 choose_tree() {
   local candidate figures
   for candidate in /usr/include /usr/share/doc /usr/share /usr; do
@@ -39,7 +41,7 @@ choose_tree() {
 
 copy_tree() {
   mkdir "$work/original"
-  # A name with a line break would need another separator, which not every awk knows.
+  # A name with a line break would need another separator, which not every awk supports.
   find "$tree" -xdev -type f -readable -size -16M ! -name $'*\n*' -printf '%s %P\n' 2>/dev/null |
     LC_ALL=C awk '{ n++; s += $1 } n <= 6000 && s <= 100000000 { print substr($0, index($0, " ") + 1) }' |
     tar -C "$tree" --verbatim-files-from -T - --hard-dereference -cf - |

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that a build needs, if they are missing. Does nothing otherwise, and needs no rights then.
-# More packages may be named as arguments; `bench` as the first one stands for those that only the benchmarks need.
+# Installs the Debian packages that a build needs, if they are missing; otherwise does nothing and needs no
+# rights. Further packages may be given; `bench` as the first argument means those that only the benchmarks
+# need.
 set -euo pipefail
 
 [[ ${1:-} != bench ]] || set -- liblmdb-dev libleveldb-dev librocksdb-dev redis-server rsync "${@:2}"

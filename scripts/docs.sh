@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the documentation of the libraries into .build/docs. Whatever docc warns of fails it: links that lead nowhere, names
-# that are gone. How complete the lists of parameters are is not asked: what a name says is not said twice here.
+# Builds the documentation of the libraries into .build/docs. Every docc warning fails it, such as broken
+# links and obsolete names. Complete parameter lists are not required: self-explanatory parameters are not
+# documented.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +17,8 @@ mkdir -p "$parts"
 echo "Building the symbol graphs …"
 modules=(SyncStore SyncStoreFoundation Replication)
 rm -rf .build/*/symbolgraph
-# It fails where the tests are not built yet, for it asks for a graph of their generated module, too: what counts is ours.
+# It fails if the tests are not built yet, because it also requests a graph of their generated module: only
+# our modules count.
 "$swift" package dump-symbol-graph --minimum-access-level public --skip-synthesized-members --emit-extension-block-symbols >"$parts/log" 2>&1 || true
 graphs=$(sed -n 's/^Files written to //p' "$parts/log")
 for module in "${modules[@]}"; do

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the examples and runs each as a demonstration, which checks itself. `scripts/examples.sh [NAME…]`, by default all.
+# Builds the examples and runs each as a self-checking demonstration. `scripts/examples.sh [NAME…]`, by
+# default all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Lists the rows of docs/faults.txt with the test files that have one in a test's name, and those that no test has in its
-# name; fails if there is one. With --missing only the latter.
+# Lists the rows of docs/faults.txt with the test files that name them in a test's name, and the rows without
+# a test; fails if there is one. With --missing only the latter.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The names of tests and suites: what stands in quotes behind @Test( or @Suite(, and functions whose name is a sentence, each
-# on several lines, too. A number in a comment proves nothing, nor does a test of the simulated disk: that is the stage, not
-# the product.
+# Names of tests and suites: the strings in @Test( or @Suite(, and functions named by a sentence, also across
+# lines. A number in a comment proves nothing, nor does a test of the simulated disk, which is test equipment.
 names=$(find Tests -name '*.swift' ! -name SimulatedStorageTests.swift | sort | xargs perl -0777 -ne '
   while (/\@(?:Test|Suite)\(\s*(?|"""(.*?)"""|"((?:[^"\\]|\\.)*)")|func\s+`([^`]*)`/gs) {
     my $name = defined $1 ? $1 : $2;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of crashes and full disks (or those that match $1) with their files on each file system of $FILESYSTEMS, mounted from an
-# image; then kills $COUNT processes there. A file system that cannot be made or mounted here is named and left out.
+# Runs the tests of crashes and full disks (or those that match $1) with their files on each file system of
+# $FILESYSTEMS, mounted from an image; then kills $COUNT processes there. A file system that cannot be made or
+# mounted here is reported and skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [[ $(id -u) == 0 ]] || { echo "filesystems: mounting needs the superuser's rights" >&2; exit 1; }
@@ -22,7 +23,7 @@ unmount() {
 }
 trap 'unmount; rm -rf "$work"' EXIT
 
-# mount_new TYPE: an empty file system on $work/TYPE; fails if there can be none.
+# mount_new TYPE: mounts an empty file system on $work/TYPE; fails if that is impossible.
 mount_new() {
   local place=$work/$1
   mkdir -p "$place"

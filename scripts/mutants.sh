@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Mutation check: do the tests notice what is wrong? Each file of scripts/mutants names one fault, as a text to find in a
-# source and what to put in its place, and the suites that are to notice it. All of them are built into one copy of the
-# package below .build/mutants, each behind a switch of the environment, so that one build serves all (mutant schemata,
+# Mutation testing. Each file of scripts/mutants describes one fault, as a text to find in a source and its
+# replacement, and the suites that must detect it. All faults are built into one copy of the package below
+# .build/mutants, each selected by an environment variable, so that one build serves all (mutant schemata,
 # Untch, Offutt and Harrold 1993). The working tree is not touched.
 #
 #   scripts/mutants.sh [NAME…]
 #
-# With BUILT=1 what was built the last time is used as it is. LIMIT is how many seconds the tests of one fault may take (300).
-# A fault that no test notices is printed as SURVIVED, and ends this with 1. What the tests said is in .build/mutants/*.log.
+# BUILT=1 reuses the last build. LIMIT is the time limit in seconds for the tests of one fault (300). An
+# undetected fault is printed as SURVIVED, and makes the exit code 1. The test output is in
+# .build/mutants/*.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 swift=${SWIFT:-swift}
@@ -22,7 +23,8 @@ for name in "${names[@]}"; do
 done
 
 prepare() {
-  # What git would commit, with the times of the files, so that what did not change is not compiled again.
+  # The files that git would commit, with their modification times, so that unchanged ones are not compiled
+  # again.
   mkdir -p "$work"
   rm -rf "$tree"
   mkdir "$tree"
@@ -59,7 +61,7 @@ SWIFT
         if $count != 1;
       $put =~ s/\bMUTANT\b/Mutant.isOn("$name")/g;
       $text =~ s/\Q$find\E/$put/;
-      # A file may have had no need of the module that has the switch.
+      # The file may lack the import of the module that has the switch.
       $text = "internal import SyncStore\n$text" if $path !~ m{^Sources/SyncStore/} && $text !~ /\bimport SyncStore$/m;
       open my $out, ">", "$tree/$path" or die "$path: $!\n";
       print $out $text;
@@ -68,9 +70,9 @@ SWIFT
 }
 
 flags=(-c release -Xswiftc -enable-testing --package-path "$tree" --scratch-path "$work/build")
-# A test that is killed is to say so at once.
+# A killed test must report that at once.
 export SWIFT_BACKTRACE=enable=no
-# What shows only now and then needs more histories than a run of all tests has.
+# Rare effects need more histories than a normal test run has.
 export SIM_SEEDS=${SIM_SEEDS:-60}
 if [[ -z ${BUILT:-} ]]; then
   prepare
@@ -83,7 +85,7 @@ if [[ -z ${BUILT:-} ]]; then
 fi
 
 field() { sed -n "s/^$2: //p" "scripts/mutants/$1.mutant"; }
-# run NAME FILTER: 0 if the tests pass.
+# run NAME FILTER: returns 0 if the tests pass.
 run() {
   MUTANT=$1 timeout "${LIMIT:-300}" "$swift" test "${flags[@]}" --skip-build --disable-xctest --filter "[.]($2)/" \
     >"$work/${1:-none}.log" 2>&1

@@ -17,7 +17,7 @@ import Testing
   static let pairs: [Pair] = [
     Pair(
       types: ["Store", "ReadableStore"], form: "AsyncStore",
-      renamed: ["put(_:type:expires:durability:writing:)": "put(_:type:expires:durability:from:)"],
+      renamed: ["put(_:type:expiration:durability:writing:)": "put(_:type:expiration:durability:from:)"],
       without: [
         "actor": "known", "scope": "known", "isWidening": "known", "blobLimits": "known",
         "blobPolicy": "known",
@@ -45,9 +45,9 @@ import Testing
         "changes(from:)": "an asynchronous sequence", "key(of:)": "computed", "reading(_:)": "computed",
         "contains(_:in:)": "in a transaction", "delete(_:in:)": "in a transaction",
         "expire(_:_:in:)": "in a transaction", "get(_:in:)": "in a transaction",
-        "insert(_:in:)": "in a transaction",
-        "insert(_:lasting:in:)": "in a transaction", "insertOrIgnore(_:in:)": "in a transaction",
-        "insertOrReplace(_:in:)": "in a transaction", "insertOrReplace(_:lasting:in:)": "in a transaction",
+        "insert(_:in:)": "in a transaction", "insert(_:expiration:in:)": "in a transaction",
+        "insertOrIgnore(_:in:)": "in a transaction",
+        "insertOrReplace(_:in:)": "in a transaction", "insertOrReplace(_:expiration:in:)": "in a transaction",
         "replace(_:in:)": "in a transaction", "update(_:in:_:)": "in a transaction",
       ]),
     Pair(
@@ -63,7 +63,7 @@ import Testing
       types: ["Node"], form: "Node",
       renamed: ["init(store:configuration:)": "make(store:configuration:)"],
       without: [
-        "keepInStep(_:)": "handed to the event loop", "letGo()": "handed to the event loop",
+        "keepInStep(_:)": "handed to the event loop", "stopKeepingInStep()": "handed to the event loop",
         "states(of:)": "an asynchronous sequence",
       ]),
     Pair(
@@ -105,7 +105,7 @@ import Testing
     "Snapshot": "AsyncStore.withSnapshot", "CollectionSnapshot": "AsyncStoreCollection.withSnapshot",
     "Change": "AsyncStore.value(of:)",
     "Transaction": "AsyncStore.transaction", "OpenTransaction": "AsyncStore.transaction",
-    "ValueWriter": "AsyncStore.put(_:type:expires:durability:from:)",
+    "ValueWriter": "AsyncStore.put(_:type:expiration:durability:from:)",
   ]
   /// Those whose calls compute: nothing is read or written.
   private static let computing: Set<String> = [

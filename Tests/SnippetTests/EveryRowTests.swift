@@ -85,17 +85,17 @@ import Testing
   @Test("values expire by default and each by itself, and are counted with and without")
   func expiry() throws {
     var configuration = Self.relaxed
-    configuration.defaultExpiry = .month
+    configuration.defaultLifetime = .month
     let store = try Store.openOrCreate(at: here + "expiring", configuration: configuration)
     try store.put("default", 1)
-    try store.put("span", 1, lasting: .minute)
-    try store.put("moment", 1, expires: Expiry.hours(2).fromNow())
-    try store.put("never", 1, expires: .max)
-    try store.put("over", 1, expires: 1)
-    for span in [Expiry.minute, .hour, .day, .week, .month, .year] {
-      #expect(try store.expire("span", .lasting(span)))
+    try store.put("span", 1, expiration: .after(.minute))
+    try store.put("moment", 1, expiration: .at(Lifetime.hours(2).fromNow()))
+    try store.put("never", 1, expiration: .never)
+    try store.put("over", 1, expiration: .at(1))
+    for span in [Lifetime.minute, .hour, .day, .week, .month, .year] {
+      #expect(try store.expire("span", .after(span)))
     }
-    #expect(try store.expire("default", .clear) && store.expire("moment", .set(.max - 1)))
+    #expect(try store.expire("default", .never) && store.expire("moment", .at(.max - 1)))
     let counts = try store.keyCounts()
     #expect(counts.live == 4 && counts.expired == 1 && counts.all == 5)
     #expect(try store.deadline(of: "never") == nil)
@@ -216,9 +216,9 @@ import Testing
   func asynchronous() async throws {
     let store = try await AsyncStore.openOrCreate(at: here + "async")
     try await store.put("a", 1)
-    try await store.put("b", 1, lasting: .hour)
+    try await store.put("b", 1, expiration: .after(.hour))
     #expect(try await store.transaction { try $0.delete("a") })
-    #expect(try await store.expire("b", .clear))
+    #expect(try await store.expire("b", .never))
     try await store.sync()
     #expect(try await store.verify().isClean)
     let orders = try await store.collection("orders", of: Order.self)

@@ -41,7 +41,7 @@ import Testing
     // end
     #expect(try store.list(prefix: Array("order/".utf8)).map(\.size) == [8, 8, 8])
     // snippet
-    try store.put("session/7", "Ann", lasting: .hour)
+    try store.put("session/7", "Ann", expiration: .after(.hour))
     // end
     #expect(try store.get("session/7", as: String.self) == "Ann")
     // snippet

@@ -109,7 +109,8 @@ import Testing
         else { continue }
         try hubStore.transaction { transaction in
           let mark = try Key("settled/\(lost.dot)")
-          guard try transaction.put(mark, true, expecting: .absent, lasting: .days(31)) != nil else { return }
+          guard try transaction.put(mark, true, expecting: .absent, expiration: .after(.days(31))) != nil
+          else { return }
           try transaction.update(key, default: other) { limit in limit = min(limit, other) }
         }
       }

@@ -153,8 +153,8 @@ import Testing
     #expect(try orders.count == 3)
     #expect(try store.get("last-order", default: 0) == 10)
     // snippet
-    try orders.insert(Order(id: 11, customer: "Di", total: 3), lasting: .days(30))
-    try orders.expire(8, .lasting(.week))
+    try orders.insert(Order(id: 11, customer: "Di", total: 3), expiration: .after(.days(30)))
+    try orders.expire(8, .after(.week))
     // end
     #expect(try orders.deadline(of: 11) != nil && orders.deadline(of: 8) != nil)
     // snippet

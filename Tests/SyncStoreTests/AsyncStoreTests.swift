@@ -33,7 +33,7 @@ struct AsyncStoreTests {
     #expect(try await store.get("large")?.bytes.count == 30_000)
     #expect(try await store.put("a", [1], expecting: .absent) == nil)
     #expect(try await store.delete("nothing") == false)
-    #expect(try await store.expire("a", .lasting(.hour)))
+    #expect(try await store.expire("a", .after(.hour)))
     let sum = try await store.transaction { transaction in
       try transaction.put("b", [1])
       return try transaction.get("a", as: Int64.self).map { $0 + 1 }
@@ -160,7 +160,7 @@ struct AsyncStoreTests {
     #expect(try store.list().count == 64)
   }
 
-  /// A thread that has the writers' mutex until it is told to end.
+  /// A thread that holds the writers' mutex until it is told to end.
   final class Holder: Sendable {
     private let isEnding = Locked(false)
     private let thread: Threaded

@@ -4,15 +4,16 @@ import Testing
 
 @testable import SyncStore
 
-/// The asynchronous forms of what is more than a store. More tasks than the pool has threads wait for one thing: were they to hold
-/// the threads, nobody could let them go on.
+/// Asynchronous forms beyond the store itself. More tasks than the pool has threads wait for one event: if
+/// they held threads, nothing could release them.
 @Suite("Asynchronous forms of", .timeLimit(.minutes(Patience.minutes(1))))
 struct AsyncWaitingTests {
   let directory = TemporaryDirectory()
-  /// Above the threads that the pool has, on any machine that runs the tests.
+  /// More than the pool's threads on any machine that runs the tests.
   static let tasks = 2 * max(10, ProcessInfo.processInfo.activeProcessorCount)
 
-  /// Begins the work in many tasks, sees that the pool goes on while they wait, and lets them end.
+  /// Starts the work in many tasks, checks that the pool still runs others while they wait, and lets them
+  /// end.
   static func manyWait(
     for release: @escaping @Sendable () throws -> Void, _ work: @escaping @Sendable (Int) async throws -> Void
   ) async throws {
@@ -23,7 +24,7 @@ struct AsyncWaitingTests {
         try await work(number)
       }
     }
-    // All of them are on the pool, or wait, only if none that waits holds a thread.
+    // All of them are running or waiting, which is possible only if waiting tasks hold no thread.
     try await ChangesTests.until { begun.withLock { $0 } == tasks }
     #expect(await Task.detached { 42 }.value == 42)
     try release()
@@ -41,7 +42,7 @@ struct AsyncWaitingTests {
     #expect(try await !root.contains("none"))
     #expect(try await shop.sizeOfFiles > 0)
     #expect(try await !shop.files.isEmpty)
-    // Who has it alone keeps the backups waiting.
+    // The exclusive holder keeps the backups waiting.
     let handle = shop.handle
     let (blockaded, goesOn) = (Locked(false), Locked(false))
     let holder = Worker.run {
@@ -154,7 +155,7 @@ struct AsyncWaitingTests {
     #expect(try await orders.all(by: Order.byCustomer, equalTo: "Di").map(\.id) == [3])
     #expect(try await orders.count(by: Order.byCustomer, equalTo: "Ann") == count - 3)
     #expect(try await orders.count(in: 0..<2) == 2)
-    #expect(try await orders.expire(3, .lasting(.hour)))
+    #expect(try await orders.expire(3, .after(.hour)))
     let visited = Locked(0)
     try await orders.forEach { _ in
       visited.withLock { visited in
@@ -167,10 +168,10 @@ struct AsyncWaitingTests {
     #expect(try await orders.delete(1))
     #expect(try await orders.delete(contentsOf: [1, 2]) == 1)
     try await orders.insert(contentsOf: [Order(id: 1000, customer: "Ed")])
-    try await orders.insert(Order(id: 1001, customer: "Ed"), lasting: .hour)
+    try await orders.insert(Order(id: 1001, customer: "Ed"), expiration: .after(.hour))
     #expect(try await orders.insertOrIgnore(contentsOf: [Order(id: 1000, customer: "")]) == 0)
     try await orders.insertOrReplace(contentsOf: [Order(id: 1000, customer: "Fi")])
-    try await orders.insertOrReplace(Order(id: 1001, customer: "Fi"), lasting: .hour)
+    try await orders.insertOrReplace(Order(id: 1001, customer: "Fi"), expiration: .after(.hour))
     try await orders.rebuildIndexes()
     #expect(try await orders.deleteAll() == count)
     #expect(try moment.count == count)
@@ -203,7 +204,7 @@ struct AsyncWaitingTests {
     #expect(try await store.put("a", 2, expecting: .unchanged(since: seen)) != nil)
     #expect(try await store.versioned("a")?.value.decoded(as: Int.self) == 2)
     #expect(try await store.putIfChanged("bytes", [1]))
-    #expect(try await store.put("bytes", [2], expecting: .value([9]), lasting: .hour) == nil)
+    #expect(try await store.put("bytes", [2], expecting: .value([9]), expiration: .after(.hour)) == nil)
     #expect(try await store.delete("bytes", expecting: .value([1])))
     #expect(try await store.explain("a")?.isLocal == true)
     #expect(try await store.log(from: 0, limit: 2).count == 2)

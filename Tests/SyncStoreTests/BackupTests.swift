@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// What a backup holds, and what a restored store is.
+/// Content of a backup, and state of a restored store.
 @Suite("A backup")
 struct BackupTests {
   static let file = "/store.backup"
@@ -28,7 +28,7 @@ struct BackupTests {
     let store = try Store.create(on: host, configuration: Configuration(blobThreshold: 4096))
     for number in 0..<300 { try store.put(Key("\(number)"), "value \(number)") }
     for number in 0..<100 { try store.delete(Key("\(number)")) }
-    try store.put("expires", [1], expires: host.time + 1000)
+    try store.put("expires", [1], expiration: .at(host.time + 1000))
     try store.put("large", [UInt8](repeating: 7, count: 50_000))
     let report = try store.backUp(to: Self.file)
     #expect(report.isFull && report.section == 1)
@@ -65,7 +65,7 @@ struct BackupTests {
     #expect(try store.status().journalBytes < 2_000_000)
     let second = try store.backUp(to: Self.file)
     #expect(!second.isFull && second.section == 2)
-    // What was changed, what was deleted, and that the deletes were purged.
+    // The changes, the deletes, and the purge of these deletes.
     #expect((200...250).contains(second.records))
     #expect(second.writtenBytes < 250_000)
     try store.put("one", "more")
@@ -78,7 +78,7 @@ struct BackupTests {
     #expect(try copy.digest() == expected)
     #expect(try copy.verify().isClean)
     #expect(try copy.list().map(\.key) == store.list().map(\.key))
-    // What is dead in the pieces of a backup can be compacted like anything else.
+    // Dead records in the pieces of a backup can be compacted like any others.
     try copy.compact()
     #expect(try copy.digest() == expected)
     #expect(try copy.status().journalBytes < 700_000)
@@ -161,7 +161,7 @@ struct BackupTests {
         try transaction.put("last", Array("\(number)".utf8))
       }
     }
-    // Between two steps of the backup: while it makes its moment durable, and while it writes.
+    // Between two steps of the backup: while it makes its snapshot durable, and while it writes.
     let plan = FaultPlan()
     let writing = host.environment(over: FaultingStorage(host.storage, plan: plan))
     try first.close()
@@ -247,10 +247,10 @@ struct BackupTests {
     func fill(_ name: String, _ count: Int) throws {
       for number in 0..<count { try store.put(Key("\(name) \(number)"), [UInt8](repeating: 1, count: 3000)) }
     }
-    // In a segment that is full of what counts.
+    // In a segment full of live records.
     try store.put("k", "deleted")
     try fill("live", 30)
-    // In one that is worth compacting.
+    // In a segment worth compacting.
     try store.delete("k")
     try fill("changed", 20)
     try fill("changed", 20)

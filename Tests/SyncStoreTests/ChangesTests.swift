@@ -19,7 +19,7 @@ struct ChangesTests {
     return changes
   }
 
-  /// All that is there.
+  /// All available changes.
   static func all(of store: Store, from position: ChangePosition) async throws -> [Change] {
     try store.put("the end of it", "x")
     var changes: [Change] = []
@@ -46,7 +46,7 @@ struct ChangesTests {
     try store.put("before", "x")
     var changes = try store.changes().makeAsyncIterator()
     var orders = try store.changes(prefix: "order/").makeAsyncIterator()
-    try store.put("order/1", Array("a".utf8), type: .string, expires: host.time + 1000)
+    try store.put("order/1", Array("a".utf8), type: .string, expiration: .at(host.time + 1000))
     try store.put("other", "b")
     try store.delete("order/1")
     try store.transaction { transaction in
@@ -210,7 +210,7 @@ struct ChangesTests {
     waiting.cancel()
     #expect(try await waiting.value == 0)
     #expect(store.changeSignal.count == 0)
-    // Whoever is cancelled already gets nothing, though there is something.
+    // A cancelled consumer gets nothing, though a change is available.
     try store.put("k", "v")
     let cancelled = Task {
       unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
@@ -222,7 +222,7 @@ struct ChangesTests {
     #expect(try await other.next()?.key == "k")
   }
 
-  /// Waits, without a thread, for what another thread is about to do.
+  /// Waits asynchronously for an action of another thread.
   static func until(_ condition: () throws -> Bool) async throws {
     while try !condition() { try await Task.sleep(nanoseconds: 1_000_000) }
   }
@@ -292,7 +292,7 @@ struct ChangesTests {
     let foreign = ChangePosition(
       actor: ActorID(high: 9, low: 9), position: 1, stamp: .zero)
     try await Self.expect(.rolledBack, again, foreign)
-    // What was not synced is gone with this seed.
+    // Unsynced data is lost with this seed.
     #expect(try again.changePosition().position < lost.position)
     try await Self.expect(.rolledBack, again, lost)
     host.time += 10
@@ -323,7 +323,7 @@ struct ChangesTests {
     var iterator = try store.changes(from: ChangePosition(actor: actor, position: 3, stamp: .zero))
       .makeAsyncIterator()
     #expect(try await iterator.next()?.key == "3")
-    // Who begins anew holds nothing that could have been deleted.
+    // An observer that starts from nothing holds nothing that could have been deleted.
     var anew = try store.changes(from: .beginning).makeAsyncIterator()
     #expect(try await anew.next()?.key == "0")
   }
@@ -358,13 +358,13 @@ struct ChangesTests {
     #expect(told.withLock { $0 } == 1)
     let own = waiter.journalPosition
     try writer.put("k", "v")
-    // The tail was moved, the position not yet: nothing that is written from now on would wake who waits now.
+    // The tail was moved, the position not yet: no later write would wake a waiter registered now.
     writer.control.position = own
     #expect(!waiter.notifyWhenGrownIfFree(behind: own, tell) && waiter.changeSignal.count == 0)
     #expect(waiter.notifyWhenGrown(behind: own, tell) && told.withLock { $0 } == 2)
     try waiter.close()
     try writer.close()
-    // It grows no more.
+    // A closed journal never grows again.
     #expect(waiter.notifyWhenGrown(behind: waiter.journalPosition, tell) && told.withLock { $0 } == 2)
   }
 

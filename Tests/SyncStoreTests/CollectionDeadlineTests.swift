@@ -14,14 +14,14 @@ struct CollectionDeadlineTests {
   @Test("takes its index entries with it, whichever way it was given its deadline")
   func entriesGoToo() throws {
     let orders = try orders(Store.create(on: host))
-    try orders.insert(Order(id: 1, customer: "Ann"), lasting: .minute)
+    try orders.insert(Order(id: 1, customer: "Ann"), expiration: .after(.minute))
     try orders.insert(Order(id: 2, customer: "Ann"))
-    try orders.insertOrReplace(Order(id: 2, customer: "Bo"), lasting: .minute)
+    try orders.insertOrReplace(Order(id: 2, customer: "Bo"), expiration: .after(.minute))
     try orders.insert(Order(id: 3, customer: "Cy"))
-    #expect(try orders.expire(3, .lasting(.minute)))
+    #expect(try orders.expire(3, .after(.minute)))
     try orders.source.transaction { transaction in
-      try orders.insert(Order(id: 4, customer: "Di"), lasting: .hour, in: &transaction)
-      #expect(try orders.expire(4, .set(host.time + 60_000), in: &transaction))
+      try orders.insert(Order(id: 4, customer: "Di"), expiration: .after(.hour), in: &transaction)
+      #expect(try orders.expire(4, .at(host.time + 60_000), in: &transaction))
     }
     try orders.insert(Order(id: 5, customer: "Ed"))
     for id in 1...4 { #expect(try orders.deadline(of: id) == host.time + 60_000) }
@@ -30,18 +30,18 @@ struct CollectionDeadlineTests {
     host.time += 60_000
     #expect(try orders.all().map(\.id) == [5])
     #expect(try orders.indexesAreRight() && orders.entries() == 2)
-    #expect(try !orders.expire(1, .clear))
+    #expect(try !orders.expire(1, .never))
   }
 
   @Test(
     "keeps its deadline when it is changed, and loses it when it is replaced; new entries have it as well")
   func updateKeeps() throws {
     let orders = try orders(Store.create(on: host))
-    try orders.insert(Order(id: 1, customer: "Ann"), lasting: .minute)
+    try orders.insert(Order(id: 1, customer: "Ann"), expiration: .after(.minute))
     try orders.update(1) { ($0.customer, $0.note) = ("Bo", "moved") }
     #expect(try orders.deadline(of: 1) == host.time + 60_000)
     #expect(try orders.indexesAreRight() && orders.entries() == 3)
-    try orders.insert(Order(id: 2, customer: "Cy"), lasting: .minute)
+    try orders.insert(Order(id: 2, customer: "Cy"), expiration: .after(.minute))
     try orders.replace(Order(id: 2, customer: "Cy"))
     #expect(try orders.deadline(of: 2) == nil)
     host.time += 60_000
@@ -53,10 +53,10 @@ struct CollectionDeadlineTests {
   )
   func endedAndCleared() throws {
     let orders = try orders(Store.create(on: host))
-    for id in 1...2 { try orders.insert(Order(id: id, customer: "Ann"), lasting: .minute) }
-    #expect(try orders.expire(1, .set(host.time - 1)))
+    for id in 1...2 { try orders.insert(Order(id: id, customer: "Ann"), expiration: .after(.minute)) }
+    #expect(try orders.expire(1, .at(host.time - 1)))
     #expect(try orders.all().map(\.id) == [2] && orders.entries() == 2)
-    #expect(try orders.expire(2, .clear))
+    #expect(try orders.expire(2, .never))
     host.time += 600_000
     #expect(try orders.all(by: Order.byCustomer).map(\.id) == [2] && orders.entries() == 2)
   }
@@ -64,11 +64,11 @@ struct CollectionDeadlineTests {
   @Test("is found by an index that was made later for as long as it lasts, whatever the default is")
   func builtLater() throws {
     var configuration = Configuration()
-    configuration.defaultExpiry = .minute
+    configuration.defaultLifetime = .minute
     let store = try Store.create(on: host, configuration: configuration)
     let plain = try store.collection("orders", of: Order.self)
-    try plain.insert(Order(id: 1, customer: "Ann"), lasting: .hour)
-    try store.put(plain.key(of: 2), Order(id: 2, customer: "Bo"), expires: .max)
+    try plain.insert(Order(id: 1, customer: "Ann"), expiration: .after(.hour))
+    try store.put(plain.key(of: 2), Order(id: 2, customer: "Bo"), expiration: .never)
     let orders = try orders(store)
     host.time += 60_000
     #expect(try orders.all(by: Order.byCustomer).map(\.id) == [1, 2] && orders.entries() == 4)
@@ -85,7 +85,7 @@ struct CollectionDeadlineTests {
     let orders = try orders(Store.create(on: host))
     var changes = try orders.changes(from: .beginning).makeAsyncIterator()
     try orders.source.put("orders", "not one of them")
-    try orders.insert(Order(id: 1, customer: "Ann"), lasting: .minute)
+    try orders.insert(Order(id: 1, customer: "Ann"), expiration: .after(.minute))
     let put = try await changes.next()
     #expect(try put?.value()?.decoded(as: Order.self) == Order(id: 1, customer: "Ann"))
     #expect(put?.deadline == host.time + 60_000)

@@ -182,7 +182,7 @@ struct CollectionIndexTests {
       for _ in 0..<12 {
         let place = Int(random.next() % 2)
         let element = self.random(&random, id: Int(random.next() % 4))
-        // Often within one millisecond: the stamps of both copies run into each other.
+        // Often within one millisecond: the stamps of both copies interleave.
         if random.chance(30) { hosts[place].time += 1 }
         switch random.next() % 4 {
         case 0: try collections[place].delete(element.id)
@@ -231,7 +231,7 @@ struct CollectionIndexTests {
     #expect(try again.all(by: Order.byCustomer).map(\.id) == [1, 2])
   }
 
-  /// The index that `Order.byCustomer` is taken for by who looks at name and version alone.
+  /// The index that a check of name and version alone mistakes for `Order.byCustomer`.
   private static let byInitial = CollectionIndex("customer") { (order: Order) in
     String(order.customer.prefix(1))
   }
@@ -299,8 +299,8 @@ struct CollectionIndexTests {
   func rebuiltDeadlines() throws {
     let store = try Store.create(on: host)
     let orders = try store.collection("orders", of: Order.self, indexes: Order.indexes)
-    try orders.insert(Order(id: 7, customer: "Ann"), lasting: .minute)
-    #expect(try store.expire(orders.key(of: 7), .clear))
+    try orders.insert(Order(id: 7, customer: "Ann"), expiration: .after(.minute))
+    #expect(try store.expire(orders.key(of: 7), .never))
     try orders.rebuildIndexes()
     host.time += 60_000
     #expect(try orders.all(by: Order.byCustomer, equalTo: "Ann").map(\.id) == [7])
@@ -322,7 +322,7 @@ struct CollectionIndexTests {
     #expect(try orders.all(by: Order.byTotal).map(\.id) == [1, 2, 3])
     #expect(try orders.all(by: Order.byCustomer).isEmpty)
     try orders.update(1) { $0.customer = "short" }
-    #expect(try orders.expire(2, .lasting(.minute)))
+    #expect(try orders.expire(2, .after(.minute)))
     #expect(try orders.delete(3))
     try orders.rebuildIndexes()
     #expect(try orders.all(by: Order.byCustomer).map(\.id) == [1])

@@ -61,7 +61,7 @@ struct CollectionTests {
     let store = try Store.create(on: host)
     let orders = try store.collection("orders", of: Order.self)
     let form = try EncodedValue(order(1, "a name to find"))
-    try store.put(try orders.key(of: 1), form.bytes, type: form.type, expires: host.time + 10)
+    try store.put(try orders.key(of: 1), form.bytes, type: form.type, expiration: .at(host.time + 10))
     #expect(try !orders.insertOrIgnore(order(1)))
     host.time += 10
     #expect(try orders.insertOrIgnore(order(1, "another name")))

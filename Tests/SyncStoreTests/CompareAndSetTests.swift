@@ -39,7 +39,7 @@ struct CompareAndSetTests {
   func expired() throws {
     let store = try Store.create(on: host)
     let version = try #require(
-      try store.put("k", text("1"), expecting: .absent, expires: host.time + 10))
+      try store.put("k", text("1"), expecting: .absent, expiration: .at(host.time + 10)))
     host.time += 10
     #expect(try store.put("k", text("x"), expecting: .version(version)) == nil)
     #expect(try store.put("k", text("x"), expecting: .value(text("1"))) == nil)
@@ -70,10 +70,10 @@ struct CompareAndSetTests {
     #expect(try store.entry("k")?.dot == dot)
     #expect(try store.putIfChanged("k", text("2")))
     #expect(try store.putIfChanged("k", text("2"), type: .string))
-    #expect(try store.putIfChanged("k", text("2"), type: .string, expires: host.time + 10))
-    #expect(try !store.putIfChanged("k", text("2"), type: .string, expires: host.time + 10))
+    #expect(try store.putIfChanged("k", text("2"), type: .string, expiration: .at(host.time + 10)))
+    #expect(try !store.putIfChanged("k", text("2"), type: .string, expiration: .at(host.time + 10)))
     host.time += 10
-    #expect(try store.putIfChanged("k", text("2"), type: .string, expires: host.time - 5))
+    #expect(try store.putIfChanged("k", text("2"), type: .string, expiration: .at(host.time - 5)))
     try store.delete("k")
     #expect(try store.putIfChanged("k", text("2"), type: .string))
   }

@@ -3,12 +3,13 @@ import Testing
 
 @testable import SyncStore
 
-/// A round is looked for beside those who write, and yet has exactly what is current in its snapshot (rule R10).
+/// A delta scan runs concurrently with writers, yet its round has exactly the current records of its snapshot
+/// (rule R10).
 @Suite("A round that is opened")
 struct DeltaScanTests {
   private static let few: UInt64 = 4
 
-  /// Does something whenever a round lets others go on.
+  /// Runs an action whenever a scan yields to others.
   private final class Turns: Sendable {
     let action = Locked<(@Sendable () throws -> Void)?>(nil)
     let count = Locked(0)
@@ -65,7 +66,7 @@ struct DeltaScanTests {
     #expect(round.count == 400)
   }
 
-  /// What is current now, found while nobody can write.
+  /// The current records, found while writers are blocked.
   private static func current(_ store: Store, _ choice: DeltaFilter) throws -> [DeltaStream.Item] {
     try store.reading { engine throws(StoreError) in try Store.items(choice, in: engine) }
   }
@@ -79,7 +80,7 @@ struct DeltaScanTests {
     let exact = try current(store, choice)
     #expect(round.items.joined().map(\.position) == exact.map(\.position), what)
     #expect(round.items.joined().map(\.isPresent) == exact.map(\.isPresent), what)
-    // Whatever was compacted or rewritten, each record can be given.
+    // Whatever was compacted or rewritten, each record can be sent.
     var count = 0
     while let batch = try round.next(maximumBytes: 2000) { count += batch.records.list.count }
     #expect(count == round.count, what)
@@ -124,7 +125,7 @@ struct DeltaScanTests {
     #expect(digest == sum)
   }
 
-  /// The parts are as large as each other, have all records, and split no transaction.
+  /// The parts are equally large, have all records, and split no transaction.
   private static func expectWholeTransactions(
     _ stretch: JournalSlice, _ parts: [JournalSlice], count: Int
   ) throws {
@@ -163,7 +164,7 @@ struct DeltaScanTests {
       }
     }
     for _ in 0..<Int.random(in: 60..<400, using: &random) { try change() }
-    // A digest that is known is not computed, and says nothing of places.
+    // A known digest is not recomputed, and does not depend on locations.
     store.engine.withLock { $0.index.checkpoint.setDigest(nil, at: 0) }
     let ground = try #require(try store.replicaSummary(digestAt: host.time).ground)
     #expect(try store.replicaSummary(digestAt: host.time).ground == nil)
@@ -185,7 +186,7 @@ struct DeltaScanTests {
     for number in 0..<50 { try store.put(Self.key(number), [UInt8](repeating: 1, count: 100)) }
     let ground = try store.reading { engine throws(StoreError) -> DeltaScanContext? in
       var places = LiveRecordBitmap(engine.journal.table)
-      // The record's place in a copy that this view does not know yet.
+      // The record's location in a copy that this view does not know yet.
       var isFirst = true
       try engine.index.hashIndex.forEachRef {
         places.insert(isFirst ? $0 + 1 : $0)
@@ -215,7 +216,7 @@ struct DeltaScanTests {
       switch pick(24) {
       case 0...8: try store.put(key, [UInt8](repeating: UInt8(pick(250)), count: pick(300)))
       case 9...12: _ = try store.delete(key)
-      case 13: try store.put(key, [3], expires: host.time + UInt64(pick(100_000)))
+      case 13: try store.put(key, [3], expiration: .at(host.time + UInt64(pick(100_000))))
       case 14...15:
         let keys = try (0..<pick(6)).map { _ in try Self.key(pick(60)) }
         try store.transaction { transaction in for key in keys { try transaction.put(key, [4]) } }

@@ -3,31 +3,31 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Expiry")
-struct ExpiryTests {
+@Suite("Expiration")
+struct ExpirationTests {
   /// An encrypted store has no blob tier.
   let host = SimulatedHost(sealed: false)
 
-  func store(_ expiry: Expiry? = nil) throws -> Store {
+  func store(_ expiry: Lifetime? = nil) throws -> Store {
     var configuration = Configuration()
-    configuration.defaultExpiry = expiry
+    configuration.defaultLifetime = expiry
     return try Store.create(on: host, configuration: configuration)
   }
 
   @Test("is told in spans from a minute to a year")
   func spans() {
-    #expect(Expiry.minute == .seconds(60))
-    #expect(Expiry.hour == .minutes(60))
-    #expect(Expiry.day == .hours(24))
-    #expect(Expiry.week == .days(7))
-    #expect(Expiry.month == .days(30))
-    #expect(Expiry.year.milliseconds == 365 * 86_400_000)
-    #expect(Expiry.minute < .hour)
-    #expect(Expiry.seconds(-1).milliseconds == 1)
-    #expect(Expiry.days(.max).milliseconds == 1 << 47)
-    #expect(Expiry.minute.after(1000) == 61_000)
-    #expect(Expiry.minute.after(.max - 5) == .max)
-    #expect(Expiry.hour.fromNow() > Expiry.minute.fromNow())
+    #expect(Lifetime.minute == .seconds(60))
+    #expect(Lifetime.hour == .minutes(60))
+    #expect(Lifetime.day == .hours(24))
+    #expect(Lifetime.week == .days(7))
+    #expect(Lifetime.month == .days(30))
+    #expect(Lifetime.year.milliseconds == 365 * 86_400_000)
+    #expect(Lifetime.minute < .hour)
+    #expect(Lifetime.seconds(-1).milliseconds == 1)
+    #expect(Lifetime.days(.max).milliseconds == 1 << 47)
+    #expect(Lifetime.minute.after(1000) == 61_000)
+    #expect(Lifetime.minute.after(.max - 5) == .max)
+    #expect(Lifetime.hour.fromNow() > Lifetime.minute.fromNow())
   }
 
   @Test("by default is given to whatever is put without a deadline, in every way")
@@ -49,8 +49,8 @@ struct ExpiryTests {
     let keys = try store.list().map(\.key)
     #expect(keys.count == 9)
     for key in keys { #expect(try store.deadline(of: key) == deadline, "\(key)") }
-    try store.put("own", [1], expires: host.time + 5)
-    try store.put("never", [1], expires: .max)
+    try store.put("own", [1], expiration: .at(host.time + 5))
+    try store.put("never", [1], expiration: .never)
     #expect(try store.deadline(of: "own") == host.time + 5)
     #expect(try store.deadline(of: "never") == nil)
     #expect(try store.keyCounts() == KeyCounts(live: 11, expired: 0, withDeadline: 10))
@@ -64,30 +64,30 @@ struct ExpiryTests {
   @Test("can be extended, brought forward and cleared, and the value stays what it is")
   func changed() throws {
     let store = try store()
-    try store.put("k", Int64(7), expires: host.time + 1000)
-    #expect(try store.expire("k", .lasting(.hour)))
+    try store.put("k", Int64(7), expiration: .at(host.time + 1000))
+    #expect(try store.expire("k", .after(.hour)))
     #expect(try store.deadline(of: "k") == host.time + 3_600_000)
     host.time += 2000
     #expect(try store.get("k", as: Int64.self) == 7)
-    #expect(try store.expire("k", .clear))
+    #expect(try store.expire("k", .never))
     #expect(try store.deadline(of: "k") == nil)
     let position = try store.changePosition()
-    #expect(try store.expire("k", .clear))
+    #expect(try store.expire("k", .never))
     #expect(try store.changePosition() == position)
     try store.put("large", [UInt8](repeating: 1, count: 30_000))
-    #expect(try store.expire("large", .set(host.time + 10)))
+    #expect(try store.expire("large", .at(host.time + 10)))
     #expect(try store.get("large")?.bytes.count == 30_000)
     #expect(try store.status().blobKeys == 1)
     try store.transaction { transaction in
       try transaction.put("new", [1])
-      #expect(try transaction.expire("new", .set(host.time + 10)))
-      #expect(try !transaction.expire("absent", .clear))
+      #expect(try transaction.expire("new", .at(host.time + 10)))
+      #expect(try !transaction.expire("absent", .never))
     }
     #expect(try store.deadline(of: "new") == host.time + 10)
     host.time += 10
     #expect(try store.get("large") == nil)
-    #expect(try !store.expire("large", .clear), "what has expired is not brought back")
-    #expect(try !store.expire("absent", .lasting(.day)))
+    #expect(try !store.expire("large", .never), "what has expired is not brought back")
+    #expect(try !store.expire("absent", .after(.day)))
     try store.close()
     #expect(try Store.open(on: host).get("k", as: Int64.self) == 7)
   }
@@ -97,10 +97,10 @@ struct ExpiryTests {
     let store = try store()
     let far = SimulatedHost(seed: 2, machine: "far")
     let peer = try Store.create(on: far, id: store.id)
-    try store.put("k", [1], expires: host.time + 1000)
+    try store.put("k", [1], expiration: .at(host.time + 1000))
     try peer.receive(from: store)
     #expect(try peer.deadline(of: "k") == host.time + 1000)
-    try peer.expire("k", .lasting(.day))
+    try peer.expire("k", .after(.day))
     try store.receive(from: peer)
     #expect(try store.deadline(of: "k") == far.time + 86_400_000)
     #expect(try store.digest() == peer.digest())
@@ -118,7 +118,7 @@ struct ExpiryTests {
     let lasting = try Store.create(on: far)
     try lasting.put("imported", 1)
     let store = try store(.week)
-    try store.put("kept", 1, expires: .max)
+    try store.put("kept", 1, expiration: .never)
     try store.update("kept", default: 0) { $0 += 1 }
     try store.update("new", default: 0) { $0 += 1 }
     #expect(try store.deadline(of: "kept") == nil && store.deadline(of: "new") != nil)
@@ -126,13 +126,13 @@ struct ExpiryTests {
       let elements = try store.collection("elements", of: Element.self, indexes: indexes)
       try elements.insertOrReplace(Element(id: 1))
       #expect(try elements.deadline(of: 1) != nil)
-      try elements.expire(1, .clear)
+      try elements.expire(1, .never)
       try elements.update(1) { $0.count += 1 }
       #expect(try elements.deadline(of: 1) == nil)
     }
     try store.importAll(from: lasting)
     #expect(try store.deadline(of: "imported") == nil)
-    host.time += Expiry.week.milliseconds + 1
+    host.time += Lifetime.week.milliseconds + 1
     #expect(try store.get("kept", default: 0) == 2 && store.get("imported", default: 0) == 1)
   }
 
@@ -145,9 +145,9 @@ struct ExpiryTests {
     try peer.put("large", value)
     try store.receive(from: peer)
     #expect(
-      #expect(throws: StoreError.self) { try store.expire("large", .lasting(.day)) }?.code == .blobUnavailable
+      #expect(throws: StoreError.self) { try store.expire("large", .after(.day)) }?.code == .blobUnavailable
     )
     _ = try store.blobs.put(bytes: value, durable: true)
-    #expect(try store.expire("large", .lasting(.day)))
+    #expect(try store.expire("large", .after(.day)))
   }
 }

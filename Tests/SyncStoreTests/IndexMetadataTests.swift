@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// What is noted of which indexes are complete, and who may rely on it.
+/// The record of which indexes are complete, and who may rely on it.
 @Suite("An index of a collection")
 struct IndexMetadataTests {
   private let host = SimulatedHost(seed: 11)
@@ -15,7 +15,7 @@ struct IndexMetadataTests {
     static let byLength = CollectionIndex("length") { (order: Order) in order.customer.utf8.count }
   }
 
-  /// Opens the collection as a program that names these indexes, in a process of its own.
+  /// Opens the collection as a program with these indexes, in its own process.
   private func program(
     _ indexes: [any CollectionIndexing<Order>]
   ) throws -> StoreCollection<Order> {
@@ -32,8 +32,8 @@ struct IndexMetadataTests {
       { try $0.replace(Order(id: 1, customer: "Cy")) },
       { try $0.update(1) { $0.customer = "Cy" } },
       { try $0.insert(contentsOf: (2..<2000).map { Order(id: $0, customer: "c\($0)") }) },
-      { try $0.insert(Order(id: 2, customer: "Bo"), lasting: .seconds(60)) },
-      { try $0.expire(1, .set(.max - 1)) },
+      { try $0.insert(Order(id: 2, customer: "Bo"), expiration: .after(.seconds(60))) },
+      { try $0.expire(1, .at(.max - 1)) },
     ] as [@Sendable (StoreCollection<Order>) throws -> Void], [false, true])
   func unknown(write: @Sendable (StoreCollection<Order>) throws -> Void, knowsAnother: Bool) throws {
     _ = try Store.create(on: host, configuration: Configuration(mode: .shared))

@@ -3,12 +3,12 @@ import Testing
 
 @testable import SyncStore
 
-/// Reading takes no lock that a writer or a compaction holds, and sees no half of anything.
+/// Reads take no lock that a writer or a compaction holds, and see nothing partial.
 @Suite("Readers without a lock")
 struct LockFreeReadingTests {
   private static let small = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
 
-  /// The same directory, opened once more as another process does.
+  /// The same directory, opened again as another process.
   private static func again(_ path: String, _ number: Int) throws -> Store {
     var environment = Environment.real()
     environment.process = number
@@ -44,7 +44,7 @@ struct LockFreeReadingTests {
                 reader == 1
                 ? try view.withValue(key) { Self.round($0) } ?? -1
                 : try view.get(key)?.bytes.withRawSpan { Self.round($0) } ?? -1
-              // What one key says has happened, no other key denies later.
+              // What one key shows as done, no later read of another key may contradict.
               #expect(found >= last, "reader \(reader): \(found) behind \(last)")
               last = max(last, found)
             }
@@ -68,7 +68,7 @@ struct LockFreeReadingTests {
       isEncrypted ? Passphrase("a passphrase") : nil, Configuration(blobThreshold: 100))
     let store = try Store.create(on: host, configuration: configuration)
     let value = [UInt8](repeating: 7, count: 1000)
-    try store.put("large", value, expires: host.time + 1000)
+    try store.put("large", value, expiration: .at(host.time + 1000))
     try store.put("small", "x")
     try store.engine.withLock { _ in
       let answers = Locked<[[UInt8]?]>([])
@@ -85,7 +85,7 @@ struct LockFreeReadingTests {
     #expect(try store.reader(of: "small")?.withUnverifiedBytes { $0.byteCount } == 1)
   }
 
-  /// The number of a round, many times over: a value mixed of two would be noticed.
+  /// The number of a round, repeated many times: a mix of two values would be noticed.
   private static func bytes(_ round: Int) -> [UInt8] {
     (0..<100).map { UInt8(truncatingIfNeeded: $0 % 2 == 0 ? round : round >> 8) }
   }
@@ -180,7 +180,7 @@ struct LockFreeReadingTests {
     struct Refusal: Error {}
     let host = SimulatedHost()
     let store = try Store.create(on: host)
-    try store.put("a", [1], expires: host.time + 1000)
+    try store.put("a", [1], expiration: .at(host.time + 1000))
     #expect(throws: Refusal.self) { try store.withValue("a") { _ in throw Refusal() } }
     #expect(try store.contains("a"))
     host.time += 1000

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Readers that never end, machines that sleep, files that go away: what a store meets when it is open for long.
+/// A store that is open for long: readers that never end, machines that sleep, files that are removed.
 @Suite("A store that is open for long")
 struct LongLifeTests {
   static let small = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
@@ -85,8 +85,8 @@ struct LongLifeTests {
   @Test("F54 judges deadlines anew after the machine has slept")
   func slept() throws {
     let store = try Store.create(on: host)
-    try store.put("short", [1], expires: host.time + 60_000)
-    try store.put("long", [1], expires: host.time + 24 * 3_600_000)
+    try store.put("short", [1], expiration: .at(host.time + 60_000))
+    try store.put("long", [1], expiration: .at(host.time + 24 * 3_600_000))
     let digest = try store.digest()
     #expect(try store.contains("short"))
     // No timer ran meanwhile, and none is needed.
@@ -124,7 +124,7 @@ struct LongLifeTests {
     #expect(store.clockWarning?.contains("0 days after the beginning of 1970") == true)
     try store.put("k", "1")
     try store.put("k", "2")
-    try store.put("gone", [1], expires: 1000)
+    try store.put("gone", [1], expiration: .at(1000))
     #expect(try store.text("k") == "2")
     unset.time = 1_800_000_000_000
     #expect(store.clockWarning == nil)
@@ -157,7 +157,7 @@ struct LongLifeTests {
   func syncWithoutDescriptors(call: StorageCall, path: String) throws {
     try Store.create(on: host, configuration: Self.small).close()
     let plan = FaultPlan()
-    // Only one that others may have open looks for their packs.
+    // Only a store that others may have open checks for their packs.
     var shared = Self.small
     shared.mode = .shared
     let store = try Store.open(on: host, configuration: shared, failing: plan)
@@ -204,7 +204,7 @@ struct LongLifeTests {
     let store = try Store.create(on: host, configuration: Self.small)
     try churn(store, 1)
     try store.sync()
-    // The whole content of the first segment, records and all, lies in the file that becomes a later one.
+    // The whole content of the first segment, including records, is in the file reused as a later one.
     let old = try host.storage.open("/store/journal/0000000000000001.segment", .readOnly)
     let bytes = try old.read(1 << 20, at: 0)
     _ = try host.storage.remove("/store/journal/next")

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Coming from elsewhere: from another store, from MMKV, from property lists.
+/// Migration: from another store, from MMKV, from property lists.
 @Suite("A migration")
 struct MigrationTests {
   let host = SimulatedHost(sealed: false)
@@ -17,7 +17,7 @@ struct MigrationTests {
     let other = try Store.create("/other", on: host, configuration: configuration)
     let store = try Store.create(on: host, configuration: configuration)
     for number in 0..<2500 { try other.put(Key("a\(number)"), "\(number)") }
-    try other.put("b", [UInt8](repeating: 7, count: 5000), expires: host.time + 1000)
+    try other.put("b", [UInt8](repeating: 7, count: 5000), expiration: .at(host.time + 1000))
     try other.put("gone", "x")
     try other.delete("gone")
     try store.put("a1", "mine")
@@ -28,7 +28,7 @@ struct MigrationTests {
     #expect(try store.text("a1") == "mine" && store.text("a2499") == "2499" && !store.contains("b"))
     let all = try store.importAll(from: other.snapshot())
     #expect(all.imported == 2501 && all.kept == 0)
-    // What was the same was not written again.
+    // Equal values were not written again.
     #expect(try store.status().position == before + 2498 + 2)
     #expect(try store.text("a1") == "1" && store.get("b")?.bytes.count == 5000)
     #expect(try store.entry("b")?.deadline == host.time + 1000 && store.entry("b")?.blob != nil)
@@ -56,7 +56,7 @@ struct MigrationTests {
 
   // MARK: MMKV
 
-  /// Writes files as MMKV's documents and sources lay them out.
+  /// Writes files in the layout of MMKV's documentation and sources.
   struct MMKVWriter {
     var pairs: [UInt8] = [0xFF, 0xFF, 0xFF, 0x07]
 
@@ -105,7 +105,7 @@ struct MigrationTests {
       writer.add("text", counted(Array("first".utf8)))
       writer.add("flag", varint(1))
       writer.add("small", varint(300))
-      // Negative numbers are extended to 64 bits.
+      // Negative numbers are sign-extended to 64 bits.
       writer.add("negative", varint(UInt64(bitPattern: -5)))
       writer.add("half", word(Float(0.5).bitPattern))
       writer.add("pi", (0..<8).map { UInt8(truncatingIfNeeded: Double.pi.bitPattern >> UInt64($0 * 8)) })
@@ -154,7 +154,7 @@ struct MigrationTests {
     #expect(try store.text("old/text") == "latest: ä" && store.entry("old/text")?.type == .string)
     #expect(try store.get("old/negative")?.bytes == [0xFB] + [UInt8](repeating: 0xFF, count: 7))
     #expect(try store.entry("old/half")?.type == .double && store.get("old/flag")?.bytes == [1])
-    // Read as something that it is not.
+    // Read as another type.
     #expect(try store.importAll(from: file) { _ in .double }.skipped == 6)
   }
 
@@ -195,7 +195,7 @@ struct MigrationTests {
     try writer.write(to: "/mmkv", host.storage, version: 4, flags: 1, spoilsCRC: true, lastSize: size)
     file = try MMKVFile(path: "/mmkv", cryptKey: nil, host.storage)
     #expect(file.keys == ["soon"])
-    // Without the file beside it nothing says that the last four bytes of each value are a time.
+    // Without the companion file nothing says that the last four bytes of each value are a time.
     _ = try host.storage.remove("/mmkv.crc")
     let error = #expect(throws: StoreError.self) { try MMKVFile(path: "/mmkv", cryptKey: nil, host.storage) }
     #expect(error?.code == .damaged && error?.message.contains("whether its values expire") == true)

@@ -3,13 +3,13 @@ import Testing
 
 @testable import SyncStore
 
-/// Opening goes on where the last process stopped. What it finds must be what reading the whole journal finds.
+/// An open resumes from the index checkpoint. The result must equal that of a full replay.
 @Suite("An opening without reading the journal")
 struct OpeningTests {
   static let small = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
   let host = SimulatedHost()
 
-  /// All that a view knows, whatever it was made from: what it is, and its parts as text.
+  /// All state of a view, whatever it was made from: its kind, and its parts as text.
   struct Knowledge {
     var parts: [String: Set<String>] = [:]
     var live: [Int] = []
@@ -42,7 +42,7 @@ struct OpeningTests {
       live = engine.journal.segments.map(\.liveBytes)
     }
 
-    /// What only one of them knows.
+    /// State that only one of them has.
     func differences(from other: Knowledge, but ignored: Set<String> = []) -> [String] {
       parts.keys.filter { !ignored.contains($0) }.sorted().flatMap { name in
         let (mine, others) = (parts[name] ?? [], other.parts[name] ?? [])
@@ -52,7 +52,7 @@ struct OpeningTests {
     }
   }
 
-  /// Does what leaves traces of every kind: deadlines, conflicts, records that wait, keys of the store's own.
+  /// Writes records of every kind: deadlines, conflicts, parked records, reserved keys.
   static func churn(_ store: Store, _ other: Store, _ hosts: [SimulatedHost], seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
     for round in 0..<4 {
@@ -60,9 +60,9 @@ struct OpeningTests {
       try CompactionTests.churn(store, writes: 40, seed: random.next())
       try CompactionTests.churn(other, writes: 15, seed: random.next())
       let time = hosts[0].time
-      try store.put(Key("expires \(round)"), [1], expires: time + random.next() % 100_000)
+      try store.put(Key("expires \(round)"), [1], expiration: .at(time + random.next() % 100_000))
       try store.putReserved([0] + Array("member \(random.next() % 3)".utf8), [UInt8(round)])
-      // The other one's clock is ahead: what it writes now has to wait.
+      // The other one's clock is ahead: its next write must be parked.
       hosts[1].time = time + 200_000
       if round.isMultiple(of: 2) { try other.put(Key("early \(random.next() % 3)"), [2]) }
       if random.chance(50) {
@@ -73,11 +73,11 @@ struct OpeningTests {
       if random.next() % 3 == 0 { try store.compact() }
       if random.next() % 3 == 0 { _ = try store.digest() }
     }
-    // Applies what has become due.
+    // Applies due parked records.
     try store.put("last", [9])
   }
 
-  /// Lets go of what an opening could go on from.
+  /// Removes the files from which an open could resume.
   static func removeIndex(of host: SimulatedHost) throws {
     for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) }
   }
@@ -106,7 +106,7 @@ struct OpeningTests {
     for (one, other) in zip(read.live, settled.live) { #expect(abs(one - other) < 1000, "seed \(seed)") }
   }
 
-  /// What is known once the next writer has come: what had to wait and has become due by now waits for it, also for who reads all.
+  /// The state after the next write: due parked records are applied only by it, even after a full replay.
   private static func settled(_ store: Store) throws -> Knowledge {
     try store.setLocal(Array("nothing".utf8), nil)
     return try Knowledge(store)
@@ -153,7 +153,7 @@ struct OpeningTests {
     #expect(try again.text("b") == "value of b")
     #expect(#expect(throws: StoreError.self) { try again.get("a") }?.code == .damaged)
     #expect(#expect(throws: StoreError.self) { try again.withValue("a") { _ in } }?.code == .damaged)
-    // The next one reads everything, and does what rule R9 asks for.
+    // The next one replays everything, and does what rule R9 requires.
     host.killProcesses()
     let later = try Store.open(on: host, configuration: Self.small)
     #expect(try later.status().damagedPlaces == 1)
@@ -225,7 +225,8 @@ struct OpeningTests {
 
   @Test("finds each transaction whole or not at all, at whatever call its process was killed (F2, F6)")
   func killedWhileEntering() throws {
-    // Transactions that fill segments and let the index grow; at the call the process is gone, whatever it would do next.
+    // Transactions that fill segments and let the index grow; at the chosen call the process is gone,
+    // whatever it would do next.
     let (transactions, keys) = (8, 400)
     var call = 1
     var calls: Set<String> = []
@@ -380,7 +381,7 @@ struct OpeningTests {
     #expect(try reader.text("key 7") == "value")
     try reader.close()
     var after = try host.storage.files(below: "/store")
-    // All that processes share lies in the control page.
+    // Everything that processes share is in the control page.
     (before["/store/control"], after["/store/control"]) = (nil, nil)
     #expect(before == after)
   }

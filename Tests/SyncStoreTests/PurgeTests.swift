@@ -10,7 +10,7 @@ struct PurgeTests {
   let third = SimulatedHost(seed: 3, machine: "third")
   static let device = (1...3).map { DeviceID(bytes: [UInt8](repeating: UInt8($0), count: 32))! }
 
-  /// Three copies that have all met, each of which has said so.
+  /// Three copies that have all synced and acknowledged it.
   func copies() throws -> [Store] {
     let first = try Store.create(on: left)
     let copies = [
@@ -22,13 +22,13 @@ struct PurgeTests {
     return copies
   }
 
-  /// Two copies that have not met, and said nothing.
+  /// Two copies that have neither synced nor acknowledged.
   func silentCopies() throws -> [Store] {
     let first = try Store.create(on: left)
     return [first, try Store.create(on: right, id: first.id)]
   }
 
-  /// All meet, acknowledge what they have, and meet again.
+  /// All sync, acknowledge, and sync again.
   func meet(_ copies: [Store]) throws {
     for _ in 0..<2 {
       for host in [left, right, third] { host.time += 1 }
@@ -115,7 +115,7 @@ struct PurgeTests {
     try store.delete("a")
     try store.purgeBeforeCompaction(always: true, sparing: 0)
     #expect(try store.replicaSummary().floor.isEmpty)
-    // Who is silent for longer than that is given a full state, should it come back.
+    // A member silent for longer than that receives full state on its return.
     left.time += Limits.retirementMilliseconds + 1000
     try store.purgeBeforeCompaction(always: true, sparing: 0)
     #expect(try !store.replicaSummary().floor.isEmpty)
@@ -145,18 +145,18 @@ struct PurgeTests {
     #expect(try !say(0))
     try copies[1].receive(from: copies[0])
     #expect(try say(1))
-    // What the others say is no delete.
+    // The others' acknowledgement is not a delete.
     for host in [left, right] { host.time += 2 * Limits.acknowledgementMilliseconds }
     try copies[0].receive(from: copies[1])
     #expect(try !say(0) && !say(1))
     #expect(try copies[0].purge() == 1)
-    try copies[1].put("short", "1", expires: right.time + 1000)
+    try copies[1].put("short", "1", expiration: .at(right.time + 1000))
     #expect(try say(1))
     try copies[1].delete("short")
     #expect(try !say(1))
     right.time += Limits.acknowledgementMilliseconds + 1000
     #expect(try say(1))
-    // Who has nothing to say speaks up before it counts as gone.
+    // An idle member acknowledges before it counts as retired.
     right.time += Limits.retirementMilliseconds / 2 + 1000
     #expect(try say(1))
     #expect(try !say(1))
@@ -199,7 +199,7 @@ struct PurgeTests {
     try meet(Array(copies[0...1]))
     for copy in copies[0...1] { #expect(try copy.purge() == 1) }
     #expect(try copies[2].text("doomed") == "2")
-    // It is behind: it receives first.
+    // It lags behind: it receives first.
     try copies[2].receive(from: copies[1])
     try meet(copies)
     for copy in copies {
@@ -281,7 +281,7 @@ struct PurgeTests {
   @Test("an expired value goes too, once it is past on every clock")
   func expired() throws {
     let store = try Store.create(on: left)
-    try store.put("brief", Array("x".utf8), expires: left.time + 1000)
+    try store.put("brief", Array("x".utf8), expiration: .at(left.time + 1000))
     left.time += 2000
     #expect(try store.get("brief") == nil)
     #expect(try store.purge() == 0)
@@ -317,7 +317,7 @@ struct PurgeTests {
     left.time -= 3_600_000
     try second.receive(from: first)
     #expect(try second.text("k") == nil)
-    // Its own clock runs ahead as well: the value's time has come, and it is deleted.
+    // Its own clock runs ahead as well: the value is due, and it is deleted.
     right.time += 3_700_000
     #expect(try second.text("k") == "ahead")
     try second.delete("k")

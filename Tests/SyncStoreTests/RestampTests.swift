@@ -3,7 +3,8 @@ import Testing
 
 @testable import SyncStore
 
-/// The clock stood years ahead, and is right again: what was written meanwhile, and left for nowhere, is given the present time (F49).
+/// The clock was years ahead, and is corrected: writes made meanwhile and not sent yet get the present time
+/// (F49).
 @Suite("What was written while the clock ran ahead")
 struct RestampTests {
   static let present: UInt64 = 1_800_000_000_000
@@ -12,7 +13,7 @@ struct RestampTests {
   let host = SimulatedHost(seed: 1, time: present, machine: "ahead")
   let other = SimulatedHost(seed: 2, time: present, machine: "other")
 
-  /// Two copies in step, each with a write of the other.
+  /// Two converged copies, each with a write of the other.
   func copies() throws -> (Store, Store) {
     let first = try Store.create(on: host, configuration: Configuration(blobThreshold: 2000))
     let second = try Store.create(on: other, id: first.id)
@@ -25,7 +26,7 @@ struct RestampTests {
     return (first, second)
   }
 
-  /// `body` under the clock that runs ahead.
+  /// Runs `body` with the clock ahead.
   func ahead(_ body: () throws -> Void) rethrows {
     host.time += Self.ahead
     try body()
@@ -41,7 +42,7 @@ struct RestampTests {
       try a.put("shared", "ahead 1")
       try a.put("shared", "ahead 2")
       try a.put("large", [UInt8](repeating: 7, count: 5000))
-      try a.put("typed", [1], type: .bool, expires: deadline)
+      try a.put("typed", [1], type: .bool, expiration: .at(deadline))
       try a.delete("gone")
       try a.transaction { transaction in
         try transaction.put("pair/1", Array("1".utf8))
@@ -77,7 +78,7 @@ struct RestampTests {
     #expect(try b.missingBlobs().count == 1)
     #expect(try a.digest(at: host.time) == b.digest(at: host.time))
     #expect(try a.versionVector() == b.versionVector())
-    // The peer overwrites what was ahead, and that counts.
+    // The peer overwrites the value stamped ahead, and that wins.
     other.time += 10
     try b.put("shared", "by two")
     host.time += 20
@@ -121,7 +122,7 @@ struct RestampTests {
     try ahead {
       try a.put("1", "ahead")
       try a.put("2", "ahead")
-      // Begun, and broken off: what it carried may have arrived.
+      // Started and broken off: its records may have arrived.
       _ = try a.openRound(since: nil, covered: VersionVector())
       try a.put("3", "ahead")
     }
@@ -134,7 +135,7 @@ struct RestampTests {
     try a.synchronize(with: b)
     #expect(try b.text("3") == nil)
 
-    // One that was sent and overwritten waits elsewhere, though nothing of it is here.
+    // One that was sent and overwritten is parked elsewhere, though nothing of it remains here.
     let (c, d) = (SimulatedHost(seed: 5, time: Self.present), SimulatedHost(seed: 6, time: Self.present))
     let one = try Store.create(on: c)
     let two = try Store.create(on: d, id: one.id)
@@ -146,7 +147,7 @@ struct RestampTests {
     try one.compact()
     c.time -= Self.ahead
     #expect(throws: StoreError.self) { try one.restampUnsent() }
-    // And what is in a backup.
+    // The content of a backup, too.
     let e = SimulatedHost(seed: 7, time: Self.present + Self.ahead)
     let kept = try Store.create(on: e)
     try kept.put("k", "backed up")
@@ -176,7 +177,7 @@ struct RestampTests {
       #expect(try a.purge() == 2)
     }
     #expect(try a.restampUnsent().writes == 0)
-    // A second member was away all the time: it is told of the deletes by the full state.
+    // A second member was away all the time: the full state tells it of the deletes.
     try b.receive(from: a)
     #expect(try b.get("gone") == nil)
     try a.receive(from: b)
@@ -265,7 +266,8 @@ struct RestampTests {
       plan.fail(number: call, forever: true)
       let report = try? store.restampUnsent()
       let isDone = plan.calls - before < call
-      // With the boot: in the same one a failed sync is remembered, and the store goes on under another name.
+      // With a reboot: within the same boot a failed sync is remembered, and the store continues with another
+      // actor.
       host.losePower(seed: UInt64(3 * call + 1))
       let again = try Store.open(on: host)
       #expect(try again.text("kept") == "before" && again.text("twice") == "ahead")
@@ -277,7 +279,7 @@ struct RestampTests {
       let stamps = try again.log(from: 0, limit: .max).filter(\.isCurrent).map(\.stamp.milliseconds)
       #expect(
         stamps.allSatisfy { ($0 <= host.time + 1000) == isRight || $0 < Self.present + 1000 }, "call \(call)")
-      // Whatever was left, it can be done now, and a peer takes all of it in.
+      // Whatever was left, it can be done now, and a peer accepts all of it.
       try again.restampUnsent()
       let peer = try Store.create("/peer", on: host, id: again.id)
       try peer.synchronize(with: again)

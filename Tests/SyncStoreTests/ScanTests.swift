@@ -3,14 +3,14 @@ import Testing
 
 @testable import SyncStore
 
-/// What a scan gave: copies, fit to be compared.
+/// Copied results of a scan, for comparison.
 struct Scanned: Equatable {
   var key: [UInt8]
   var value: [UInt8]
 }
 
 extension ReadableStore {
-  /// What a scan gives, in pages of `limit` entries that go on where the last one ended.
+  /// Results of a scan in pages of `limit` entries, each continuing after the last.
   func scanned(_ range: KeyRange = .all, reversed: Bool = false, limit: Int = .max) throws -> [Scanned] {
     var all: [Scanned] = []
     var after: Key?
@@ -30,7 +30,7 @@ extension ReadableStore {
 struct ScanTests {
   static let small = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
 
-  /// The bounds that can go wrong: around keys that exist, prefixes of them, and bytes at the end of the alphabet.
+  /// Bounds prone to errors: around existing keys, prefixes of them, and bytes at the end of the alphabet.
   static func bound(_ keys: [[UInt8]], _ random: inout SplitMix64) -> [UInt8] {
     var key = keys.isEmpty ? [1] : keys[Int(random.next() % UInt64(keys.count))]
     switch random.next() % 6 {
@@ -80,9 +80,9 @@ struct ScanTests {
           model[key] = nil
         } else {
           let value = random.bytes(Int(random.next() % 40))
-          // A deadline, and what other optional fields there are, move the key within the record.
+          // A deadline and other optional fields shift the key within the record.
           let deadline = random.next() % 7 == 0 ? host.time + 1_000_000 : nil
-          try store.put(Key(bytes: key), value, expires: deadline)
+          try store.put(Key(bytes: key), value, expiration: deadline.map { .at($0) })
           model[key] = value
         }
       }
@@ -137,7 +137,7 @@ struct ScanTests {
     let large = [UInt8](repeating: 7, count: 100_000)
     try store.put("json", Array("{}".utf8), type: .json)
     try store.put("large", large)
-    try store.put("soon", [1], expires: host.time + 10)
+    try store.put("soon", [1], expiration: .at(host.time + 10))
     var types: [ValueType] = []
     var versions: [Dot] = []
     var deadlines: [UInt64?] = []
@@ -196,7 +196,7 @@ struct ScanTests {
         "\(key), bit \(bit)")
       if let snapshot {
         #expect(#expect(throws: StoreError.self) { try snapshot.get(key) }?.code == .damaged)
-        // Whoever is led astray by the damaged key must not be told that there is nothing.
+        // A lookup misled by the damaged key must not report absence.
         for other in stride(from: 0, to: 300, by: 7) where other != number {
           let key = try Key("key \(other + 1000)")
           do { #expect(try snapshot.get(key)?.bytes == Array("value \(other)".utf8)) } catch {
@@ -219,7 +219,8 @@ struct ScanTests {
     let bytes = try host.storage.open(DamageInUseTests.path, .readOnly).read(1 << 20, at: 0)
     let place = try #require(bytes.firstRange(of: Array("newer value".utf8))?.lowerBound)
     try host.storage.flipBit(of: DamageInUseTests.path, at: place, bit: 0)
-    // Who goes on from the index finds no more than that a record is damaged; who reads the journal finds whose it was.
+    // An open from the index learns only that a record is damaged; a replay of the journal also learns its
+    // key.
     try OpeningTests.removeIndex(of: host)
     let again = try Store.open(on: host)
     #expect(#expect(throws: StoreError.self) { try again.scanned() }?.code == .damaged)

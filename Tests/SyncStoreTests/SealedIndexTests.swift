@@ -15,7 +15,7 @@ struct SealedIndexTests {
     (0..<8).map { UInt8(truncatingIfNeeded: number >> UInt64(8 * $0)) }
   }
 
-  /// The header of the index on the disk.
+  /// The header of the index on disk.
   static func header(_ host: SimulatedHost) throws -> IndexHeader {
     let bytes = try bytes(host, "index")
     return try IndexHeader(Array(bytes[..<IndexLayout.Header.fixedLength]), path: "index")
@@ -58,7 +58,7 @@ struct SealedIndexTests {
     #expect(try again.text("7") == "another")
     try again.delete("8")
     try again.close()
-    // What is computed from all keys is the same.
+    // Everything computed from all keys is equal.
     let last = try Store.open(on: host)
     let running = try last.digest()
     try last.close()
@@ -139,7 +139,7 @@ struct SealedIndexTests {
       }
       #expect(found == value)
       #expect(try store.withValue(key) { $0.byteCount } == value.count)
-      // While one value is in use, the same thread reads more others than it keeps.
+      // While one value is in use, the same thread reads more others than it caches.
       let isSame = try store.withValue(key) { bytes in
         for number in 0..<20 { try store.put(Key("more \(number)"), "x") }
         for number in 0..<20 { #expect(try store.text(Key("more \(number)")) == "x") }
@@ -149,7 +149,7 @@ struct SealedIndexTests {
     }
     #expect(try store.get("c") == nil)
     #expect(try store.get("d") == nil)
-    // What looks like plain bytes is not taken for a record.
+    // A record that looks unencrypted is rejected.
     let isUnknown = store.readers.read { view -> Bool? in
       if case .unknown = view.find(Array("a".utf8).span) { true } else { false }
     }
@@ -169,7 +169,7 @@ struct SealedIndexTests {
         let size = number % 100 == 0 ? 20_000 : Int.random(in: 0..<50, using: &random)
         try copy.put(
           key, [UInt8](repeating: UInt8(number % 251), count: size),
-          expires: number % 7 == 0 ? 1_800_000_000_000 : nil)
+          expiration: number % 7 == 0 ? .at(1_800_000_000_000) : nil)
         if number % 50 == 0 { try copy.delete(key) }
         if number == 1000 { _ = try copy.scanned() }
       }
@@ -213,7 +213,7 @@ struct SealedIndexTests {
   }
 }
 
-/// Key epochs whose definition did not get into the file.
+/// Key epochs whose definition is missing from the file.
 @Suite("A key epoch that was not written")
 struct UnwrittenEpochTests {
   @Test("is defined anew, and what another process defines in its place is read (F26)")

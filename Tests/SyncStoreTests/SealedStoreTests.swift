@@ -27,7 +27,7 @@ struct SealedStoreTests {
     try store.put("large", large)
     try store.put("empty", [])
     try store.put("gone", "x")
-    try store.put("timed", Array("soon".utf8), expires: host.time + 1000)
+    try store.put("timed", Array("soon".utf8), expiration: .at(host.time + 1000))
     try store.delete("gone")
     try store.setLocal(Array("local".utf8), [1, 2, 3])
     func check(_ store: Store) throws {
@@ -93,7 +93,7 @@ struct SealedStoreTests {
     }
     #expect(try host.storage.files(below: "/store") == before)
     let open = try Store.open(on: host, configuration: Self.shared)
-    // Nor does who is in the same process get the instance that is open.
+    // Nor does another opening in the same process get the open instance.
     #expect(
       #expect(throws: StoreError.self) {
         try Store.open(
@@ -216,12 +216,12 @@ struct SealedStoreTests {
     }
   }
 
-  /// All that was ever sealed, by what its nonce and its key are made of.
+  /// All records ever encrypted, by the inputs of their nonces and keys.
   struct Sealings {
     private var seen: [[UInt8]: [UInt8]] = [:]
     private(set) var count = 0
 
-    /// Takes in all records of the segments below a directory.
+    /// Adds all records of the segments below a directory.
     mutating func collect(_ files: [String: [UInt8]]) {
       for (path, bytes) in files where path.hasSuffix(".segment") || path.contains("/aside-") {
         guard case .whole(let header, _) = SegmentHeader.read(bytes), header.generation > 0 else { continue }
@@ -235,7 +235,7 @@ struct SealedStoreTests {
           let sum = XXH3.hash64(
             bytes.span.extracting((offset + RecordLayout.length)..<(offset + length)),
             seed: header.salt &+ UInt64(offset))
-          // What the loss of power has torn was not sealed so.
+          // Bytes torn by the power loss were not encrypted like this.
           guard UInt32(truncatingIfNeeded: sum) == UInt32(number(offset)) else { break }
           let isDefinition = bytes[offset + RecordLayout.kind] == RecordLayout.Kind.epoch.rawValue
           let tweak =
@@ -245,8 +245,8 @@ struct SealedStoreTests {
             Array("\(header.number) \(header.salt) \(offset) ".utf8)
             + bytes[epoch..<(epoch + EncryptedRecordLayout.epochBytes)]
           let sealed = Array(bytes[tweak..<(offset + length)])
-          // The very same record may be there twice: in a copy of the directory. Even without the tweak no place and
-          // epoch serve twice.
+          // The identical record may exist twice, in a copy of the directory. Even without the tweak no
+          // location and epoch occur twice.
           #expect(seen[name] ?? sealed == sealed, "\(path), offset \(offset)")
           seen[name] = sealed
           count = seen.count
@@ -293,7 +293,7 @@ struct SealedStoreTests {
     #expect(sealings.count > 50, "seed \(seed)")
   }
 
-  /// The key epochs that the journal names.
+  /// The key epochs named by the journal.
   static func epochs(in journal: Journal) -> Set<[UInt8]> {
     var epochs: Set<[UInt8]> = []
     for segment in journal.segments {

@@ -14,12 +14,12 @@ struct SharedModeTests {
     return (first, try beside())
   }
 
-  /// The store as another process has it.
+  /// The store as opened by another process.
   private func beside() throws -> Store {
     try Store.openBeside(on: host, configuration: Self.shared)
   }
 
-  /// A process leaves the index that it shares with others.
+  /// A process stops using the shared index.
   private static func giveUpIndex(of store: Store) {
     store.engine.withLock { engine in
       engine.index.failure = StoreError(.inputOutput, "for the test")
@@ -52,7 +52,7 @@ struct SharedModeTests {
     let (first, second) = try processes()
     try first.put("before", "x")
     #expect(try second.text("before") == "x")
-    // So it is when another process has begun a segment and is about to enter it.
+    // The state after another process has started a segment and is about to index it.
     second.engine.withLock { $0.journal.forgetSlots() }
     if isTransaction {
       try second.transaction { transaction in
@@ -122,10 +122,10 @@ struct SharedModeTests {
     third.process += 2_000
     let reader = try Store.open(
       at: "/store", configuration: host.configured(Configuration(mode: .readOnly)), environment: third)
-    try first.put("k", "v", expires: host.time + 1000)
+    try first.put("k", "v", expiration: .at(host.time + 1000))
     #expect(try reader.text("k") == "v")
     #expect(#expect(throws: StoreError.self) { try reader.put("k", "w") }?.code == .readOnly)
-    // So it is when the other has begun a segment and is about to enter it.
+    // The state after the other one has started a segment and is about to index it.
     reader.engine.withLock { $0.journal.forgetSlots() }
     #expect(try reader.digest() == first.digest())
     #expect(try reader.list().count == 1)
@@ -163,7 +163,7 @@ struct SharedModeTests {
         engine.index.hashIndex.write(12345, to: engine.index.hashIndex.header, IndexLayout.Header.intent)
       }
     }
-    // As who finds the mutex of one who died.
+    // As a process that finds the mutex of a dead one.
     try second.lockWriters()
     try second.recoverDeadWriterOrPoison()
     second.control.unlock()
@@ -188,7 +188,7 @@ struct SharedModeTests {
     let pack = try FullDiskTests.leaveUnsynced("large", large, of: first, on: host)
 
     host.storage.free = 2 << 20
-    // Who only looks copies nothing.
+    // A read-only opening copies nothing.
     let reader = try BlobStore.open(
       directory: "/store/blobs", storage: host.storage, readOnly: true, clock: { 1_000_000 })
     #expect(try reader.packs.totals().count == 1)

@@ -3,7 +3,8 @@ import Testing
 
 @testable import SyncStore
 
-/// An ordinary put is composed in place; everything else goes through `TransactionBuilder` and `commit`. Both are to be one.
+/// Ordinary puts take the fast path, which encodes the record in place; all others go through
+/// `TransactionBuilder` and `commit`. Both must behave alike.
 @Suite("The short way of a put")
 struct ShortWayTests {
   static let configuration = Configuration(
@@ -11,7 +12,7 @@ struct ShortWayTests {
 
   let path = "/store"
 
-  /// A copy that goes the short way, or never does.
+  /// A copy that takes the fast path, or never does.
   func store(_ seed: UInt64, _ id: StoreID, takesShortWay: Bool) throws -> (SimulatedHost, Store) {
     let host = SimulatedHost(seed: seed)
     let store = try Store.create(on: host, id: id, configuration: Self.configuration)
@@ -19,7 +20,7 @@ struct ShortWayTests {
     return (host, store)
   }
 
-  /// Does something at random; the same for the same generator.
+  /// A random operation, determined by the generator.
   func step(_ store: Store, _ host: SimulatedHost, _ peer: Store, _ random: inout SplitMix64) throws {
     let key = try Key("key \(random.next() % 40)")
     let value = random.bytes(Int(random.next() % (random.chance(5) ? 4097 : 200)))
@@ -30,14 +31,16 @@ struct ShortWayTests {
       try store.transaction { transaction in
         for number in 0..<3 { try transaction.put(Key("\(key) \(number)"), value) }
         _ = try transaction.delete(key)
-        try transaction.put(key, value, expires: deadline)
+        try transaction.put(key, value, expiration: deadline.map { .at($0) })
       }
     case 2: try store.receive(from: peer)
     case 3: _ = try store.digest()
     case 4: try store.sync()
-    // The clock may be put back, too.
+    // The clock may also be set back.
     case 5: host.time = host.time + 40 - random.next() % 60
-    default: try store.put(key, value, type: ValueType(rawValue: UInt8(random.next() % 7)), expires: deadline)
+    default:
+      try store.put(
+        key, value, type: ValueType(rawValue: UInt8(random.next() % 7)), expiration: deadline.map { .at($0) })
     }
   }
 
@@ -58,7 +61,7 @@ struct ShortWayTests {
     var (random, other) = (SplitMix64(seed: seed), SplitMix64(seed: seed))
     for number in 0..<(seed == 0 ? 4000 : 500) {
       if number % 50 == 0 {
-        // Some of it lies ahead of the copies' clocks, and is parked there.
+        // Some records are ahead of the copies' clocks, and are parked.
         if number % 100 == 0 { peerHost.time += 30_000 }
         for key in 0..<5 { try peer.put(Key("key \(number % 40 + key)"), "peer \(number)") }
       }
@@ -73,7 +76,7 @@ struct ShortWayTests {
     #expect(try short.digest() == long.digest())
     #expect(try short.status() == long.status())
     #expect(try short.versionVector() == long.versionVector())
-    // What was taken in while it was written is what the journal says.
+    // The state built while writing equals that of the journal.
     let again = try Store.open(
       at: path, configuration: shortHost.configured(Self.configuration), environment: shortHost.otherProcess)
     #expect(try again.digest() == short.digest())

@@ -3,10 +3,11 @@ import Testing
 
 @testable import SyncStore
 
-/// The digest is added up from the bytes of the journal where it can be; what counts is what `StateDigest` makes of records.
+/// The digest is computed from the journal's bytes where possible; `StateDigest` over decoded records is
+/// authoritative.
 @Suite("The digest, from the journal's bytes")
 struct SimpleRecordDigestTests {
-  /// Of all that is held, record by record.
+  /// Over all held records, one by one.
   func expected(_ store: Store) throws -> StateDigest {
     let now = store.environment.now()
     return try store.reading { engine throws(StoreError) in
@@ -25,7 +26,7 @@ struct SimpleRecordDigestTests {
   func isThatOfTheRecords(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
     let (host, other) = (SimulatedHost(seed: seed), SimulatedHost(seed: seed + 100))
-    // Large enough for values that need a larger buffer than the first one.
+    // Large enough for values that exceed the first buffer.
     let configuration = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 1 << 20)
     let store = try Store.create(on: host, id: StoreID(high: 1, low: seed), configuration: configuration)
     let peer = try Store.create(on: other, id: store.id, configuration: configuration)
@@ -36,13 +37,13 @@ struct SimpleRecordDigestTests {
           let key = try Key(isLong ? String(repeating: "k", count: 300) : "key \(random.next() % 60)")
           switch random.next() % 10 {
           case 0: _ = try side.delete(key)
-          case 1: try side.put(key, [], expires: random.chance(50) ? host.time + 1_000_000 : 1)
+          case 1: try side.put(key, [], expiration: random.chance(50) ? .at(host.time + 1_000_000) : .at(1))
           case 2: try side.put(key, random.bytes(Int(random.next() % 18_000)), type: .string)
           default: try side.put(key, random.bytes(Int(random.next() % 300)))
           }
         }
       }
-      // Kept from the first time on that it is asked for.
+      // Maintained from its first use on.
       if round > 0 { #expect(try store.digest() == expected(store)) }
       try store.receive(from: peer)
       try peer.receive(from: store)

@@ -43,7 +43,7 @@ struct StoreTests {
     #expect(try sum("absent") == nil)
     try store.delete("small")
     #expect(try sum("small") == nil)
-    try store.put("brief", [1], type: .bytes, expires: host.time + 10)
+    try store.put("brief", [1], type: .bytes, expiration: .at(host.time + 10))
     #expect(try sum("brief") == 1)
     host.time += 10
     #expect(try sum("brief") == nil)
@@ -162,7 +162,7 @@ struct StoreTests {
   @Test("lets a value expire at its deadline, and its stamp rise when the clock steps back (F47)")
   func deadlines() throws {
     let store = try Store.create(on: host)
-    try store.put("a", [1], expires: host.time + 1000)
+    try store.put("a", [1], expiration: .at(host.time + 1000))
     let first = try #require(try store.entry("a"))
     host.time += 999
     #expect(try store.contains("a"))
@@ -207,7 +207,7 @@ struct StoreTests {
     _ = try store.digest()
     try store.put("a", "1")
     try store.put("b", "2")
-    try store.put("c", [3], expires: host.time + 10)
+    try store.put("c", [3], expiration: .at(host.time + 10))
     try store.put("a", "4")
     try store.delete("b")
     let running = try store.digest()

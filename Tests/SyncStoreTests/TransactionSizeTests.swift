@@ -19,7 +19,7 @@ import Testing
       let place = transaction.savepoint()
       // Twice the same key, one with a deadline: each is a record.
       try transaction.put("b", [1])
-      try transaction.put("b", [2], lasting: .hour)
+      try transaction.put("b", [2], expiration: .after(.hour))
       #expect(transaction.size.records == 3)
       try transaction.rollBack(to: place)
       #expect(transaction.size == one)
@@ -32,7 +32,7 @@ import Testing
   @Test("bounds it: one goes on until it is full, the rest go into the next, and all of it is there")
   func bounded() throws {
     let store = try Store.create(on: host)
-    // Many small ones, too: what a commit adds to each of them must not make it refuse what was taken.
+    // Many small ones, too: overhead added per record at commit must not make it refuse accepted writes.
     for (size, count, expected) in [(15_000, 1000, 3), (10, 200_000, 3)] {
       let value = [UInt8](repeating: 7, count: size)
       var (next, transactions) = (0, 0)
@@ -64,15 +64,17 @@ import Testing
         try transaction.put(Key("\(number)"), large)
         number += 1
       }
-      // Both ways that a write goes: with its record made at once, and later.
+      // Both write paths: with the record encoded at once, and later.
       let full = transaction.size
       for _ in 0..<3 {
-        let one = #expect(throws: StoreError.self) { try transaction.put("late", late, lasting: .hour) }
+        let one = #expect(throws: StoreError.self) {
+          try transaction.put("late", late, expiration: .after(.hour))
+        }
         #expect(one?.code == .outOfBounds)
         #expect(throws: StoreError.self) { try transaction.put("late", late) }
       }
       #expect(transaction.size == full)
-      try transaction.put("small", [1], lasting: .hour)
+      try transaction.put("small", [1], expiration: .after(.hour))
     }
     try store.put("last", [1])
     #expect(try store.get("late") == nil)

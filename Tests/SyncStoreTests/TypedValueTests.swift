@@ -7,7 +7,7 @@ import Testing
 struct TypedValueTests {
   let host = SimulatedHost()
 
-  /// The code that a call ends with.
+  /// The error code of a call.
   func code(_ body: () throws -> Void) -> StoreError.Code? {
     do { try body() } catch { return (error as? StoreError)?.code }
     return nil
@@ -93,7 +93,7 @@ struct TypedValueTests {
   func objects() throws {
     let store = try Store.create(on: SimulatedHost(sealed: false))
     var address = Address(street: "Main", lines: ["a", "b"], coordinates: [1, 2])
-    try store.put("k", address, expires: nil, durability: .relaxed)
+    try store.put("k", address, expiration: nil, durability: .relaxed)
     #expect(try store.get("k", as: Address.self) == address)
     let snapshot = try store.snapshot()
     #expect(try !store.putIfChanged("k", address))
@@ -123,7 +123,7 @@ struct TypedValueTests {
   func life() throws {
     let host = SimulatedHost(sealed: true)
     let store = try Store.create(on: host)
-    try store.put("short", 7, expires: host.time + 10)
+    try store.put("short", 7, expiration: .at(host.time + 10))
     try store.put("long", Address(street: "s", lines: ["l"], coordinates: nil))
     try store.put("flag", true)
     host.time += 10

@@ -142,7 +142,7 @@ struct TypedWaysTests {
     let store = try Store.create(on: host)
     #expect(try store.update("count", default: 5) { $0 += 1 } == 6)
     #expect(try store.update("count", default: 5) { $0 += 1 } == 7)
-    try store.put("lasting", 1, expires: host.time + 5000)
+    try store.put("lasting", 1, expiration: .at(host.time + 5000))
     try store.update("lasting", default: 0) { $0 += 1 }
     #expect(try store.deadline(of: "lasting") == host.time + 5000)
     let position = try store.status().position
@@ -165,40 +165,42 @@ struct TypedWaysTests {
   @Test("gives a value a span of time to last")
   func lasting() throws {
     let store = try Store.create(on: host)
-    try store.put("bytes", [1], lasting: .seconds(2))
-    try store.put("typed", Reading(celsius: 1), lasting: Expiry(.milliseconds(1500)))
+    try store.put("bytes", [1], expiration: .after(.seconds(2)))
+    try store.put("typed", Reading(celsius: 1), expiration: .after(Lifetime(.milliseconds(1500))))
     try store.transaction { transaction in
-      try transaction.put("in", [1], lasting: .minute)
-      try transaction.put("in, typed", 5, lasting: .hour)
+      try transaction.put("in", [1], expiration: .after(.minute))
+      try transaction.put("in, typed", 5, expiration: .after(.hour))
     }
     #expect(try store.deadline(of: "bytes") == host.time + 2000)
     #expect(try store.deadline(of: "typed") == host.time + 1500)
     #expect(try store.deadline(of: "in") == host.time + 60_000)
     #expect(try store.deadline(of: "in, typed") == host.time + 3_600_000)
-    #expect(Expiry(.seconds(-5)).milliseconds == 1 && Expiry(.nanoseconds(1)).milliseconds == 1)
-    #expect(Expiry(.seconds(Int64.max)).milliseconds == 1 << 47)
+    #expect(Lifetime(.seconds(-5)).milliseconds == 1 && Lifetime(.nanoseconds(1)).milliseconds == 1)
+    #expect(Lifetime(.seconds(Int64.max)).milliseconds == 1 << 47)
   }
 
   @Test("claims a key for a span of time, if it is what is expected, and gives it free again by itself")
   func leases() async throws {
     let store = try Store.create(on: host)
-    #expect(try store.put("lease", "a", expecting: .absent, lasting: .seconds(2)) != nil)
-    #expect(try store.put("lease", "b", expecting: .absent, lasting: .seconds(2)) == nil)
+    #expect(try store.put("lease", "a", expecting: .absent, expiration: .after(.seconds(2))) != nil)
+    #expect(try store.put("lease", "b", expecting: .absent, expiration: .after(.seconds(2))) == nil)
     #expect(try store.get("lease", as: String.self) == "a" && store.deadline(of: "lease") == host.time + 2000)
-    #expect(try store.put("bytes", [1], expecting: .absent, lasting: .seconds(2)) != nil)
+    #expect(try store.put("bytes", [1], expecting: .absent, expiration: .after(.seconds(2))) != nil)
     host.time += 2000
     try store.transaction { transaction throws in
-      #expect(try transaction.put("lease", "b", expecting: .absent, lasting: .seconds(3)) != nil)
-      #expect(try transaction.put("bytes", [2], expecting: .value([1]), lasting: .seconds(3)) == nil)
-      #expect(try transaction.put("bytes", [2], expecting: .absent, lasting: .seconds(3)) != nil)
+      #expect(try transaction.put("lease", "b", expecting: .absent, expiration: .after(.seconds(3))) != nil)
+      #expect(
+        try transaction.put("bytes", [2], expecting: .value([1]), expiration: .after(.seconds(3))) == nil)
+      #expect(try transaction.put("bytes", [2], expecting: .absent, expiration: .after(.seconds(3))) != nil)
     }
     #expect(
       try store.deadline(of: "lease") == host.time + 3000 && store.deadline(of: "bytes") == host.time + 3000)
     let asynchronous = AsyncStore(store)
     let seen = try store.versioned("lease", as: String.self)
-    #expect(try await asynchronous.put("lease", "c", expecting: .absent, lasting: .minute) == nil)
+    #expect(try await asynchronous.put("lease", "c", expecting: .absent, expiration: .after(.minute)) == nil)
     #expect(
-      try await asynchronous.put("lease", "c", expecting: .unchanged(since: seen), lasting: .minute) != nil)
+      try await asynchronous.put(
+        "lease", "c", expecting: .unchanged(since: seen), expiration: .after(.minute)) != nil)
     #expect(
       try store.get("lease", as: String.self) == "c" && store.deadline(of: "lease") == host.time + 60_000)
     #expect(try await asynchronous.put("lease", "d", expecting: .equal(to: "c")) != nil)

@@ -44,7 +44,7 @@ struct ValueObservationTests {
   @Test("gives nil once the value has expired")
   func expiry() async throws {
     let store = try Store.create(on: host)
-    try store.put("k", Array("v".utf8), expires: host.time + 5)
+    try store.put("k", Array("v".utf8), expiration: .at(host.time + 5))
     var values = store.observe("k").makeAsyncIterator()
     #expect(try await values.next()??.bytes == Array("v".utf8))
     host.time += 5

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// A copy whose writes nobody would take refuses them, whichever way they come.
+/// A copy whose writes no other would accept refuses them, on every path.
 @Suite("A copy that may not write")
 struct WriteDenialTests {
   private let host = SimulatedHost(seed: 1, time: 1_800_000_000_000, machine: "reader")
@@ -20,12 +20,12 @@ struct WriteDenialTests {
     ("put", { try $0.put("new", "x") }),
     ("put of a large value", { try $0.put("new", [UInt8](repeating: 2, count: 5000)) }),
     ("put over a value", { try $0.put("held", "x") }),
-    ("put with a deadline", { try $0.put("new", [1], expires: 1_900_000_000_000) }),
+    ("put with a deadline", { try $0.put("new", [1], expiration: .at(1_900_000_000_000)) }),
     ("put by pieces", { try $0.put("new", writing: { writer in try writer.append([1, 2, 3]) }) }),
     ("put of what is expected", { _ = try $0.put("new", [1], expecting: .absent) }),
     ("put of what has changed", { _ = try $0.putIfChanged("held", [1]) }),
     ("delete", { try $0.delete("held") }),
-    ("expire", { try $0.expire("held", .set(1_900_000_000_000)) }),
+    ("expire", { try $0.expire("held", .at(1_900_000_000_000)) }),
     ("transaction", { try $0.transaction { try $0.put("new", [1]) } }),
     ("transaction that deletes", { try $0.transaction { _ = try $0.delete("held") } }),
   ]
@@ -75,7 +75,7 @@ struct WriteDenialTests {
     try store.delete("held")
     #expect(try store.ownWrites(behind: position, limit: 100).map(\.isDelete) == [true])
     #expect(try store.ownWrites(behind: 0, limit: 1).count == 1)
-    // More than one turn looks at.
+    // More than one turn covers.
     try store.transaction { transaction in
       for number in 0..<1_500 { try transaction.put(Key("many \(number)"), [1]) }
     }
@@ -83,8 +83,8 @@ struct WriteDenialTests {
     #expect(all.count == 1_501 && all.map(\.position) == all.map(\.position).sorted())
   }
 
-  /// The store, and a member that has what this one wrote before it became read-only, and newer values of `held` and `theirs`. What the
-  /// first one wrote after that is in `stranded`.
+  /// The store, and a member that has its writes from before it became read-only, and newer values of `held`
+  /// and `theirs`. Later writes of the first one are in `stranded`.
   private func stranding() throws -> (member: Store, position: UInt64) {
     let member = try Store.create(on: other, id: store.id)
     try store.put("theirs", "old")

@@ -1,7 +1,7 @@
 import Replication
 import SyncStore
 
-/// A small store on a simulated machine, as its disk, and all that was ever written to its keys.
+/// The disk of a small store on a simulated machine, and every value ever written to its keys.
 struct StoreTemplate: Sendable {
   private let origin: SimulatedHost
   private(set) var files: [String: [UInt8]] = [:]
@@ -10,7 +10,7 @@ struct StoreTemplate: Sendable {
 
   static let configuration = Configuration(blobThreshold: 2048, segmentBytes: 64 << 10)
 
-  /// With `isLong` there is more of it: segments, one of them compacted, deadlines, an identity, packed values that were removed.
+  /// `isLong` adds more segments (one compacted), deadlines, an identity and removed packed values.
   init(sealed: Bool, isLong: Bool = false) throws {
     origin = SimulatedHost(sealed: sealed)
     let store = try Store.create(on: origin, configuration: Self.configuration)
@@ -39,12 +39,12 @@ struct StoreTemplate: Sendable {
       let key = try Key("long \(number % 7)")
       let value = [UInt8](repeating: UInt8(number), count: number % 20 == 0 ? 2500 : 1900)
       written[key, default: []].append(value)
-      try store.put(key, value, expires: number % 3 == 0 ? origin.time + 1_000_000 : nil)
+      try store.put(key, value, expiration: number % 3 == 0 ? .at(origin.time + 1_000_000) : nil)
       if number == 45 { try store.compact() }
     }
     _ = try StoreKeys(store).makeIdentity()
   }
 
-  /// The machine as it was, and nobody else's: files under their inodes, so that what is believed for those is.
+  /// A private clone of the machine: the files keep their inodes, so that state tied to inodes stays trusted.
   func machine() throws -> SimulatedHost { try origin.cloned() }
 }

@@ -1,30 +1,31 @@
 import DemoSupport
 import SyncStore
 
-/// What a sensor said.
+/// A sensor reading.
 struct Reading: Codable {
-  /// When, in milliseconds since 1970.
+  /// Time, in milliseconds since 1970.
   var time: UInt64
   var celsius: Double
 }
 
-/// The readings of one site: `readings/SITE/NUMBER`, numbered from 1 without gaps, and `last/SITE`, the last number.
+/// The readings of one site: `readings/SITE/NUMBER`, numbered from 1 without gaps, and `last/SITE`, the last
+/// number.
 ///
-/// Each site writes keys of its own, so that copies never disagree about one.
+/// Each site writes its own keys, so that copies never conflict.
 struct SensorLog {
   let store: Store
   let site: String
-  /// Milliseconds that readings are kept for, on every copy.
+  /// Retention of readings in milliseconds, on every copy.
   var retention: UInt64
 
-  /// Adds readings, all or none, durably; gives the number of the last one. A restart goes on behind it: the number is part
-  /// of the same transaction.
+  /// Adds readings atomically and durably; returns the number of the last one. A restart continues after it,
+  /// because the number is part of the same transaction.
   func append(_ readings: [Reading]) throws -> Int {
     try store.transaction(durability: .full) { transaction in
       var last = try transaction.get(Key("last/" + site), default: 0)
       for reading in readings {
         last += 1
-        try transaction.put(key(last), reading, expires: reading.time + retention)
+        try transaction.put(key(last), reading, expiration: .at(reading.time + retention))
       }
       try transaction.put(Key("last/" + site), last)
       return last
@@ -34,7 +35,7 @@ struct SensorLog {
   /// The number of the last reading; 0 if there is none.
   var last: Int { get throws { try store.get(Key("last/" + site), default: 0) } }
 
-  /// The numbers of the readings that are there, in order.
+  /// The numbers of the existing readings, in order.
   var numbers: [Int] {
     get throws {
       try store.list(KeyRange(prefix: prefix)).compactMap { entry in
@@ -52,7 +53,7 @@ struct SensorLog {
 
   private var prefix: String { "readings/\(site)/" }
 
-  /// Leading zeros: keys are in the order of their bytes.
+  /// Leading zeros: keys are ordered by their bytes.
   private func key(_ number: Int) throws -> Key {
     let digits = String(number)
     return try Key(prefix + String(repeating: "0", count: 10 - digits.count) + digits)

@@ -135,12 +135,12 @@ where Element.ID: KeyComponent & Sendable {
     }
   }
 
-  /// `StoreCollection.insert(_:lasting:)`.
+  /// `StoreCollection.insert(_:expiration:)`.
   public func insert(
-    _ element: Element, lasting span: Expiry, durability: Durability? = nil
+    _ element: Element, expiration: Expiration, durability: Durability? = nil
   ) async throws(StoreError) {
     try await perform { collection throws(StoreError) in
-      try collection.insert(element, lasting: span, durability: durability)
+      try collection.insert(element, expiration: expiration, durability: durability)
     }
   }
 
@@ -161,12 +161,12 @@ where Element.ID: KeyComponent & Sendable {
     }
   }
 
-  /// `StoreCollection.insertOrReplace(_:lasting:)`.
+  /// `StoreCollection.insertOrReplace(_:expiration:)`.
   public func insertOrReplace(
-    _ element: Element, lasting span: Expiry, durability: Durability? = nil
+    _ element: Element, expiration: Expiration, durability: Durability? = nil
   ) async throws(StoreError) {
     try await perform { collection throws(StoreError) in
-      try collection.insertOrReplace(element, lasting: span, durability: durability)
+      try collection.insertOrReplace(element, expiration: expiration, durability: durability)
     }
   }
 
@@ -193,10 +193,10 @@ where Element.ID: KeyComponent & Sendable {
   /// `StoreCollection.expire`.
   @discardableResult
   public func expire(
-    _ identifier: Element.ID, _ change: DeadlineChange, durability: Durability? = nil
+    _ identifier: Element.ID, _ expiration: Expiration, durability: Durability? = nil
   ) async throws(StoreError) -> Bool {
     try await perform { collection throws(StoreError) in
-      try collection.expire(identifier, change, durability: durability)
+      try collection.expire(identifier, expiration, durability: durability)
     }
   }
 

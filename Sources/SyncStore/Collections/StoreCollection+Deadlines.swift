@@ -5,10 +5,10 @@ extension StoreCollection {
   /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an
   ///   identifier, or an entry of an index, that makes no key.
   public func insert(
-    _ element: Element, lasting span: Expiry, durability: Durability? = nil
+    _ element: Element, expiration: Expiration, durability: Durability? = nil
   ) throws(StoreError) {
     try transaction(durability) { transaction throws(StoreError) in
-      try insert(element, lasting: span, in: &transaction)
+      try insert(element, expiration: expiration, in: &transaction)
     }
   }
 
@@ -18,9 +18,9 @@ extension StoreCollection {
   ///   identifier, or an entry of an index, that makes no key; `.outOfBounds` if it does not fit into the
   ///   transaction any more.
   public func insert(
-    _ element: Element, lasting span: Expiry, in transaction: inout Transaction
+    _ element: Element, expiration: Expiration, in transaction: inout Transaction
   ) throws(StoreError) {
-    guard try add(element, expires: span.after(source.environment.now()), in: &transaction) else {
+    guard try add(element, expiration: expiration, in: &transaction) else {
       throw duplicate(element.id)
     }
   }
@@ -30,10 +30,10 @@ extension StoreCollection {
   /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
   ///   index, that makes no key.
   public func insertOrReplace(
-    _ element: Element, lasting span: Expiry, durability: Durability? = nil
+    _ element: Element, expiration: Expiration, durability: Durability? = nil
   ) throws(StoreError) {
     try transaction(durability) { transaction throws(StoreError) in
-      try insertOrReplace(element, lasting: span, in: &transaction)
+      try insertOrReplace(element, expiration: expiration, in: &transaction)
     }
   }
 
@@ -42,11 +42,11 @@ extension StoreCollection {
   /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
   ///   index, that makes no key; `.outOfBounds` if it does not fit into the transaction any more.
   public func insertOrReplace(
-    _ element: Element, lasting span: Expiry, in transaction: inout Transaction
+    _ element: Element, expiration: Expiration, in transaction: inout Transaction
   ) throws(StoreError) {
     let key = try layout.key(element.id)
     try write(
-      element, key, replacing: try existing(key, transaction), expires: span.after(source.environment.now()),
+      element, key, replacing: try existing(key, transaction), expiration: expiration,
       in: &transaction)
   }
 
@@ -57,10 +57,10 @@ extension StoreCollection {
   /// - Throws: as `Store.expire`; `.invalidKey` for an identifier that makes no key.
   @discardableResult
   public func expire(
-    _ identifier: Element.ID, _ change: DeadlineChange, durability: Durability? = nil
+    _ identifier: Element.ID, _ expiration: Expiration, durability: Durability? = nil
   ) throws(StoreError) -> Bool {
     try transaction(durability) { transaction throws(StoreError) in
-      try expire(identifier, change, in: &transaction)
+      try expire(identifier, expiration, in: &transaction)
     }
   }
 
@@ -69,15 +69,15 @@ extension StoreCollection {
   /// - Throws: as `Transaction.expire`; `.invalidKey` for an identifier that makes no key.
   @discardableResult
   public func expire(
-    _ identifier: Element.ID, _ change: DeadlineChange, in transaction: inout Transaction
+    _ identifier: Element.ID, _ expiration: Expiration, in transaction: inout Transaction
   ) throws(StoreError) -> Bool {
     let key = try layout.key(identifier)
     let element = try existing(key, transaction)
     try invalidateUnknownIndexes(in: &transaction)
-    guard try transaction.expire(key, change) else { return false }
+    guard try transaction.expire(key, expiration) else { return false }
     // The very deadline that the element has now; one that has passed has ended it, and ends its entries.
     let left = try transaction.entry(key)
-    let same = left.map { $0.deadline.map { .set($0) } ?? .clear } ?? change
+    let same = left.map { $0.deadline.map { .at($0) } ?? .never } ?? expiration
     for entry in element.map({ layout.entries(ofStored: $0) }) ?? [] { try transaction.expire(entry, same) }
     return true
   }

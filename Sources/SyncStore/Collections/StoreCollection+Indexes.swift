@@ -1,26 +1,27 @@
-/// Building indexes. Which of them are complete is noted in a local record (`IndexMetadata`): another copy builds its own, so that
-/// elements written there by a program that did not know the index get their entries there.
+/// Building indexes. A local record (`IndexMetadata`) says which are complete: another copy builds its own,
+/// so that elements written there by a program that did not know the index get their entries there.
 extension StoreCollection {
-  /// How often building begins anew because others have written who do not know of an index.
+  /// Number of times a build restarts because a writer that does not know an index has written meanwhile.
   private static var buildAttempts: Int { 8 }
 
-  /// So many of the elements that were written last are looked at when the collection is opened.
+  /// Number of most recently written elements sampled when the collection is opened.
   private static var sampledElements: Int { 8 }
-  /// As far as they are among so many records at the end of the journal: opening a collection is not to cost more with more keys.
+  /// The sample is limited to this many records at the end of the journal, so that opening a collection does
+  /// not cost more with more keys.
   private static var sampledRecords: UInt64 { 4096 }
 
-  /// Builds the indexes that are not complete or not by what they are declared to be by, and removes those that are not wanted any more.
+  /// Builds the indexes that are incomplete or stale, and removes those that are no longer declared.
   func prepareIndexes() throws(StoreError) {
     let bytes = try source.local(layout.metadataKey)
     let (note, wanted) = (IndexMetadata(bytes), Set(layout.indexNames))
-    // Who only reads could do nothing about it.
+    // A read-only store could not repair them.
     let stale = source.isWritable ? try staleIndexes(among: note.complete.intersection(wanted)) : []
     guard bytes != layout.metadataBytes || !stale.isEmpty else { return }
-    // Who only reads needs those that it names, and removes none.
+    // A read-only store needs the indexes that it declares, and removes none.
     if !source.isWritable, wanted.isSubset(of: note.complete) { return }
     try source.checkWritable()
     let former = note.complete.union(note.building.keys).subtracting(wanted)
-    // First of all they do not count any more, whatever comes in between.
+    // First mark them incomplete, so that an interruption leaves no index that is wrongly complete.
     try updateMetadata { $0.invalidate(exceptFor: wanted.subtracting(stale)) }
     for index in former {
       try removeEntries(
@@ -29,9 +30,11 @@ extension StoreCollection {
     try buildIndexes(all: false)
   }
 
-  /// Those that lack the entry of one of the elements that were written last. What they are by was changed under the same version, or an
-  /// element was not written through a collection. They are built as those of a new version are, but that nothing is removed: another copy
-  /// may count on the very entry. What is left over of what they were by counts for nothing.
+  /// Indexes that lack the entry of a recently written element: the indexed property was changed without a
+  /// new version, or an element was not written through a collection.
+  ///
+  /// They are rebuilt as for a new version, except that no entry is removed: another copy may rely on it.
+  /// Left-over entries of the former property are ignored.
   private func staleIndexes(among complete: Set<IndexMetadata.Name>) throws(StoreError) -> Set<
     IndexMetadata.Name
   > {
@@ -41,7 +44,7 @@ extension StoreCollection {
     let elements = layout.range(Unbounded<Element.ID>())
     for key in try source.writtenLast(in: elements, among: Self.sampledRecords, limit: Self.sampledElements) {
       do throws(StoreError) {
-        // A large value may be elsewhere, and would be waited for.
+        // A large value may be on another copy only, and reading it would wait.
         guard let before = try source.entry(key), before.blob == nil,
           let element = try? source.get(key)?.decoded(as: Element.self)
         else { continue }
@@ -52,25 +55,28 @@ extension StoreCollection {
           }
           lacking.append(layout.indexNames[place])
         }
-        // An element is written with its entries: what was looked at is of one moment if it is still the same.
+        // An element is written with its entries: the check is consistent if the element is still unchanged.
         guard !lacking.isEmpty, try source.entry(key)?.dot == before.dot else { continue }
         stale.formUnion(lacking)
       } catch {
-        // What cannot be read here is an error for who asks for it, and no reason not to open the collection.
+        // An unreadable element is an error for its readers, and no reason not to open the collection.
         guard error.code == .damaged else { throw error }
       }
     }
     return stale
   }
 
-  /// Adds the entries that the indexes lack, while others read and write: for elements that were not written through a collection, such
-  /// as restored losers of conflicts, or by programs that did not know of an index. Entries without an element stay: they do no harm, and
-  /// to delete one could undo what another copy has written meanwhile.
+  /// Adds the entries that the indexes lack, concurrently with reads and writes.
   ///
-  /// - Throws: `.busy` if a program that does not name all of the indexes goes on writing meanwhile; what reading all elements throws.
+  /// For elements that were not written through a collection, such as restored losers of conflicts, or that
+  /// were written by programs that did not know an index. Entries without an element stay: they are harmless,
+  /// and deleting one could undo a concurrent write of another copy.
+  ///
+  /// - Throws: `.busy` if a program that does not declare all of the indexes keeps writing meanwhile; errors
+  ///   of reading all elements.
   public func rebuildIndexes() throws(StoreError) { try buildIndexes(all: true) }
 
-  /// Builds all of them, or those that are not complete.
+  /// Builds all indexes, or those that are not complete.
   private func buildIndexes(all: Bool) throws(StoreError) {
     let wanted = Set(layout.indexNames)
     guard !wanted.isEmpty else { return }
@@ -105,9 +111,11 @@ extension StoreCollection {
           }
           for place in places {
             guard let key = layout.entry(ofStored: element, in: place) else { continue }
-            // One that is there may end before the element, whose deadline others have changed.
+            // An existing entry may expire before the element, whose deadline other writers have changed.
             let ends = try transaction.get(key).map { $0.deadline ?? .max } ?? 0
-            if ends < value.deadline ?? .max { try transaction.put(key, [], expires: value.deadline ?? .max) }
+            if ends < value.deadline ?? .max {
+              try transaction.put(key, [], expiration: value.deadline.map { .at($0) } ?? .never)
+            }
           }
         }
       }
@@ -115,7 +123,7 @@ extension StoreCollection {
     }
   }
 
-  /// Removes all entries of an index that is of no use any more.
+  /// Removes all entries of an index that is no longer used.
   private func removeEntries(_ prefix: [UInt8]) throws(StoreError) {
     while case let page = try source.list(KeyRange(prefix: prefix), limit: Self.pageSize), !page.isEmpty {
       try transaction(nil) { transaction throws(StoreError) in
@@ -124,8 +132,8 @@ extension StoreCollection {
     }
   }
 
-  /// An element is about to be written: indexes that this program does not know of are not complete any more. They are as long as
-  /// all name the same ones; then this is a comparison of bytes.
+  /// Before an element is written: indexes unknown to this program become incomplete. While all programs
+  /// declare the same ones this is a comparison of bytes.
   func invalidateUnknownIndexes(in transaction: inout Transaction) throws(StoreError) {
     guard let bytes = transaction.local(layout.metadataKey), bytes != layout.metadataBytes else { return }
     let note = IndexMetadata(bytes)
@@ -134,7 +142,7 @@ extension StoreCollection {
     if left != note { try transaction.setLocal(layout.metadataKey, try left.bytes()) }
   }
 
-  /// Changes the note while nobody else can. Returns what it is then.
+  /// Changes the metadata atomically, and returns the result.
   @discardableResult
   private func updateMetadata(_ change: (inout IndexMetadata) -> Void) throws(StoreError) -> IndexMetadata {
     var note = IndexMetadata()
@@ -153,8 +161,9 @@ extension StoreCollection {
 }
 
 extension Snapshot {
-  /// Was the index complete at the snapshot's moment? An error if not, for its entries would tell of some elements only: it was built
-  /// later, or who has opened the collection or written to it since, here or in another process, knew nothing of it.
+  /// Fails if the index was not complete at the snapshot's moment, because its entries would cover only some
+  /// elements: it was built later, or a program that opened the collection or wrote to it since, here or in
+  /// another process, did not know the index.
   func requireIndex<Element>(
     _ index: IndexMetadata.Name, of layout: CollectionLayout<Element>
   ) throws(StoreError) {

@@ -21,7 +21,7 @@ extension StoreCollection {
   public func insertOrIgnore(
     _ element: Element, in transaction: inout Transaction
   ) throws(StoreError) -> Bool {
-    try add(element, expires: nil, in: &transaction)
+    try add(element, expiration: nil, in: &transaction)
   }
 
   /// Adds an element, or puts it in the place of the one of its identifier.
@@ -64,7 +64,8 @@ extension StoreCollection {
         "the element \(identifier) of the collection \"\(name)\" was given another identifier: delete it and insert a new one"
       )
     }
-    try write(element, key, replacing: old, expires: value.deadline ?? .max, in: &transaction)
+    try write(
+      element, key, replacing: old, expiration: value.deadline.map { .at($0) } ?? .never, in: &transaction)
     return true
   }
 
@@ -105,11 +106,11 @@ extension StoreCollection {
 
   /// Adds an element unless there is one of its identifier: false in that case.
   func add(
-    _ element: Element, expires deadline: UInt64?, in transaction: inout Transaction
+    _ element: Element, expiration: Expiration?, in transaction: inout Transaction
   ) throws(StoreError) -> Bool {
     let key = try layout.key(element.id)
     guard try !transaction.contains(key) else { return false }
-    try write(element, key, replacing: nil, expires: deadline, in: &transaction)
+    try write(element, key, replacing: nil, expiration: expiration, in: &transaction)
     return true
   }
 
@@ -121,13 +122,13 @@ extension StoreCollection {
 
   /// Without a deadline the store's default holds, for the entries as well.
   func write(
-    _ element: Element, _ key: Key, replacing old: Element?, expires deadline: UInt64? = nil,
+    _ element: Element, _ key: Key, replacing old: Element?, expiration: Expiration? = nil,
     in transaction: inout Transaction
   ) throws(StoreError) {
     let form = try EncodedValue(element)
     try invalidateUnknownIndexes(in: &transaction)
     guard layout.hasIndexes else {
-      return try transaction.put(key, form.bytes, type: form.type, expires: deadline)
+      return try transaction.put(key, form.bytes, type: form.type, expiration: expiration)
     }
     let entries = try layout.entries(of: element)
     if let old {
@@ -135,8 +136,8 @@ extension StoreCollection {
         try transaction.delete(entry)
       }
     }
-    let deadline = source.deadline(deadline) ?? .max
-    try transaction.put(key, form.bytes, type: form.type, expires: deadline)
-    for entry in entries { try transaction.put(entry, [], expires: deadline) }
+    let expiration = source.deadline(for: expiration).map { Expiration.at($0) } ?? .never
+    try transaction.put(key, form.bytes, type: form.type, expiration: expiration)
+    for entry in entries { try transaction.put(entry, [], expiration: expiration) }
   }
 }

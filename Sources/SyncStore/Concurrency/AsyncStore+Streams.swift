@@ -5,7 +5,7 @@ extension AsyncStore {
   ///
   /// - Throws: as `put`; what `pieces` throws.
   public func put<Pieces: AsyncSequence>(
-    _ key: Key, type: ValueType = .bytes, expires deadline: UInt64? = nil, durability: Durability? = nil,
+    _ key: Key, type: ValueType = .bytes, expiration: Expiration? = nil, durability: Durability? = nil,
     from pieces: Pieces
   ) async throws where Pieces.Element == [UInt8] {
     let store = store
@@ -21,7 +21,7 @@ extension AsyncStore {
       try await Self.perform { () throws(StoreError) in
         try writer.withLock { writer throws(StoreError) in
           guard let complete = writer else { return }
-          try store.put(key, writtenBy: complete, type, expires: deadline, durability)
+          try store.put(key, writtenBy: complete, type, expiration: expiration, durability)
           writer = nil
         }
       }

@@ -35,14 +35,16 @@ extension AsyncStore {
     try await perform { () throws(StoreError) in try store.versioned(key, as: type) }
   }
 
-  /// Sets a key to bytes, for so long, if what it holds is what is expected, as `Store.put` does.
+  /// Sets a key if it holds what is expected, as `Store.put` does.
+  @_disfavoredOverload
   public func put(
-    _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
-    lasting span: Expiry, durability: Durability? = nil
+    _ key: Key, _ value: some Encodable, expecting expectation: Expected, expiration: Expiration? = nil,
+    durability: Durability? = nil
   ) async throws(StoreError) -> Dot? {
-    try await put(
-      key, value, expecting: expectation, type: type, expires: span.after(store.environment.now()),
-      durability: durability)
+    let form = try EncodedValue(value)
+    return try await put(
+      key, form.bytes, expecting: expectation, type: form.type, expiration: expiration, durability: durability
+    )
   }
 
   /// Deletes a key if what it holds is what is expected, and that is a value. False if it does not. As `Store.delete`.
@@ -56,23 +58,23 @@ extension AsyncStore {
 
   /// Sets a key to bytes unless it has this very value, type and deadline already: false in that case. As `Store.putIfChanged`.
   public func putIfChanged(
-    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil,
+    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expiration: Expiration? = nil,
     durability: Durability? = nil
   ) async throws(StoreError) -> Bool {
     try await perform { () throws(StoreError) in
-      try store.putIfChanged(key, value, type: type, expires: deadline, durability: durability)
+      try store.putIfChanged(key, value, type: type, expiration: expiration, durability: durability)
     }
   }
 
   /// Sets a key unless it has this very value, type and deadline already: false in that case. As `Store.putIfChanged`.
   @_disfavoredOverload
   public func putIfChanged(
-    _ key: Key, _ value: some Encodable, expires deadline: UInt64? = nil, durability: Durability? = nil
+    _ key: Key, _ value: some Encodable, expiration: Expiration? = nil, durability: Durability? = nil
   ) async throws(StoreError) -> Bool {
     let form = try EncodedValue(value)
     return try await perform { () throws(StoreError) in
       try store.putIfChanged(
-        key, form.bytes, type: form.type, expires: deadline, durability: durability)
+        key, form.bytes, type: form.type, expiration: expiration, durability: durability)
     }
   }
 

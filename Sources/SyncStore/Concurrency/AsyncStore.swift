@@ -58,42 +58,42 @@ public struct AsyncStore: Sendable {
 
   /// Sets a key, as `Store.put` does. Tasks that do so at the same time share one sync, however many they are.
   public func put(
-    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil,
+    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expiration: Expiration? = nil,
     durability: Durability? = nil
   ) async throws(StoreError) {
     try await write(durability, isLarge: value.count > store.configuration.blobThreshold) {
       durability throws(StoreError) in
-      try store.put(key, value, type: type, expires: deadline, durability: durability)
+      try store.put(key, value, type: type, expiration: expiration, durability: durability)
     }
   }
 
   /// Sets a key to a value of any type that can be encoded, as `Store.put` does.
   @_disfavoredOverload
   public func put(
-    _ key: Key, _ value: some Encodable, expires deadline: UInt64? = nil, durability: Durability? = nil
+    _ key: Key, _ value: some Encodable, expiration: Expiration? = nil, durability: Durability? = nil
   ) async throws(StoreError) {
     let form = try EncodedValue(value)
-    try await put(key, form.bytes, type: form.type, expires: deadline, durability: durability)
+    try await put(key, form.bytes, type: form.type, expiration: expiration, durability: durability)
   }
 
   /// Sets a key to the content of a file, as `Store.put` does.
   public func put(
-    _ key: Key, fileAt file: String, type: ValueType = .bytes, expires deadline: UInt64? = nil,
+    _ key: Key, fileAt file: String, type: ValueType = .bytes, expiration: Expiration? = nil,
     durability: Durability? = nil
   ) async throws(StoreError) {
     try await perform { () throws(StoreError) in
-      try store.put(key, fileAt: file, type: type, expires: deadline, durability: durability)
+      try store.put(key, fileAt: file, type: type, expiration: expiration, durability: durability)
     }
   }
 
   /// Sets a key if what it holds is what is expected, as `Store.put` does.
   public func put(
     _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
-    expires deadline: UInt64? = nil, durability: Durability? = nil
+    expiration: Expiration? = nil, durability: Durability? = nil
   ) async throws(StoreError) -> Dot? {
     try await perform { () throws(StoreError) in
       try store.put(
-        key, value, expecting: expectation, type: type, expires: deadline, durability: durability)
+        key, value, expecting: expectation, type: type, expiration: expiration, durability: durability)
     }
   }
 
@@ -116,10 +116,10 @@ public struct AsyncStore: Sendable {
   /// Changes when the value of a key expires, as `Store.expire` does.
   @discardableResult
   public func expire(
-    _ key: Key, _ change: DeadlineChange, durability: Durability? = nil
+    _ key: Key, _ expiration: Expiration, durability: Durability? = nil
   ) async throws(StoreError) -> Bool {
     try await write(durability, isLarge: false) { durability throws(StoreError) in
-      try store.expire(key, change, durability: durability)
+      try store.expire(key, expiration, durability: durability)
     }
   }
 

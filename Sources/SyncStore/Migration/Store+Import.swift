@@ -1,36 +1,36 @@
-/// What an import did.
+/// The result of an import.
 public struct ImportReport: Hashable, Sendable {
-  /// Keys that have the value that was to be imported: those that were set, and those that had this very value, type and deadline
-  /// before, for which nothing was written.
+  /// Keys that now have the imported value: those that were written, and those that already had this value,
+  /// type and deadline, for which nothing was written.
   public var imported = 0
-  /// Keys that were left as they were, because they had a value.
+  /// Keys left unchanged, because they had a value.
   public var kept = 0
-  /// Keys that could not be read, or be keys here, and were passed over.
+  /// Keys skipped, because they could not be read or are not valid here.
   public var skipped = 0
-  /// Values of a property list whose key came again in the same dictionary: the later one was imported.
+  /// Values of a property list whose key occurs again in the same dictionary: the later one was imported.
   public var merged = 0
 }
 
-/// What is to become of a key that has a value here already.
+/// Handling of a key that already has a value.
 public enum ImportConflict: Hashable, Sendable {
-  /// It is overwritten, unless it has the very same value.
+  /// Overwrite it, unless it has the same value.
   case replace
-  /// It stays.
+  /// Keep it.
   case keep
 }
 
 extension Store {
-  /// Sets each key that another store, or a snapshot of one, has in a range, with type and deadline, as new writes of this
-  /// store. The other one may be of any data set, and encrypted in another way.
+  /// Writes each key that another store, or a snapshot of one, has in a range, with type and deadline, as new
+  /// writes of this store. The other store may be of any data set, and encrypted differently.
   ///
-  /// A few megabytes at a time, each time atomically; on return all of it is durable as the mode promises. Killed in between
-  /// it can be begun again: what is here already is not written twice.
+  /// Works in atomic steps of a few megabytes; on return all of it is durable as the mode promises. After a
+  /// crash it can be repeated: values that are already here are not written twice.
   ///
   /// - Parameters:
-  ///   - conflict: what is to become of keys that have a value here.
-  ///   - unreadable: hears of keys whose value is damaged or has not arrived; when it returns they are passed over. By
-  ///     default the import ends with that error.
-  /// - Throws: as `put`, and what `unreadable` throws.
+  ///   - conflict: what to do with keys that have a value here.
+  ///   - unreadable: called for keys whose value is damaged or has not arrived; when it returns they are
+  ///     skipped. By default the import ends with that error.
+  /// - Throws: as `put`, and errors of `unreadable`.
   @discardableResult
   public func importAll(
     from other: some ReadableStore, _ range: KeyRange = .all, conflict: ImportConflict = .replace,
@@ -45,14 +45,14 @@ extension Store {
         return
       }
       guard let value else { return }
-      // One that does not expire there does not here, whatever the default is.
+      // A value without expiry there gets none here, whatever the default is.
       try batch.add(entry.key, Value(bytes: value.bytes, type: value.type, deadline: value.deadline ?? .max))
     }
     return try batch.finish()
   }
 }
 
-/// Keys on their way into a store, some megabytes in one transaction.
+/// Batches imported keys, some megabytes per transaction.
 struct ImportBatch {
   var report = ImportReport()
   private let store: Store
@@ -71,7 +71,7 @@ struct ImportBatch {
     if bytes >= Self.batchBytes || pending.count >= Self.batchKeys { try flush() }
   }
 
-  /// The same for a key that may be none: then it is passed over.
+  /// Adds a key from bytes; an invalid one is skipped.
   mutating func add(_ bytes: [UInt8], value: [UInt8], type: ValueType) throws {
     guard let key = try? Key(bytes: bytes) else {
       report.skipped += 1
@@ -89,14 +89,15 @@ struct ImportBatch {
   private mutating func flush() throws {
     guard !pending.isEmpty else { return }
     let (entries, conflict) = (pending, conflict)
-    // The last one makes those before it durable, too.
+    // The last transaction makes the earlier ones durable, too.
     let kept = try store.transaction(durability: .relaxed) { transaction in
       var kept = 0
       for (key, value) in entries {
         if conflict == .keep, try transaction.contains(key) {
           kept += 1
         } else {
-          _ = try transaction.putIfChanged(key, value.bytes, type: value.type, expires: value.deadline)
+          _ = try transaction.putIfChanged(
+            key, value.bytes, type: value.type, expiration: value.deadline.map { .at($0) })
         }
       }
       return kept

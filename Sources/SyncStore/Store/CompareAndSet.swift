@@ -44,14 +44,14 @@ extension Store {
   /// - Throws: as `put`; `.damaged` if what the key holds cannot be read.
   public func put(
     _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
-    expires deadline: UInt64? = nil, durability: Durability? = nil
+    expiration: Expiration? = nil, durability: Durability? = nil
   ) throws(StoreError) -> Dot? {
     try checkWritable()
     // A blob is written before the writers' mutex is taken: it takes long. Should it not be needed, it is swept.
     let content = try content(of: value)
     let (version, tail) = try append { composer throws(StoreError) in
       try self.put(
-        key, content: content, type: type, deadline: self.deadline(deadline), expecting: expectation,
+        key, content: content, type: type, deadline: self.deadline(for: expiration), expecting: expectation,
         &composer)
     }
     if version != nil { try awaitDurability(tail, durability: durability) }
@@ -76,11 +76,11 @@ extension Store {
   ///
   /// - Throws: as `put`. A damaged record is replaced.
   public func putIfChanged(
-    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil,
+    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expiration: Expiration? = nil,
     durability: Durability? = nil
   ) throws(StoreError) -> Bool {
     try checkWritable()
-    let deadline = self.deadline(deadline)
+    let deadline = self.deadline(for: expiration)
     // Nobody need wait to be told that nothing is to be done, nor while a blob is written.
     let now = environment.now()
     if let held = try? currentRecord(key.bytes), held.isLive(at: now),
@@ -190,11 +190,12 @@ extension Transaction {
   ///   was written then; `.damaged` if what the key holds cannot be read.
   public mutating func put(
     _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
-    expires deadline: UInt64? = nil
+    expiration: Expiration? = nil
   ) throws(StoreError) -> Dot? {
     let content = try store.content(of: value, deferring: true)
     let version = try store.put(
-      key, content: content, type: type, deadline: store.deadline(deadline), expecting: expectation, &builder)
+      key, content: content, type: type, deadline: store.deadline(for: expiration), expecting: expectation,
+      &builder)
     if version != nil { trackBlob(of: content) }
     return version
   }
@@ -212,11 +213,11 @@ extension Transaction {
   /// - Throws: as `Store.put`; `.outOfBounds` if it does not fit into the transaction any more: nothing of it
   ///   was written then.
   public mutating func putIfChanged(
-    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil
+    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expiration: Expiration? = nil
   ) throws(StoreError) -> Bool {
     let content = try store.content(of: value, deferring: true)
     let changed = try store.putIfChanged(
-      key, value: value, content: content, type: type, deadline: store.deadline(deadline), &builder)
+      key, value: value, content: content, type: type, deadline: store.deadline(for: expiration), &builder)
     if changed { trackBlob(of: content) }
     return changed
   }

@@ -1,10 +1,11 @@
-/// When a write is safe from a loss of power. From the death of the process it is always safe.
+/// When a write survives a loss of power. The death of the process alone never loses an acknowledged write.
 public enum Durability: Hashable, Sendable {
   /// Durable before the call returns; concurrent writers share one sync.
   case full
-  /// Acknowledged at once, synced at most so many milliseconds later.
+  /// Acknowledged at once, synced at most this many milliseconds later.
   case interval(milliseconds: Int)
-  /// Acknowledged at once, synced when the kernel likes, at `sync()` or before it leaves for a peer.
+  /// Acknowledged at once; synced when the kernel writes it back, by `sync()`, or before the record is sent
+  /// to a peer.
   case relaxed
 }
 
@@ -14,55 +15,64 @@ public struct Configuration: Sendable {
   public enum Mode: Hashable, Sendable {
     /// This process alone; others get `busy`.
     case exclusive
-    /// Any number of processes that open it so.
+    /// Any number of processes that use this mode.
     case shared
-    /// Like `shared`, but nothing is written.
+    /// Like `shared`, but without writing.
     case readOnly
   }
 
   /// Who may use the directory at the same time.
   public var mode: Mode
-  /// For writes that do not say otherwise.
+  /// Durability of writes that do not give their own.
   public var durability: Durability
   /// Values above this many bytes go to the blob tier; at most `Limits.inlineValueBytes`.
   public var blobThreshold: Int
   /// Journal segments double from 1 MiB up to this many bytes; 64 KiB to 1 GiB.
   public var segmentBytes: Int
-  /// Are the store's files watched for what a process otherwise dies of? By default they are, process-wide:
+  /// Whether the process handles signals that would otherwise end it while it uses store files; true by
+  /// default, process-wide.
   ///
-  /// - SIGBUS in a mapped file of a store (it was cut short by another program, its disk failed, a page found no space)
-  ///   becomes a `StoreError`. The handler is installed with the first file that is mapped and passes every other fault to
-  ///   the one installed before it; a handler that the process installs later must do the same.
-  /// - SIGXFSZ is ignored if the process has a limit on file sizes (`ulimit -f`) when a store is opened and has not asked
-  ///   for that signal: a write above the limit is then `.diskFull`.
+  /// - SIGBUS in a mapped file of a store (another program truncated it, its disk failed, a page found no
+  ///   space) becomes a `StoreError`. The handler is installed when the first file is mapped and passes every
+  ///   other fault to the handler installed before it; a handler that the process installs later must do the
+  ///   same.
+  /// - SIGXFSZ is ignored if the process has a limit on file sizes (`ulimit -f`) when a store is opened and
+  ///   has not asked for that signal: a write above the limit is then `.diskFull`.
   ///
-  /// An embedder that wants to handle these signals itself sets it to false for all its stores.
+  /// An embedder that handles these signals itself sets this to false for all its stores.
   public var handlesSignals: Bool
-  /// Is a store on a network file system opened? By default it is refused: between machines neither locks nor mapped
-  /// memory can be relied on. Only for one that is used from this machine alone.
+  /// Whether a store on a network file system may be opened; refused by default, because locks and mapped
+  /// memory are not reliable between machines. Set it only for a store that is used from this machine alone.
   public var allowsNetworkFileSystem: Bool
-  /// Opens an encrypted store, or makes a new one such; nil for a plain one. It is neither shown nor logged.
+  /// Opens an encrypted store, or creates the new store encrypted; nil for an unencrypted one. Never printed
+  /// or logged.
   public var passphrase: Passphrase?
-  /// An encrypted store decrypts a value each time it is read. So many bytes of what was read lately are kept decrypted in
-  /// the memory of the process, for all its threads; 0, as it is by default, for none. What is kept is never out of date,
-  /// whoever writes; it goes when the store is closed, by `purgeMemory`, and when the machine is short of memory
-  /// (`MemoryPressure`).
-  public var openedRecordBytes = 0
-  /// How long a value lasts that is put without a deadline; nil, as it is by default, if it does not expire. One that is
-  /// put with the deadline `UInt64.max` never does. It is this opening's: other processes and copies have their own.
+  /// Bytes of recently read values of an encrypted store that are kept decrypted in memory; 0, the default,
+  /// for none.
   ///
-  /// Each put begins the time anew, so a `putIfChanged` without a deadline has always something to change.
-  public var defaultExpiry: Expiry?
-  /// Is asked once when a store that is opened has damage below what was known durable; by default the rest is served. It is
-  /// called by the thread that opens, which may open other stores in it, but not this one: that is `.busy`. Other threads that open
-  /// this store meanwhile wait for the answer, so it must not wait for them.
+  /// Without this cache each read decrypts the value again. It is shared by all threads of the process and
+  /// never out of date, whichever process writes. It is emptied when the store is closed, by `purgeMemory`,
+  /// and when the machine is short of memory (`MemoryPressure`).
+  public var openedRecordBytes = 0
+  /// How long a value put without an expiration lasts; nil, the default, if it does not expire.
+  ///
+  /// `.never` overrides it for one value. It belongs to this opening: other processes and copies have their
+  /// own. Each put starts the time anew, so a `putIfChanged` without an expiration always has something to
+  /// change.
+  public var defaultLifetime: Lifetime?
+  /// Called once if the store being opened has damage below the durable offset; without it, the rest is
+  /// served.
+  ///
+  /// It runs on the opening thread. It may open other stores, but not this one: that is `.busy`. Other
+  /// threads that open this store meanwhile wait for the answer, so it must not wait for them.
   public var onCorruption: (@Sendable (CorruptionReport) -> CorruptionChoice)?
-  /// Which large values this copy takes with the records that name them. What is given is kept in the store, for all that open it;
-  /// nil, as it is by default, leaves what is kept: at first, all are taken.
+  /// Which large values this copy fetches together with the records that refer to them. The policy is stored
+  /// and applies to every process that opens the store; nil, the default, keeps the stored one. A new store
+  /// fetches all.
   public var blobPolicy: BlobPolicy?
-  /// How much of the large values this copy keeps; likewise. At first there are no limits.
+  /// Limits on the large values that this copy keeps; stored like `blobPolicy`. A new store has none.
   public var blobLimits: BlobLimits?
-  /// What a guess at the passphrase of a new store is to cost.
+  /// scrypt cost of one guess at the passphrase of a new store.
   package var passphraseCost = Scrypt.Parameters.standard
 
   /// The defaults suit a service that owns its store.

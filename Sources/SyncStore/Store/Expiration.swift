@@ -1,17 +1,44 @@
-/// How long a value is to last.
+/// When a value expires. From then on its key reads as absent, on every copy, by the clock of each.
 ///
 /// ```swift
-/// try store.put("session", token, lasting: .hours(2))
-/// try store.put("offer", text, expires: Expiry.days(3).fromNow())
+/// try store.put("session", token, expiration: .after(.hours(2)))
+/// try store.put("offer", text, expiration: .at(1_893_456_000_000))
+/// try store.put("motto", text, expiration: .never)
 /// ```
-public struct Expiry: Hashable, Comparable, Sendable {
+///
+/// Where a write takes an optional expiration, nil is `Configuration.defaultLifetime`, and without one `.never`.
+public enum Expiration: Hashable, Sendable {
+  /// At this time, in milliseconds since 1970. A time that has passed expires the value at once; `.max` is `.never`.
+  case at(UInt64)
+  /// This long after the write, by the clock of this machine.
+  case after(Lifetime)
+  /// Never.
+  case never
+
+  /// The deadline of a value that is written at `time`, both in milliseconds since 1970; nil if it never expires.
+  func deadline(from time: @autoclosure () -> UInt64) -> UInt64? {
+    switch self {
+    case .at(let deadline): deadline == .max ? nil : deadline
+    case .after(let lifetime): lifetime.after(time())
+    case .never: nil
+    }
+  }
+}
+
+/// A length of time from a write to the expiration of its value: 1 ms to some 4,400 years.
+///
+/// ```swift
+/// let lease = Lifetime.seconds(10)
+/// let short = Lifetime(.milliseconds(1500))
+/// ```
+public struct Lifetime: Hashable, Comparable, Sendable {
   /// Milliseconds; at least 1.
   public let milliseconds: UInt64
 
-  /// So many milliseconds; at least 1, and at most 2^47, some 4,400 years.
+  /// A number of milliseconds, clamped to 1 … 2^47.
   public init(milliseconds: UInt64) { self.milliseconds = min(max(milliseconds, 1), 1 << 47) }
 
-  /// So long: of a millisecond that has begun all counts.
+  /// The same length as `duration`, rounded up to milliseconds.
   public init(_ duration: Duration) {
     let (seconds, attoseconds) = duration.components
     let whole = UInt64(clamping: seconds).multipliedReportingOverflow(by: 1000)
@@ -19,14 +46,14 @@ public struct Expiry: Hashable, Comparable, Sendable {
     self.init(milliseconds: whole.overflow ? .max : whole.partialValue &+ part)
   }
 
-  /// So many seconds.
-  public static func seconds(_ count: Int) -> Expiry { Expiry(count, of: 1000) }
-  /// So many minutes.
-  public static func minutes(_ count: Int) -> Expiry { Expiry(count, of: 60 * 1000) }
-  /// So many hours.
-  public static func hours(_ count: Int) -> Expiry { Expiry(count, of: 3600 * 1000) }
-  /// So many days of 24 hours.
-  public static func days(_ count: Int) -> Expiry { Expiry(count, of: 24 * 3600 * 1000) }
+  /// A number of seconds; below 1 it is 1 ms.
+  public static func seconds(_ count: Int) -> Lifetime { Lifetime(count, of: 1000) }
+  /// A number of minutes; below 1 it is 1 ms.
+  public static func minutes(_ count: Int) -> Lifetime { Lifetime(count, of: 60 * 1000) }
+  /// A number of hours; below 1 it is 1 ms.
+  public static func hours(_ count: Int) -> Lifetime { Lifetime(count, of: 3600 * 1000) }
+  /// A number of days of 24 hours; below 1 it is 1 ms.
+  public static func days(_ count: Int) -> Lifetime { Lifetime(count, of: 24 * 3600 * 1000) }
 
   /// 60 seconds.
   public static let minute = minutes(1)
@@ -46,68 +73,54 @@ public struct Expiry: Hashable, Comparable, Sendable {
     self.init(milliseconds: isTooLarge ? .max : product)
   }
 
-  /// The deadline of what lasts so long from now on, by this machine's clock: milliseconds since 1970, as
-  /// `put` takes it.
+  /// The deadline of a value written now, by this machine's clock, in milliseconds since 1970.
   public func fromNow() -> UInt64 { after(SystemCall.wallMilliseconds()) }
 
-  /// The deadline of what lasts so long from `time` on, in milliseconds since 1970.
+  /// The deadline of a value written at `time`, both in milliseconds since 1970.
   public func after(_ time: UInt64) -> UInt64 {
     let (sum, isTooLarge) = time.addingReportingOverflow(milliseconds)
     return isTooLarge ? .max : sum
   }
 
-  /// Shorter.
-  public static func < (left: Expiry, right: Expiry) -> Bool { left.milliseconds < right.milliseconds }
+  /// Whether `left` is the shorter one.
+  public static func < (left: Lifetime, right: Lifetime) -> Bool { left.milliseconds < right.milliseconds }
 }
 
-/// What becomes of a deadline.
-public enum DeadlineChange: Hashable, Sendable {
-  /// From now on it expires at that time, in milliseconds since 1970. One that has passed ends it at once.
-  case set(UInt64)
-  /// It lasts so long from now on.
-  case lasting(Expiry)
-  /// It does not expire.
-  case clear
-}
-
-/// Deadlines. A value with one is there until then, on every copy, by the clock of each; then it reads as
-/// absent. Deadlines are part of the record: they replicate with the value, and another deadline is another
-/// record.
+/// Deadlines. A deadline is part of the record: it replicates with the value, and changing it writes a new record.
 extension Store {
-  /// Changes when the value of a key expires, and not the value. False if it has none, or has expired: what
-  /// has expired is not brought back.
+  /// Changes the deadline of a key's value, and not the value. False if the key has no value or it has expired:
+  /// an expired value cannot be revived.
   ///
-  /// It is a new write of the same value, which replaces what other copies hold; one in the blob tier is not
-  /// copied. With the deadline that it has already, nothing is written.
+  /// ```swift
+  /// try store.expire("session", .after(.hours(1)))
+  /// ```
   ///
-  /// - Throws: as `put`; `.damaged` if the record cannot be read; `.blobUnavailable` if the value is not here: a write that nobody has the
-  ///   value of must not beat one that has. Read it first.
+  /// It is a new write of the same value, which replicates; the content of a large value is not copied. If the
+  /// value has this deadline already, nothing is written.
+  ///
+  /// - Throws: as `put`; `.damaged` if the record cannot be read; `.blobUnavailable` if a large value is not on
+  ///   this copy: a write whose value no copy can supply must not win. Read the value first.
   @discardableResult
   public func expire(
-    _ key: Key, _ change: DeadlineChange, durability: Durability? = nil
+    _ key: Key, _ expiration: Expiration, durability: Durability? = nil
   ) throws(StoreError) -> Bool {
     let (isLive, tail) = try append { composer throws(StoreError) in
-      try self.expire(key, change: change, &composer)
+      try self.expire(key, expiration: expiration, &composer)
     }
     if isLive { try awaitDurability(tail, durability: durability) }
     return isLive
   }
 
-  func expire(_ key: Key, change: DeadlineChange, _ composer: inout TransactionBuilder) throws(StoreError)
-    -> Bool
-  {
+  func expire(
+    _ key: Key, expiration: Expiration, _ composer: inout TransactionBuilder
+  ) throws(StoreError) -> Bool {
     try issuePending(&composer)
     var held = composer.record(of: key.bytes)
     if held == nil {
       held = try engine.withLock { engine throws(StoreError) in try engine.held(key.bytes) }
     }
     guard let held, held.isLive(at: composer.wall) else { return false }
-    let deadline: UInt64? =
-      switch change {
-      case .set(let time): time
-      case .lasting(let span): span.after(composer.wall)
-      case .clear: nil
-      }
+    let deadline = expiration.deadline(from: composer.wall)
     guard deadline != held.deadline else { return true }
     try retainBlob(of: held.content)
     try composer.issue(
@@ -143,11 +156,11 @@ extension Store {
     return counts
   }
 
-  /// The deadline of a value that is put without one, by `Configuration.defaultExpiry`.
+  /// The deadline of a value that is written now; without an expiration that of `Configuration.defaultLifetime`.
   @inline(__always)
-  func deadline(_ deadline: UInt64?) -> UInt64? {
-    if deadline != nil || configuration.defaultExpiry == nil { return deadline == .max ? nil : deadline }
-    return configuration.defaultExpiry?.after(environment.now())
+  func deadline(for expiration: Expiration?) -> UInt64? {
+    if let expiration { return expiration.deadline(from: environment.now()) }
+    return configuration.defaultLifetime?.after(environment.now())
   }
 }
 
@@ -156,8 +169,8 @@ extension Transaction {
   ///
   /// - Throws: as `Store.expire`; `.outOfBounds` if it does not fit into the transaction any more.
   @discardableResult
-  public mutating func expire(_ key: Key, _ change: DeadlineChange) throws(StoreError) -> Bool {
-    try store.expire(key, change: change, &builder)
+  public mutating func expire(_ key: Key, _ expiration: Expiration) throws(StoreError) -> Bool {
+    try store.expire(key, expiration: expiration, &builder)
   }
 }
 

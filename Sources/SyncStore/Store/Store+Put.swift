@@ -1,8 +1,10 @@
-/// The ordinary put: one write whose value lies in the journal. Its short way makes the same record from the same rules
-/// as the general one (`TransactionBuilder`, `commit`), without copies in between; what is not ordinary goes the general way.
+/// The put of an inline value. Its fast path makes the same record by the same rules as the general path
+/// (`TransactionBuilder`, `commit`), without intermediate copies; all other cases take the general path.
 extension Store {
-  /// Sets a key with the store's default of expiry. False if that is not done in short, and nothing was: the value is large, or, with
-  /// `unlessKnown`, something is known of the key, or the store holds the local key `note`.
+  /// Sets a key with the store's default expiry.
+  ///
+  /// Returns false, with nothing written, if the value is too large to be inline, if `unlessKnown` and
+  /// something is known of the key, or if the store holds the local key `note`.
   func putInline(
     _ key: Key, _ value: Span<UInt8>, type: ValueType, unlessKnown: Bool, unlessNoted note: [UInt8],
     durability: Durability?
@@ -10,20 +12,23 @@ extension Store {
     try checkWritable()
     guard value.count <= configuration.blobThreshold,
       let tail = try putInline(
-        key.bytes, value: value, type: type, deadline: deadline(nil), unlessKnown: unlessKnown,
+        key.bytes, value: value, type: type, deadline: deadline(for: nil), unlessKnown: unlessKnown,
         unlessNoted: note)
     else { return false }
     try awaitDurability(tail, durability: durability)
     return true
   }
 
-  /// Appends the write. Returns the packed location behind it; nil if it was not to be made because something is known of
-  /// the key, or the store holds the local key `note`.
+  /// Appends the write and returns the packed location after it.
+  ///
+  /// Nil if nothing was written because something is known of the key (`unlessKnown`) or the store holds the
+  /// local key `note`.
   func putInline(
     _ key: [UInt8], value: Span<UInt8>, type: ValueType, deadline: UInt64?, unlessKnown: Bool = false,
     unlessNoted note: [UInt8]? = nil
   ) throws(StoreError) -> UInt64? {
-    // The lines of the index are on their way while the mutex is taken and the clock is read.
+    // Prefetches the cache lines of the index, which arrive while the mutex is acquired and the clock is
+    // read.
     let ahead = readers.read { $0.prefetch(key.span) }
     throttleWriter()
     try acquireWriters()
@@ -56,13 +61,13 @@ extension Store {
 
   private enum Outcome {
     case appended
-    /// Something is known of the key, and the write was not to be made then.
+    /// Something is known of the key, and the write was conditional on the contrary.
     case exists
-    /// It has to go the general way; nothing was done.
+    /// The write must take the general path; nothing was done.
     case needsSlowPath
   }
 
-  /// Appends the write if it is ordinary.
+  /// Appends the write if it qualifies for the fast path.
   @inline(__always)
   private func putFastPath(
     _ key: Span<UInt8>, value: Span<UInt8>, type: ValueType, unlessKnown: Bool,
@@ -100,14 +105,14 @@ extension Store {
     return .appended
   }
 
-  /// Stores what goes up to `end` and moves the tail behind it.
+  /// Stores the bytes up to `end` and advances the tail past them.
   @inline(__always)
   private func append(
     upTo end: Int, in segment: Segment, _ store: () throws(StoreError) -> Void
   ) throws(StoreError) {
     let tail = Location(segment: segment.number, offset: end).packed
     control.announceWrite(upTo: tail)
-    // A page that is lost already is to hold nothing that could be found again.
+    // A page that is already lost must not be stored to: its records could not be found again.
     try checkStored(in: segment)
     try store()
     try checkStored(in: segment)
@@ -116,11 +121,11 @@ extension Store {
 
   // MARK: Many at once
 
-  /// How many look-ups are under way at once: their cache misses overlap.
+  /// Number of concurrent look-ups, so that their cache misses overlap.
   private static let lookahead = 8
 
-  /// Appends ordinary writes as one transaction. False if one of them is not ordinary, or there is no room for them in the
-  /// segment: then nothing was done.
+  /// Appends the batch as one transaction on the fast path. False, with nothing done, if one of the writes
+  /// does not qualify or the segment has no room for them.
   func commitFastPath(
     _ writes: WriteBatch, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) -> Bool {
@@ -152,7 +157,7 @@ extension Store {
     return true
   }
 
-  /// What is held of the keys of writes; nil if one of them is not ordinary.
+  /// The current state of the keys of the batch; nil if one of them does not qualify for the fast path.
   private func held(of writes: WriteBatch, _ writer: FastPathWriter) -> [FastPathWriter.Held]? {
     var held: [FastPathWriter.Held] = []
     held.reserveCapacity(writes.count)
@@ -162,7 +167,7 @@ extension Store {
       if index + Self.lookahead < writes.count {
         writer.keys.prefetch(writes.list[index + Self.lookahead].hash)
       }
-      // What an earlier one of them leaves is known when that was stored.
+      // An earlier write of the batch to the same key: its record is known only once it was stored.
       guard write.previous == nil else {
         held.append(.nothing)
         continue

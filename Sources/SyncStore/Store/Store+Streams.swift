@@ -5,7 +5,7 @@ extension Store {
   ///
   /// - Throws: as `put`; `.outOfBounds` above `Limits.blobBytes`; what `body` throws.
   public func put(
-    _ key: Key, type: ValueType = .bytes, expires deadline: UInt64? = nil, durability: Durability? = nil,
+    _ key: Key, type: ValueType = .bytes, expiration: Expiration? = nil, durability: Durability? = nil,
     writing body: (ValueWriter) throws -> Void
   ) throws {
     try checkWritable()
@@ -13,16 +13,17 @@ extension Store {
     let writer = ValueWriter(self)
     defer { writer.discard() }
     try body(writer)
-    try put(key, writtenBy: writer, type, expires: deadline, durability)
+    try put(key, writtenBy: writer, type, expiration: expiration, durability)
   }
 
   /// Sets a key to what a writer has taken in.
   func put(
-    _ key: Key, writtenBy writer: ValueWriter, _ type: ValueType, expires deadline: UInt64?,
+    _ key: Key, writtenBy writer: ValueWriter, _ type: ValueType, expiration: Expiration?,
     _ durability: Durability?
   ) throws(StoreError) {
     try write(
-      key, content: try writer.finish(), type: type, deadline: self.deadline(deadline), durability: durability
+      key, content: try writer.finish(), type: type, deadline: self.deadline(for: expiration),
+      durability: durability
     )
   }
 

@@ -6,37 +6,39 @@ extension Store {
   ///
   /// - Parameters:
   ///   - type: stored with the value.
-  ///   - deadline: when it expires, in milliseconds since 1970.
+  ///   - expiration: when it expires; nil is the default of the configuration.
   ///   - durability: for this write; by default the store's.
   /// - Throws: `.diskFull`: nothing was changed; `.readOnly`; `.poisoned` once a sync has failed;
   ///   `.outOfBounds` above `Limits.blobBytes`, and for a key that is not in the scope of this copy; `.busy`
   ///   within a transaction of this thread: write through that; `.clock` where no stamp can follow;
   ///   `.closed`, `.forked`.
   public func put(
-    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil,
+    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expiration: Expiration? = nil,
     durability: Durability? = nil
   ) throws(StoreError) {
-    try put(key, value.span, type: type, expires: deadline, durability: durability)
+    try put(key, value.span, type: type, expiration: expiration, durability: durability)
   }
 
   /// Sets a key to bytes that the caller keeps.
   ///
   /// - Parameters:
   ///   - type: stored with the value.
-  ///   - deadline: when it expires, in milliseconds since 1970.
+  ///   - expiration: when it expires; nil is the default of the configuration.
   ///   - durability: for this write; by default the store's.
   /// - Throws: as the put of an array.
   public func put(
-    _ key: Key, _ value: Span<UInt8>, type: ValueType = .bytes, expires deadline: UInt64? = nil,
+    _ key: Key, _ value: Span<UInt8>, type: ValueType = .bytes, expiration: Expiration? = nil,
     durability: Durability? = nil
   ) throws(StoreError) {
     try checkWritable()
     guard value.count <= configuration.blobThreshold else {
       return try write(
-        key, content: try content(of: Array(copying: value)), type: type, deadline: self.deadline(deadline),
+        key, content: try content(of: Array(copying: value)), type: type,
+        deadline: self.deadline(for: expiration),
         durability: durability)
     }
-    if let tail = try putInline(key.bytes, value: value, type: type, deadline: self.deadline(deadline)) {
+    if let tail = try putInline(key.bytes, value: value, type: type, deadline: self.deadline(for: expiration))
+    {
       try awaitDurability(tail, durability: durability)
     }
   }
@@ -45,12 +47,12 @@ extension Store {
   ///
   /// - Throws: as the put of bytes; `.foreignFile` if it is no file; `.inputOutput` if it cannot be read.
   public func put(
-    _ key: Key, fileAt file: String, type: ValueType = .bytes, expires deadline: UInt64? = nil,
+    _ key: Key, fileAt file: String, type: ValueType = .bytes, expiration: Expiration? = nil,
     durability: Durability? = nil
   ) throws(StoreError) {
     try checkWritable()
     try write(
-      key, content: try content(ofFile: file), type: type, deadline: self.deadline(deadline),
+      key, content: try content(ofFile: file), type: type, deadline: self.deadline(for: expiration),
       durability: durability)
   }
 

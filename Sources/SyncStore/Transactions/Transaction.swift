@@ -23,24 +23,25 @@ public struct Transaction: ~Copyable {
   /// - Throws: as `Store.put`; `.outOfBounds` if it does not fit into the transaction any more: nothing of it
   ///   was written then.
   public mutating func put(
-    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil
+    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expiration: Expiration? = nil
   ) throws(StoreError) {
-    try put(key, content: try store.content(of: value, deferring: true), type: type, deadline: deadline)
+    try put(key, content: try store.content(of: value, deferring: true), type: type, expiration: expiration)
   }
 
   /// Sets a key to the content of a file, as `Store.put(_:fileAt:)` does.
   ///
   /// - Throws: as the put of bytes, and as `Store.put(_:fileAt:)`.
   public mutating func put(
-    _ key: Key, fileAt file: String, type: ValueType = .bytes, expires deadline: UInt64? = nil
+    _ key: Key, fileAt file: String, type: ValueType = .bytes, expiration: Expiration? = nil
   ) throws(StoreError) {
-    try put(key, content: try store.content(ofFile: file, deferring: true), type: type, deadline: deadline)
+    try put(
+      key, content: try store.content(ofFile: file, deferring: true), type: type, expiration: expiration)
   }
 
   private mutating func put(
-    _ key: Key, content: Record.Content, type: ValueType, deadline: UInt64?
+    _ key: Key, content: Record.Content, type: ValueType, expiration: Expiration?
   ) throws(StoreError) {
-    let deadline = store.deadline(deadline)
+    let deadline = store.deadline(for: expiration)
     if case .inline(let value) = content, deadline == nil {
       return try builder.enqueue(key: key.bytes, value: value, type: type)
     }

@@ -1,8 +1,8 @@
-/// A value as a type of the program, and the write that made it.
+/// A value as a type of the program, with the version of its write.
 public struct Versioned<Content> {
   /// The value.
   public let value: Content
-  /// Which write it is: what `Expected.version` takes.
+  /// Identity of the write, for `Expected.version`.
   public let version: Dot
   /// When it expires, in milliseconds since 1970.
   public let deadline: UInt64?
@@ -12,7 +12,7 @@ extension Versioned: Sendable where Content: Sendable {}
 extension Versioned: Equatable where Content: Equatable {}
 
 extension VersionedValue {
-  /// The same with the value as a type of the program.
+  /// The value decoded as a type of the program, with its version.
   ///
   /// - Throws: as `EncodedValue.decoded`.
   public func decoded<Content: Decodable>(
@@ -23,28 +23,29 @@ extension VersionedValue {
 }
 
 extension Expected {
-  /// The key has this very value, with whatever deadline. Type and bytes are compared, as they are stored: an `Int` of 0 is not
-  /// equal to a `Double` of 0, and a text not to the bytes of its UTF-8; whole numbers up to `Int64.max` are of one type. `value(_:)`
-  /// compares the bytes alone.
+  /// The key has this value, with any deadline.
+  ///
+  /// Type and bytes are compared as stored: an `Int` of 0 is not equal to a `Double` of 0, nor a text to its
+  /// UTF-8 bytes; integers up to `Int64.max` are of one type. `value(_:)` compares the bytes alone.
   ///
   /// - Throws: as `EncodedValue.init`.
   public static func equal<Content: Encodable>(to value: Content) throws(StoreError) -> Expected {
     .typed(try EncodedValue(value))
   }
 
-  /// The key has the value that was read; it has none if none was.
+  /// The key still has the version that was read, or still has no value if it had none.
   public static func unchanged<Content>(since seen: Versioned<Content>?) -> Expected {
     seen.map { .version($0.version) } ?? .absent
   }
 }
 
-/// Values that depend on what is there.
+/// Updates that depend on the current value.
 extension Store {
   /// The value of a key as a type of the program, together with its version; nil if it has none.
   ///
   /// ```swift
   /// let seen = try store.versioned("routes", as: [Route].self)
-  /// let next = recomputed(seen?.value ?? [])                    // takes its time, and holds up nobody
+  /// let next = recomputed(seen?.value ?? [])                    // slow, but blocks no other writer
   /// let version = try store.put("routes", next, expecting: .unchanged(since: seen))
   /// ```
   ///
@@ -56,20 +57,20 @@ extension Store {
     do throws(StoreError) { return try seen.decoded(as: Content.self) } catch { throw error.of(key) }
   }
 
-  /// Changes the value of a key by what it is now, while nobody else writes, in no thread and no process. Returns what it is
-  /// then.
+  /// Atomically changes the value of a key: no other thread or process writes meanwhile. Returns the new
+  /// value.
   ///
   /// ```swift
   /// let visits = try store.update("visits", default: 0) { $0 += 1 }
   /// ```
   ///
-  /// A value that `body` leaves as it is, is not written. One with a deadline keeps it.
+  /// A value that `body` leaves unchanged is not written. A deadline is kept.
   ///
   /// - Parameters:
-  ///   - fallback: what `body` begins with if the key has no value.
-  ///   - body: quick, since all other writers wait for it. Where the new value takes time to find, use `versioned` and
-  ///     `put(_:_:expecting:)`.
-  /// - Throws: as `get(_:as:)` and `put`, and what `body` throws: nothing is changed then.
+  ///   - fallback: the initial value if the key has none.
+  ///   - body: must be quick, since all other writers wait for it. If computing the new value takes time, use
+  ///     `versioned` and `put(_:_:expecting:)`.
+  /// - Throws: as `get(_:as:)` and `put`, and errors of `body`: nothing is changed then.
   @discardableResult
   public func update<Content: Codable>(
     _ key: Key, default fallback: @autoclosure () -> Content, durability: Durability? = nil,
@@ -82,9 +83,9 @@ extension Store {
 }
 
 extension Transaction {
-  /// Changes the value of a key by what it is as this transaction leaves it so far; see `Store.update`.
+  /// Changes the value of a key as this transaction has it so far; see `Store.update`.
   ///
-  /// - Throws: what `body` throws; as `get(_:as:)`, and as `put`.
+  /// - Throws: errors of `body`; as `get(_:as:)`, and as `put`.
   @discardableResult
   public mutating func update<Content: Codable>(
     _ key: Key, default fallback: @autoclosure () -> Content, _ body: (inout Content) throws -> Void
@@ -94,8 +95,9 @@ extension Transaction {
     try body(&content)
     let form = try EncodedValue(content)
     if held?.bytes != form.bytes || held?.type != form.type {
-      // One that never expires stays so: the store's default is for what is new.
-      try put(key, form.bytes, type: form.type, expires: held.map { $0.deadline ?? .max })
+      // A value that never expires stays so: the store's default applies to new values only.
+      try put(
+        key, form.bytes, type: form.type, expiration: held.map { $0.deadline.map { .at($0) } ?? .never })
     }
     return content
   }

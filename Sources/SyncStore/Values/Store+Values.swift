@@ -12,30 +12,30 @@ extension Store {
   /// numbers say so: `put("k", [1, 300] as [Int])`.
   ///
   /// - Parameters:
-  ///   - deadline: when it expires, in milliseconds since 1970.
+  ///   - expiration: when it expires; nil is the default of the configuration.
   ///   - durability: for this write; by default the store's.
   /// - Throws: as the put of bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public func put<Content: Encodable>(
-    _ key: Key, _ value: Content, expires deadline: UInt64? = nil, durability: Durability? = nil
+    _ key: Key, _ value: Content, expiration: Expiration? = nil, durability: Durability? = nil
   ) throws(StoreError) {
     try EncodedValue.with(value) { bytes, type throws(StoreError) in
-      try put(key, bytes, type: type, expires: deadline, durability: durability)
+      try put(key, bytes, type: type, expiration: expiration, durability: durability)
     }
   }
 
   /// Sets a key to a number, a text or a truth value.
   ///
   /// - Parameters:
-  ///   - deadline: when it expires, in milliseconds since 1970.
+  ///   - expiration: when it expires; nil is the default of the configuration.
   ///   - durability: for this write; by default the store's.
   /// - Throws: as the put of bytes.
   @_disfavoredOverload
   public func put<Content: ScalarValue>(
-    _ key: Key, _ value: Content, expires deadline: UInt64? = nil, durability: Durability? = nil
+    _ key: Key, _ value: Content, expiration: Expiration? = nil, durability: Durability? = nil
   ) throws(StoreError) {
     try value.scalar.withBytes { bytes, type throws(StoreError) in
-      try put(key, bytes, type: type, expires: deadline, durability: durability)
+      try put(key, bytes, type: type, expiration: expiration, durability: durability)
     }
   }
 
@@ -44,12 +44,13 @@ extension Store {
   /// - Throws: as the same for bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public func put<Content: Encodable>(
-    _ key: Key, _ value: Content, expecting expectation: Expected, expires deadline: UInt64? = nil,
+    _ key: Key, _ value: Content, expecting expectation: Expected, expiration: Expiration? = nil,
     durability: Durability? = nil
   ) throws(StoreError) -> Dot? {
     let form = try EncodedValue(value)
     return try put(
-      key, form.bytes, expecting: expectation, type: form.type, expires: deadline, durability: durability)
+      key, form.bytes, expecting: expectation, type: form.type, expiration: expiration, durability: durability
+    )
   }
 
   /// Sets a key unless it has this very value, type and deadline already. False in that case.
@@ -57,10 +58,10 @@ extension Store {
   /// - Throws: as the same for bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public func putIfChanged<Content: Encodable>(
-    _ key: Key, _ value: Content, expires deadline: UInt64? = nil, durability: Durability? = nil
+    _ key: Key, _ value: Content, expiration: Expiration? = nil, durability: Durability? = nil
   ) throws(StoreError) -> Bool {
     let form = try EncodedValue(value)
-    return try putIfChanged(key, form.bytes, type: form.type, expires: deadline, durability: durability)
+    return try putIfChanged(key, form.bytes, type: form.type, expiration: expiration, durability: durability)
   }
 
   /// The value of a key as a number, a text or a truth value; nil if it has none.
@@ -118,10 +119,10 @@ extension Transaction {
   /// - Throws: as the put of bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public mutating func put<Content: Encodable>(
-    _ key: Key, _ value: Content, expires deadline: UInt64? = nil
+    _ key: Key, _ value: Content, expiration: Expiration? = nil
   ) throws(StoreError) {
     let form = try EncodedValue(value)
-    try put(key, form.bytes, type: form.type, expires: deadline)
+    try put(key, form.bytes, type: form.type, expiration: expiration)
   }
 
   /// Sets a key if what it holds is what is expected, as this transaction leaves it so far.
@@ -129,10 +130,10 @@ extension Transaction {
   /// - Throws: as the same for bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public mutating func put<Content: Encodable>(
-    _ key: Key, _ value: Content, expecting expectation: Expected, expires deadline: UInt64? = nil
+    _ key: Key, _ value: Content, expecting expectation: Expected, expiration: Expiration? = nil
   ) throws(StoreError) -> Dot? {
     let form = try EncodedValue(value)
-    return try put(key, form.bytes, expecting: expectation, type: form.type, expires: deadline)
+    return try put(key, form.bytes, expecting: expectation, type: form.type, expiration: expiration)
   }
 
   /// Sets a key unless it has this very value, type and deadline already. False in that case.
@@ -140,10 +141,10 @@ extension Transaction {
   /// - Throws: as the same for bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public mutating func putIfChanged<Content: Encodable>(
-    _ key: Key, _ value: Content, expires deadline: UInt64? = nil
+    _ key: Key, _ value: Content, expiration: Expiration? = nil
   ) throws(StoreError) -> Bool {
     let form = try EncodedValue(value)
-    return try putIfChanged(key, form.bytes, type: form.type, expires: deadline)
+    return try putIfChanged(key, form.bytes, type: form.type, expiration: expiration)
   }
 
   /// The value of a key as a type of the program, as this transaction leaves it so far; nil if it has none.

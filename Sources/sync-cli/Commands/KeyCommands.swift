@@ -1,6 +1,6 @@
 import SyncStore
 
-/// `put`, `get` and `delete`: one key, or a few.
+/// `put`, `get` and `delete`: single keys.
 enum KeyCommands {
   static let put = Command(
     "put", "store a value under a key",
@@ -32,16 +32,20 @@ enum KeyCommands {
           "--file \(file.shown)", reason: "it is a directory",
           advice: "give a file, or use \"sync-cli import\"")
       }
-      try invocation.withStore { try $0.put(key, from: source, type: type, expires: deadline) }
+      try invocation.withStore {
+        try $0.put(key, from: source, type: type, expiration: deadline.map { .at($0) })
+      }
     case (let operand?, nil) where operand.bytes == [UInt8(ascii: "-")]:
       let source = Descriptor(standard: 0)
-      try invocation.withStore { try $0.put(key, from: source, type: type, expires: deadline) }
+      try invocation.withStore {
+        try $0.put(key, from: source, type: type, expiration: deadline.map { .at($0) })
+      }
     case (let operand?, nil):
       guard let bytes = ValueText.bytes(of: operand.bytes, as: type) else {
         throw invocation.usage(
           "\"\(operand.shown)\"", reason: "not of type \(type)", advice: ValueText.expectation(type))
       }
-      try invocation.withStore { try $0.put(key, bytes, type: type, expires: deadline) }
+      try invocation.withStore { try $0.put(key, bytes, type: type, expiration: deadline.map { .at($0) }) }
     }
     return .done
   }
@@ -94,11 +98,11 @@ enum KeyCommands {
   private static func write(
     _ key: Key, of store: Store, into file: Argument, _ invocation: Invocation
   ) throws -> Bool {
-    // A log that a shell appends to is not to be replaced by what is said to it.
+    // If standard output is redirected to a file by appending, replacing that file would lose its content.
     let stream = Descriptor.standard(at: file.bytes)
     switch try Descriptor.kind(at: file.bytes) {
     case _ where stream != nil, .other:
-      // What would replace it could be no device and no pipe.
+      // Devices and pipes are written to: they cannot be replaced by a file.
       let sink = try stream ?? Descriptor.writing(file.bytes)
       return try writeValue(key, of: store) { bytes throws(Failure) in try sink.write(bytes) }
     case .directory:
@@ -109,7 +113,7 @@ enum KeyCommands {
     }
   }
 
-  /// Gives the value to `write`, a large one in pieces; false if the key has none.
+  /// Passes the value to `write`, a large one in pieces; false if the key has none.
   private static func writeValue(_ key: Key, of store: Store, to write: ([UInt8]) throws -> Void) throws
     -> Bool
   {
@@ -123,18 +127,18 @@ enum KeyCommands {
     return true
   }
 
-  /// A value larger than this is given in pieces.
+  /// Larger values are passed in pieces.
   private static let streamedBytes: UInt64 = 16 << 20
   private static let pieceBytes = 1 << 20
 
-  /// Gives a value out, in pieces and without a copy on the disk, which may be full. All of it is hashed before the
-  /// first byte leaves.
+  /// Streams a value in pieces and without a copy on disk, which may be full. The hash of the whole is
+  /// checked before the first byte is written.
   private static func stream(
     _ reader: ValueReader, _ blob: BlobReference?, to write: ([UInt8]) throws -> Void
   ) throws {
     let hasher = SHA256Hasher()
     try pieces(of: reader) { hasher.update($0) }
-    // It is damaged, or another one by now: the reader knows which of them, and sets aside what is damaged.
+    // The value is damaged or was replaced: the reader reports which, and sets aside a damaged one.
     if hasher.finish() != blob?.hash.bytes { try reader.withBytes { _ in } }
     try pieces(of: reader, write)
   }
@@ -144,7 +148,7 @@ enum KeyCommands {
     while done < reader.size {
       let piece = try reader.read(pieceBytes, at: done)
       guard !piece.isEmpty else {
-        // Its file was cut short: the reader says so better.
+        // The file is truncated: the reader has the more precise error.
         try reader.withBytes { _ in }
         throw Failure(.damaged, "get: the value ends too early: its file is damaged: run \"sync-cli verify\"")
       }
@@ -220,7 +224,8 @@ enum KeyCommands {
     var deleted = 0
     var last: Key?
     repeat {
-      // Behind the last page, whether its keys have gone or not: one that cannot be deleted must not be met again.
+      // Continue after the last page even if keys could not be deleted: otherwise they would be visited
+      // forever.
       var page: [Key] = []
       let (next, doubts) = try store.snapshot().scanReadable(
         KeyRange(prefix: prefix), after: last, limit: 1000
@@ -233,7 +238,7 @@ enum KeyCommands {
         for key in page where try transaction.delete(key) { count += 1 }
         return count
       }
-      // Of those on later pages it is told again there.
+      // Doubts about later pages are reported again there.
       for doubt in doubts {
         if let key = doubt.key, next.map({ key <= $0 }) ?? true, try store.delete(key) {
           deleted += 1; continue

@@ -1,10 +1,10 @@
 import SyncStore
 
-/// Stores the lines of a dump, many to a transaction. A line that cannot be stored is a failure of its own; the others are
-/// stored.
+/// Stores the lines of a dump, many per transaction. A line that cannot be stored is reported as a failure;
+/// the others are stored.
 struct LineLoader {
   let store: Store
-  /// What messages call the file or stream.
+  /// Name of the file or stream in messages.
   let source: String
   private(set) var failures: ItemFailures
   /// Lines that were stored.
@@ -14,7 +14,7 @@ struct LineLoader {
   private static let transactionBytes = 1 << 20
   private static let transactionLines = 500
   private static let smallValueBytes = 16 << 10
-  /// The members that a line may have. `shown` is for people, and not read.
+  /// The allowed members of a line. `shown` is for people and is ignored.
   private static let members = ["key", "key_base64", "value", "base64", "shown", "type", "expires"]
 
   private struct Line {
@@ -29,7 +29,7 @@ struct LineLoader {
     (self.store, self.source, self.failures) = (store, source, failures)
   }
 
-  /// Stores all lines of `reader`. Where an error ends it, what came before is stored.
+  /// Stores all lines of `reader`. If an error ends it, the lines before it are stored.
   mutating func run(_ reader: LineReader) throws {
     var reader = reader
     do {
@@ -46,7 +46,7 @@ struct LineLoader {
   }
 
   private mutating func recordFailure(_ reason: String, line number: Int) throws {
-    // Strict loading ends here: the message tells how many lines the store has by then.
+    // A strict load ends here: the message states how many lines are stored by then.
     if failures.isStrict { try commit() }
     let before = failures.isStrict ? " (\(Text.count(loaded, noun: "line")) before it stored)" : ""
     try failures.record(
@@ -71,7 +71,7 @@ struct LineLoader {
 
   private static func read(_ text: [UInt8], _ number: Int) throws -> Line {
     let line: JSON
-    // A value that is nested as deeply as can be lies within the object of its line.
+    // The object of the line adds one level to the deepest allowed value.
     do { line = try JSONParser.parse(text, depth: Limits.codedValueDepth + 1) } catch {
       throw Reason(error.reason)
     }
@@ -84,7 +84,7 @@ struct LineLoader {
     return Line(number: number, key: key, bytes: bytes, type: type, deadline: try deadline(of: line))
   }
 
-  /// A member that is not known may be one that is mistyped: a line without it would say something else.
+  /// An unknown member may be a typing error: ignoring it would change the meaning of the line.
   private static func checkMembers(of line: JSON) throws(Reason) {
     guard case .object(let found) = line else { throw Reason("it is no JSON object") }
     for member in found where !members.contains(where: { $0.utf8.elementsEqual(member.name.utf8) }) {
@@ -110,18 +110,19 @@ struct LineLoader {
     try put(batch[...], durability: .relaxed)
   }
 
-  /// Stores lines in one transaction, or, if one of them makes that fail, each by itself.
+  /// Stores lines in one transaction, or individually if one of them makes that fail.
   private mutating func put(_ lines: ArraySlice<Line>, durability: Durability) throws {
     guard let first = lines.first else { return }
     do {
       try store.transaction(durability: durability) { transaction in
         for line in lines {
-          try transaction.put(line.key, line.bytes, type: line.type, expires: line.deadline)
+          try transaction.put(
+            line.key, line.bytes, type: line.type, expiration: line.deadline.map { .at($0) })
         }
       }
       loaded += lines.count
     } catch let error as StoreError where error.concernsOneItem {
-      // A store that is read-only, or full for small values, takes no other line either.
+      // A store that is read-only, or too full for small values, accepts no other line either.
       guard error.code != .readOnly, error.code != .diskFull || durability == .full else { throw error }
       if lines.count > 1 {
         for index in lines.indices { try put(lines[index...index], durability: durability) }

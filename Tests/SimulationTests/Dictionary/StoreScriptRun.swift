@@ -1,8 +1,9 @@
 import SyncStore
 import SyncTestSupport
 
-/// Plays a script on a store and on a dictionary. After each step all reads, listings and snapshots are those of the
-/// dictionary; after a loss of power the store is what the dictionary was at some moment not before the last durable one.
+/// Plays a script on a store and on a dictionary. After each step all reads, listings and snapshots must
+/// match the dictionary; after a power loss the store must match some state of the dictionary not older than
+/// the last durable one.
 final class StoreScriptRun {
   struct Difference: Error, CustomStringConvertible {
     let description: String
@@ -21,9 +22,9 @@ final class StoreScriptRun {
   private let setting: StoreSetting
   private var stores: [Store] = []
   private var content: Content = [:]
-  /// What it was after each commit since the last one that is durable, which is the first.
+  /// The dictionary after each commit since the last durable one, which comes first.
   private var past: [Content] = [[:]]
-  /// Since the last process was started.
+  /// Since the process started.
   private var hasWritten = false
   private var number = 0
   private var time: UInt64 = 1_700_000_000_000
@@ -31,7 +32,7 @@ final class StoreScriptRun {
   init(_ setting: StoreSetting, seed: UInt64) throws {
     self.setting = setting
     host = SimulatedHost(seed: seed, sealed: setting == .encrypted)
-    // Where a store to mapped memory may fail, the tail is written.
+    // Btrfs magic: stores to mapped memory may fail there, so the tail is written with pwrite.
     if setting == .tail { host.storage.type = 0x9123_683E }
     _ = try Store.create(on: host, configuration: configuration)
     try open()
@@ -74,7 +75,7 @@ final class StoreScriptRun {
       let durability: Durability = isDurable ? .full : .relaxed
       let key = try Self.key(write.key)
       if let held = apply(write) {
-        try store.put(key, held.value, expires: held.deadline, durability: durability)
+        try store.put(key, held.value, expiration: held.deadline.map { .at($0) }, durability: durability)
       } else {
         try store.delete(key, durability: durability)
       }
@@ -113,7 +114,7 @@ final class StoreScriptRun {
     case .expire(let key, let life, let instance):
       let deadline = time + UInt64(life)
       let isThere = content[key].map(isLive) ?? false
-      guard try stores[instance].expire(Self.key(key), .set(deadline), durability: .relaxed) == isThere else {
+      guard try stores[instance].expire(Self.key(key), .at(deadline), durability: .relaxed) == isThere else {
         throw Difference(description: "`expire` found what is not there, or did not find what is")
       }
       if isThere { content[key]?.deadline = deadline }
@@ -127,7 +128,7 @@ final class StoreScriptRun {
       host.time = time
     case .close:
       try closeAll()
-      // A process that wrote nothing leaves the last moments of one that was killed as they are.
+      // A process that wrote nothing does not change which states a previously killed one may have left.
       if hasWritten { past = [content] }
       try open()
     case .kill:
@@ -168,7 +169,7 @@ final class StoreScriptRun {
     for write in writes {
       let key = try Self.key(write.key)
       if let held = apply(write) {
-        try transaction.put(key, held.value, expires: held.deadline)
+        try transaction.put(key, held.value, expiration: held.deadline.map { .at($0) })
       } else {
         try transaction.delete(key)
       }

@@ -1,7 +1,7 @@
 import SyncStore
 import SyncTestSupport
 
-/// What programs write, each write told to the oracle first.
+/// Writes of programs; the oracle is told of each one first.
 extension Simulation {
   func write(_ machine: Machine) throws {
     wake(machine)
@@ -29,7 +29,7 @@ extension Simulation {
     case 0...2: try delete(machine, key, durability)
     case 3:
       var deadline = UInt64(Int64(now) + machine.skew) + 1000 + below(3_600_000)
-      // It is there still when all have healed.
+      // Longer than the healing, so that it still exists afterwards.
       if options.isExtended, additions.chance(30) {
         deadline = end + 3 * 3_600_000 + UInt64(additions.below(3_600_000))
       }
@@ -40,12 +40,12 @@ extension Simulation {
     }
   }
 
-  /// Bytes that no other write of the key has.
+  /// Bytes unique among the writes of the key.
   private func value(_ size: Int) -> [UInt8] {
     Array("\(counts.writes)/".utf8) + random.bytes(size)
   }
 
-  /// Sets a key, and looks that this is what was done.
+  /// Writes a key, and checks that exactly this was done.
   func put(
     _ machine: Machine, _ key: Key, _ bytes: [UInt8], expires deadline: UInt64? = nil,
     _ durability: Durability? = nil
@@ -53,7 +53,7 @@ extension Simulation {
     let content = Oracle.Content(bytes: bytes, deadline: deadline ?? 0)
     oracle.ask(key, content)
     let before = try value(of: key, machine)
-    try machine.store.put(key, bytes, expires: deadline, durability: durability)
+    try machine.store.put(key, bytes, expiration: deadline.map { .at($0) }, durability: durability)
     replace([key: before], by: try confirm([Oracle.Asked(key: key, content: content)], machine))
   }
 
@@ -91,12 +91,12 @@ extension Simulation {
     for item in asked { try confirmRead(item, machine) }
   }
 
-  /// The value that a key has, also one whose bytes are on their way or whose time is over.
+  /// The value of a key, even if its bytes are still in transit or it has expired.
   private func value(of key: Key, _ machine: Machine) throws -> [UInt8]? {
     try machine.store.explain(key).flatMap { try oracle.content(of: $0.winner, at: machine.name).bytes }
   }
 
-  /// These writes were made where their keys had these values.
+  /// Records that these writes were made when their keys had these values.
   private func replace(_ before: [Key: [UInt8]?], by dots: [Dot]) {
     for dot in dots {
       guard let key = oracle.writes[dot]?.key, let bytes = before[key] ?? nil else { continue }
@@ -104,7 +104,7 @@ extension Simulation {
     }
   }
 
-  /// The journal shows what a call was asked for that returned without an error, and so does a read. Returns the dots.
+  /// After a call without an error, both the journal and a read must show its writes. Returns the dots.
   @discardableResult
   private func confirm(_ asked: [Oracle.Asked], _ machine: Machine) throws -> [Dot] {
     let entries = try machine.store.log(from: machine.seen.position + 1, limit: .max)
@@ -124,7 +124,7 @@ extension Simulation {
 
   // MARK: Looking
 
-  /// The oracle sees what was appended since it looked last.
+  /// The oracle reads the entries appended since the last call.
   func look(_ machine: Machine) throws {
     do {
       for entry in try machine.store.log(from: machine.seen.position + 1, limit: .max) {
@@ -137,17 +137,17 @@ extension Simulation {
     }
   }
 
-  /// The oracle looks at all that a copy holds.
+  /// The oracle checks a whole copy.
   func check(_ machine: Machine) throws {
     counts.checks += 1
     let clocks = Oracle.Clocks(own: machine.host.time, latest: latest)
     do { try oracle.check(machine.store, machine.name, clocks) } catch let error as StoreError {
-      // A store that reads its first large value makes what it finds durable.
+      // Reading its first large value makes the store persist what it finds.
       try endure(error, machine)
     }
   }
 
-  /// Looks at the copies that have changed since they were looked at in whole.
+  /// Checks the copies that have changed since their last whole check.
   func checkChanged() throws {
     for machine in machines where machine.store.journalPosition != machine.checkedTo {
       wake(machine)
@@ -157,7 +157,7 @@ extension Simulation {
     }
   }
 
-  /// Looks at the copies at which a session has ended.
+  /// Checks the copies whose sessions have ended.
   func checkEnded() throws {
     guard !ended.isEmpty else { return }
     for number in ended.sorted() {

@@ -2,29 +2,29 @@ import Replication
 import SyncStore
 import SyncTestSupport
 
-/// The same history in the model and in real stores on simulated machines. After every step both must show the same
-/// records, vectors and conflicts.
+/// One history played both in the model and in real stores on simulated machines. After every step both must
+/// show the same records, vectors and conflicts.
 ///
-/// One unit of the model's time is 20 s, so that the drift limits are one, and its stamps are those of the stores. Actors
-/// of the stores bear the names of the model's.
+/// One unit of model time is 20 s, which makes the drift limits equal; stamps are those of the stores. The
+/// stores' actors have the names of the model's.
 final class Twin {
-  /// The two do not agree.
+  /// Model and store disagree.
   struct Mismatch: Error, CustomStringConvertible {
     let description: String
     init(_ text: String) { description = text }
   }
 
-  /// A machine with one store, and what the model says of its past.
+  /// A machine with one store, and its past states in the model.
   final class Machine {
     let host: SimulatedHost
     var path: String
     var store: Store
-    /// What the copy was after each of its steps: after a loss of power the store is one of these.
+    /// The copy after each of its steps: after a power loss the store must equal one of them.
     var past: [Model.State] = []
-    /// The last of them that is durable.
+    /// Index of the last durable one.
     var durable = 0
     var backups: [(files: [String: [UInt8]], path: String, known: Int)] = []
-    /// When the values that were beaten here came up, in units.
+    /// When values beaten here became known, in units.
     var beaten: [Model.Dot: Int] = [:]
 
     init(_ host: SimulatedHost, _ path: String, _ store: Store) {
@@ -33,7 +33,7 @@ final class Twin {
   }
 
   static let unit = 20_000
-  /// Stamps in a unit.
+  /// Stamps per unit.
   static let tick = unit << 16
   /// In units: some day in 2023.
   static let start = 85_000_000
@@ -44,16 +44,16 @@ final class Twin {
   var machines: [Machine] = []
   let names = ActorNames()
   var rounds: [[Int]: (round: DeltaStream, full: FullState?)] = [:]
-  /// What each backup may turn out to be.
+  /// Candidate states of each backup.
   var backups: [Int: [[Model.State]]] = [:]
-  /// May one dot get two contents?
+  /// Whether one dot may get two contents.
   let forks: Bool
-  /// Do copies meet by whole sessions?
+  /// Whether copies meet in whole sessions.
   private let usesSessions: Bool
   private let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
   private let seed: UInt64
   var random: SplitMix64
-  /// Records of a round in one batch are as many as fit: this few bytes let each be its own.
+  /// A batch takes as many records as fit: this small size makes it one.
   private let batchBytes = 1
 
   init(copies: Int, keys: Int, seed: UInt64, usesSessions: Bool = false, forks: Bool = false) throws {
@@ -75,7 +75,7 @@ final class Twin {
     model.addCopy()
     let host = machine(skew: 0)
     let store = try Store.create(on: host, id: machines.first?.store.id, configuration: Self.configuration)
-    // What is appended says what is durable before it: from now on a copied directory knows its first actor.
+    // Each append states the durable length before it: from now on a copied directory knows its first actor.
     for number in 0..<2 { try store.setLocal(Self.localKey, [UInt8(number)]) }
     try StoreKeys(store).replaceGroupKeys(with: ring)
     machines.append(Machine(host, "/store", store))
@@ -91,20 +91,20 @@ final class Twin {
 
   // MARK: What both are asked
 
-  /// The model has taken a step at this copy.
+  /// The model took a step at this copy.
   func capture(_ copy: Int) {
     let states = model.between.filter { $0.copy == copy }.map(\.state) + [model.copies[copy].live]
     for state in states where machines[copy].past.last != state { machines[copy].past.append(state) }
     model.between.removeAll { $0.copy == copy }
   }
 
-  /// All of the copy is durable.
+  /// Everything in the copy is durable.
   func settle(_ copy: Int) {
     model.sync(copy)
     machines[copy].durable = machines[copy].past.count - 1
   }
 
-  /// Applies what was parked and whose time has come, in both.
+  /// Applies due parked records, in both.
   func wake(_ copy: Int) throws {
     guard !model.copies[copy].live.parked.isEmpty else { return }
     try model.unpark(copy)
@@ -112,7 +112,7 @@ final class Twin {
     capture(copy)
   }
 
-  /// Does one operation in both, and compares.
+  /// Performs one operation in both, and compares.
   func step(_ operation: Model.Operation) throws {
     if let first = operation.copies.first, first >= machines.count { return }
     if let copy = operation.copies.first, operation.copies.count == 1, !model.copies[copy].isAlive { return }
@@ -129,7 +129,7 @@ final class Twin {
   private func perform(_ operation: Model.Operation) throws {
     switch operation {
     case .time(let length):
-      // Retirement is longer here than in the histories.
+      // The store's retirement period is longer than in the histories.
       let units = length > Model.retirement ? model.retirement + 5 : length
       try model.step(.time(units))
       for machine in machines { machine.host.time += UInt64(units * Self.unit) }
@@ -154,7 +154,7 @@ final class Twin {
       settle(copy)
     case .purge(let copy): try purge(copy) { try $0.purge() }
     case .compact(let copy):
-      // What a compaction purges by itself leaves out the last writes: all of this history.
+      // A compaction's own purge spares the latest writes: all of this history.
       try purge(copy) { store in
         try store.purge()
         try store.compact()
@@ -180,16 +180,17 @@ final class Twin {
     }
   }
 
-  /// A member has one key, wherever its directory was copied to.
+  /// A member has one key, even if its directory is copied.
   private func device(_ copy: Int) -> DeviceID {
     DeviceID(bytes: [UInt8](repeating: UInt8(model.copies[copy].member), count: 32))!
   }
 
   private func purge(_ copy: Int, _ body: (Store) throws -> Void) throws {
-    // A copy whose clock is wrong takes values for expired that are not: the model does not.
+    // A copy with a wrong clock treats live values as expired: the model does not.
     guard abs(model.copies[copy].skew) <= Model.drift else { return }
     try wake(copy)
-    // A copied directory that has said nothing yet does not know whose frontier is its own, and waits for it, too.
+    // A copied directory that has not acknowledged yet does not know which frontier is its own, and waits for
+    // it, too.
     let own = Model.member + model.copies[copy].member
     if model.copies[copy].live.held(own) != nil,
       try machines[copy].store.local(Array("replica/member".utf8)) == nil
@@ -207,7 +208,7 @@ final class Twin {
 
   // MARK: Writes
 
-  /// Texts in the order of the numbers: which of two contents is greater depends on it.
+  /// Text that sorts like the numbers: which of two contents is greater depends on it.
   static func value(_ number: Int) -> [UInt8] { Array("\(10_000_000 + number)".utf8) }
 
   static func key(_ number: Int) throws -> Key { try Key("\(number)") }
@@ -217,7 +218,7 @@ final class Twin {
     try model.step(operation)
     let deadline = life == 0 ? nil : UInt64((model.wall(copy) + life) * Self.unit)
     try machines[copy].store.put(
-      Self.key(key), Self.value(model.values), expires: deadline, durability: .relaxed)
+      Self.key(key), Self.value(model.values), expiration: deadline.map { .at($0) }, durability: .relaxed)
     capture(copy)
   }
 
@@ -244,7 +245,7 @@ final class Twin {
 
   private func open(_ sender: Int, _ receiver: Int) throws {
     guard canTalk(sender, receiver), model.round(sender, receiver) == nil else { return }
-    // Who says what it covers has made it durable.
+    // An acknowledged vector has been made durable.
     try sync(sender)
     try sync(receiver)
     try shakeHands(sender, receiver)
@@ -265,14 +266,14 @@ final class Twin {
       throw Mismatch("a round \(sender) to \(receiver) is \(isFull ? "" : "not ")a full state")
     }
     rounds[[sender, receiver]] = (opened, isFull ? FullState() : nil)
-    // A full state that goes on where one broke sends less; one for a copy in doubt sends all.
+    // A resumed full state sends less; one for an unconfirmed copy sends everything.
     let isInDoubt = !model.copies[receiver].live.suspects.isEmpty
     guard isFull ? isInDoubt || opened.count <= round.items.count : opened.count == round.items.count else {
       throw Mismatch("a round \(sender) to \(receiver) of \(opened.count), not \(round.items.count) records")
     }
   }
 
-  /// What a copy says when it is to receive from another one.
+  /// A copy's summary when it receives from another one.
   func receiver(_ receiver: Store, of sender: Store) throws -> RoundReceiver {
     let summary = try receiver.replicaSummary()
     return RoundReceiver(
@@ -290,7 +291,7 @@ final class Twin {
       guard let batch = try round.next(maximumBytes: batchBytes) else {
         throw Mismatch("a round ends too early")
       }
-      // What came in one append leaves in one batch.
+      // Records received in one append leave in one batch.
       try model.deliver(sender, receiver, batch.records.count)
       left -= batch.records.count
       capture(receiver)
@@ -304,7 +305,7 @@ final class Twin {
     try deliver(sender, receiver, .max)
     try wake(receiver)
     try closeInSteps(sender, receiver)
-    // What a full state brings is taken in at once: the model delivers again what this store has had before.
+    // A full state is applied at once: the model delivers again what this store had before.
     if full != nil {
       while let batch = try round.next(maximumBytes: batchBytes) {
         _ = try machines[receiver].store.apply(batch, full)
@@ -362,7 +363,7 @@ final class Twin {
     throw Mismatch("after \(operation) copy \(copy) has\n\(real)\nand in the model\n\(ideal)")
   }
 
-  /// All faults stop, all meet again and again.
+  /// All faults stop, every pair meets repeatedly.
   func heal() throws {
     for copy in machines.indices where model.copies[copy].isAlive {
       try step(.skew(copy, 0))
@@ -376,7 +377,7 @@ final class Twin {
     for _ in 0..<3 {
       for one in alive { for other in alive where one < other { try step(.meet(one, other)) } }
     }
-    // Nobody covers what it had purged: it is to be joined anew.
+    // No copy covers what it had purged: it must join again.
     if alive.contains(where: { model.copies[$0].live.isMending }) { return }
     try model.checkHealed()
     try step(.time(Model.retirement + 5))

@@ -186,6 +186,8 @@ extension Store {
   }
 
   /// Counts of large values that are missing here, by reason.
+  ///
+  /// - Throws: `.closed`, `.forked`.
   public func absentValues() throws(StoreError) -> AbsentValues {
     let all = try allAbsent()
     guard !all.isEmpty else { return AbsentValues() }

@@ -5,6 +5,8 @@ extension Store {
 
   /// Which large values this copy receives with the records that refer to them; common to all processes that
   /// use the store.
+  ///
+  /// - Throws: `.newerFormat` if a newer program has set it; `.closed`, `.forked`.
   public var blobPolicy: BlobPolicy { get throws(StoreError) { try blobSettings().policy } }
 
   /// How much of the large values this copy keeps.
@@ -82,6 +84,8 @@ extension Store {
 
   /// Result and time, in milliseconds since 1970, of the last attempt to keep the limits; nil if there was
   /// none.
+  ///
+  /// - Throws: `.closed`, `.forked`.
   public func lastBlobTrim() throws(StoreError) -> (time: UInt64, report: BlobTrimReport)? {
     guard let bytes = try local(Self.trimmedKey) else { return nil }
     var reader = ByteReader(bytes)

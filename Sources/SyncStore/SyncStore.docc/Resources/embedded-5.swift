@@ -19,7 +19,7 @@ struct Logger {
       var last = try transaction.get(Key("last/" + sensor), default: 0)
       for reading in readings {
         last += 1
-        try transaction.put(key(sensor, last), reading, lasting: .week)
+        try transaction.put(key(sensor, last), reading, expiration: .after(.week))
       }
       try transaction.put(Key("last/" + sensor), last)
     }
