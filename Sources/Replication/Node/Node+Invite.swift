@@ -19,7 +19,9 @@ extension Node {
       ReplicationError(.invalidInvitation, "cannot invite: \(why)")
     }
     guard (1...2_592_000).contains(lifetime) else { throw refusal("give it 1 second to 30 days") }
-    guard let right = right.inSession else { throw refusal("an invitation cannot give the right \"revoked\"") }
+    guard let right = right.inSession else {
+      throw refusal("an invitation cannot give the right \"revoked\"")
+    }
     try Membership(store).checkMayDecide("invite")
     let addresses = try addresses.isEmpty ? ownAddresses(of: store) : addresses
     guard !addresses.isEmpty else {

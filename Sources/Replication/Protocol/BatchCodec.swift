@@ -42,7 +42,8 @@ package enum BatchCodec {
       )
     }
     guard let groupKey = keys.key(of: keys.current) else {
-      throw ReplicationError(.cryptography, "encrypting \(context): the key ring is empty: join the store again")
+      throw ReplicationError(
+        .cryptography, "encrypting \(context): the key ring is empty: join the store again")
     }
     let compressed = deflating ? Compression.deflate(payload) : nil
     let body = compressed ?? payload

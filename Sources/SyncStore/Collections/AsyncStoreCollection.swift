@@ -1,5 +1,5 @@
-/// A collection for asynchronous code: what reads several elements, writes, or waits for other writers does so on a thread that may
-/// block, never on one of the cooperative pool. Made by `AsyncStore.collection`.
+/// A collection for asynchronous code: what reads several elements, writes, or waits for other writers does
+/// so on a thread that may block, never on one of the cooperative pool. Made by `AsyncStore.collection`.
 ///
 /// ```swift
 /// let orders = try await store.collection("orders", of: Order.self)
@@ -7,10 +7,11 @@
 /// try await orders.update(7) { $0.customer = "Bo" }
 /// ```
 ///
-/// What the collection has and this has not waits for nothing (`key(of:)`, `changes`), or is part of a transaction (`in:`, within
-/// `AsyncStore.transaction`): `collection` is the collection itself.
+/// Calls of the collection that are missing here never wait (`key(of:)`, `changes`), or is part of a
+/// transaction (`in:`, within `AsyncStore.transaction`): `collection` is the collection itself.
 ///
-/// *Cancellation*: a task that is cancelled before its work was begun gets `.cancelled`, and nothing was done.
+/// *Cancellation*: a task that is cancelled before its work was begun gets `.cancelled`, and nothing was
+/// done.
 public struct AsyncStoreCollection<Element: Codable & Identifiable & Sendable>: Sendable
 where Element.ID: KeyComponent & Sendable {
   /// The collection itself.
@@ -94,8 +95,8 @@ where Element.ID: KeyComponent & Sendable {
     }
   }
 
-  /// Visits the elements in the order of their identifiers, until `body` stops; it is called on one thread. As
-  /// `ReadableCollection.forEach`.
+  /// Visits the elements in the order of their identifiers, until `body` stops; it is called on one thread.
+  /// As `ReadableCollection.forEach`.
   public func forEach(
     reversed: Bool = false, after: Element.ID? = nil,
     _ body: @escaping @Sendable (Element) throws -> ScanStep
@@ -266,7 +267,8 @@ where Element.ID: KeyComponent & Sendable {
 }
 
 extension AsyncStore {
-  /// The elements of a type that are stored under a name. As `Store.collection`, which may have to build indexes.
+  /// The elements of a type that are stored under a name. As `Store.collection`, which may have to build
+  /// indexes.
   public func collection<Element: Codable & Identifiable & Sendable>(
     _ name: String, of type: Element.Type, indexes: [any CollectionIndexing<Element>] = []
   ) async throws(StoreError) -> AsyncStoreCollection<Element> where Element.ID: KeyComponent & Sendable {

@@ -1,6 +1,6 @@
-/// Elements that expire. The entries of an element go when it goes: they have its deadline.
+/// Elements that expire. Their index entries have the same deadline.
 extension StoreCollection {
-  /// Adds an element that lasts so long. `.duplicateIdentifier` if there is one of its identifier.
+  /// Adds an element that expires. Throws `.duplicateIdentifier` if one with its identifier exists.
   ///
   /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an
   ///   identifier, or an entry of an index, that makes no key.
@@ -12,7 +12,7 @@ extension StoreCollection {
     }
   }
 
-  /// Adds an element that lasts so long. `.duplicateIdentifier` if there is one of its identifier.
+  /// Adds an element that expires. Throws `.duplicateIdentifier` if one with its identifier exists.
   ///
   /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an
   ///   identifier, or an entry of an index, that makes no key; `.outOfBounds` if it does not fit into the
@@ -25,7 +25,7 @@ extension StoreCollection {
     }
   }
 
-  /// Adds an element that lasts so long, or puts it in the place of the one of its identifier.
+  /// Adds an element that expires, or replaces the one with its identifier.
   ///
   /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
   ///   index, that makes no key.
@@ -37,7 +37,7 @@ extension StoreCollection {
     }
   }
 
-  /// Adds an element that lasts so long, or puts it in the place of the one of its identifier.
+  /// Adds an element that expires, or replaces the one with its identifier.
   ///
   /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
   ///   index, that makes no key; `.outOfBounds` if it does not fit into the transaction any more.
@@ -50,9 +50,10 @@ extension StoreCollection {
       in: &transaction)
   }
 
-  /// Changes when an element expires, and not the element. False if there is none of that identifier, or it has expired.
+  /// Changes the deadline of an element and its index entries. False if none has that identifier, or it has
+  /// expired.
   ///
-  /// `Store.expire` with the element's key is not the same: it leaves the entries of indexes as they are.
+  /// **Do not use `Store.expire` with the element's key:** it leaves the index entries unchanged.
   ///
   /// - Throws: as `Store.expire`; `.invalidKey` for an identifier that makes no key.
   @discardableResult
@@ -64,7 +65,8 @@ extension StoreCollection {
     }
   }
 
-  /// Changes when an element expires, and not the element. False if there is none of that identifier, or it has expired.
+  /// Changes the deadline of an element and its index entries. False if none has that identifier, or it has
+  /// expired.
   ///
   /// - Throws: as `Transaction.expire`; `.invalidKey` for an identifier that makes no key.
   @discardableResult
@@ -75,14 +77,16 @@ extension StoreCollection {
     let element = try existing(key, transaction)
     try invalidateUnknownIndexes(in: &transaction)
     guard try transaction.expire(key, expiration) else { return false }
-    // The very deadline that the element has now; one that has passed has ended it, and ends its entries.
+    // Give the entries exactly the deadline that the element now has; one in the past has ended it, and ends
+    // its entries.
     let left = try transaction.entry(key)
     let same = left.map { $0.deadline.map { .at($0) } ?? .never } ?? expiration
     for entry in element.map({ layout.entries(ofStored: $0) }) ?? [] { try transaction.expire(entry, same) }
     return true
   }
 
-  /// When an element expires, in milliseconds since 1970; nil if there is none of that identifier, or it does not expire.
+  /// The deadline of an element in milliseconds since 1970; nil if none has that identifier, or it does not
+  /// expire.
   ///
   /// - Throws: as `Store.deadline(of:)`; `.invalidKey` for an identifier that makes no key.
   public func deadline(of identifier: Element.ID) throws(StoreError) -> UInt64? {

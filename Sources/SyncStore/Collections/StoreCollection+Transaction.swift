@@ -1,8 +1,8 @@
 /// The writes of a collection within a transaction.
 ///
-/// Their order matters once copies meet: entries of the element that is replaced are deleted first, then the element is
-/// written, then all of its entries are, also those that were there already. So whatever another copy has deleted in a
-/// write that loses against this one was stamped before these entries (decision 13).
+/// Their order matters once copies meet: entries of the element that is replaced are deleted first, then the
+/// element is written, then all of its entries are, also those that were there already. So whatever another
+/// copy has deleted in a write that loses against this one was stamped before these entries (decision 13).
 extension StoreCollection {
   /// Adds an element. `.duplicateIdentifier` if there is one of its identifier.
   ///
@@ -114,7 +114,7 @@ extension StoreCollection {
     return true
   }
 
-  /// What is to be replaced, if its entries are to go with it. One that cannot be decoded has none.
+  /// The element to be replaced, if it has index entries to delete. One that cannot be decoded has none.
   func existing(_ key: Key, _ transaction: borrowing Transaction) throws(StoreError) -> Element? {
     guard layout.hasIndexes, let value = try transaction.get(key) else { return nil }
     return try? value.decoded(as: Element.self)

@@ -1,7 +1,7 @@
 /// Values that are larger than the memory one wants to give them, for asynchronous code.
 extension AsyncStore {
-  /// Sets a key to bytes that come piece by piece, as `Store.put(…, writing:)`. Nothing is written if `pieces` fails, or the task is
-  /// cancelled before the last piece has come.
+  /// Sets a key to bytes that come piece by piece, as `Store.put(…, writing:)`. Nothing is written if
+  /// `pieces` fails, or the task is cancelled before the last piece has come.
   ///
   /// - Throws: as `put`; what `pieces` throws.
   public func put<Pieces: AsyncSequence>(
@@ -43,7 +43,7 @@ extension AsyncStore {
   }
 }
 
-/// Reads a value in ranges, or piece by piece as an asynchronous sequence. The value stays what it is, whatever is written meanwhile.
+/// Reads a value in ranges, or piece by piece as an asynchronous sequence. Later writes do not affect it.
 ///
 /// ```swift
 /// if let reader = try await store.reader(of: "film") {
@@ -54,7 +54,7 @@ public struct AsyncValueReader: AsyncSequence, Sendable {
   /// Bytes of a piece, but for the last one.
   public static let pieceBytes = 1 << 20
 
-  /// What it reads from.
+  /// The synchronous reader that does the work.
   public let reader: ValueReader
 
   init(_ reader: ValueReader) { self.reader = reader }

@@ -35,8 +35,8 @@ extension AsyncStore {
 
   /// Sets each key that another store, or a snapshot of one, has in a range. As `Store.importAll(from:)`.
   ///
-  /// - Parameter unreadable: hears of keys whose value cannot be read, on the thread that does the work; when it returns they
-  ///   are passed over.
+  /// - Parameter unreadable: hears of keys whose value cannot be read, on the thread that does the work; when
+  ///   it returns they are passed over.
   /// - Throws: as `Store.importAll(from:)`; `.cancelled`.
   @discardableResult
   public func importAll(
@@ -116,7 +116,7 @@ extension AsyncStore {
     try await perform { () throws(StoreError) in try store.absentValues() }
   }
 
-  /// What the last attempt to keep the limits of large values has done, and when, in milliseconds since 1970. As
+  /// Result and time, in milliseconds since 1970, of the last attempt to keep the limits of large values. As
   /// `Store.lastBlobTrim`.
   public func lastBlobTrim() async throws(StoreError) -> (time: UInt64, report: BlobTrimReport)? {
     try await perform { () throws(StoreError) in try store.lastBlobTrim() }

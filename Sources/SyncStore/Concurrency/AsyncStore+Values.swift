@@ -15,8 +15,8 @@ extension AsyncStore {
     try await get(key, as: Content.self) ?? fallback()
   }
 
-  /// Works on the value of a key in place, also one that lies in the blob tier; nil if it has none. `body` runs to its end on one
-  /// thread. As `Store.withValue`.
+  /// Works on the value of a key in place, also one that lies in the blob tier; nil if it has none. `body`
+  /// runs to its end on one thread. As `Store.withValue`.
   public func withValue<Result: Sendable>(
     _ key: Key, _ body: @escaping @Sendable (RawSpan) throws -> Result
   ) async throws -> Result? {
@@ -28,7 +28,8 @@ extension AsyncStore {
     try await perform { () throws(StoreError) in try store.versioned(key) }
   }
 
-  /// The value of a key as a type of the program, together with its version; nil if it has none. As `Store.versioned(_:as:)`.
+  /// The value of a key as a type of the program, together with its version; nil if it has none. As
+  /// `Store.versioned(_:as:)`.
   public func versioned<Content: Decodable & Sendable>(
     _ key: Key, as type: Content.Type
   ) async throws(StoreError) -> Versioned<Content>? {
@@ -47,7 +48,8 @@ extension AsyncStore {
     )
   }
 
-  /// Deletes a key if what it holds is what is expected, and that is a value. False if it does not. As `Store.delete`.
+  /// Deletes a key if its present state is the expected one and it has a value. False otherwise. As
+  /// `Store.delete`.
   public func delete(
     _ key: Key, expecting expectation: Expected, durability: Durability? = nil
   ) async throws(StoreError) -> Bool {
@@ -56,7 +58,8 @@ extension AsyncStore {
     }
   }
 
-  /// Sets a key to bytes unless it has this very value, type and deadline already: false in that case. As `Store.putIfChanged`.
+  /// Sets a key to bytes unless it already has this value, type and deadline: false in that case. As
+  /// `Store.putIfChanged`.
   public func putIfChanged(
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expiration: Expiration? = nil,
     durability: Durability? = nil
@@ -66,7 +69,8 @@ extension AsyncStore {
     }
   }
 
-  /// Sets a key unless it has this very value, type and deadline already: false in that case. As `Store.putIfChanged`.
+  /// Sets a key unless it already has this value, type and deadline: false in that case. As
+  /// `Store.putIfChanged`.
   @_disfavoredOverload
   public func putIfChanged(
     _ key: Key, _ value: some Encodable, expiration: Expiration? = nil, durability: Durability? = nil
@@ -78,7 +82,8 @@ extension AsyncStore {
     }
   }
 
-  /// Changes the value of a key by what it is now, while nobody else writes, and returns what it is then. As `Store.update`.
+  /// Updates the value of a key atomically from its present value, and returns the new one. As
+  /// `Store.update`.
   @discardableResult
   public func update<Content: Codable & Sendable>(
     _ key: Key, default fallback: @autoclosure () -> Content, durability: Durability? = nil,
@@ -100,8 +105,8 @@ extension AsyncStore {
   }
 }
 
-/// What is read in the order of the keys, for which they may have to be sorted first. What visits them one by one (`scan`,
-/// `scanEntries`, `forEachValue`) is called within `withStore`.
+/// Reads in key order, for which the keys may have to be sorted first. Calls that visit them one by one
+/// (`scan`, `scanEntries`, `forEachValue`) is called within `withStore`.
 extension AsyncStore {
   /// Keys with their values' sizes and types, in the order of bytes. As `Store.list`.
   public func list(
@@ -142,7 +147,7 @@ extension AsyncStore {
   }
 }
 
-/// What is done to stores that are not open, and to backups.
+/// Operations on stores that are not open, and on backups.
 extension AsyncStore {
   /// `Store.exists`.
   public static func exists(at path: String) async throws(StoreError) -> Bool {

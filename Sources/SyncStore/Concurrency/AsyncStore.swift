@@ -50,13 +50,13 @@ public struct AsyncStore: Sendable {
 
   /// `Store.close`.
   public func close() async throws(StoreError) {
-    // Closed is closed, whoever was cancelled.
+    // Close even if the task was cancelled.
     try await Self.perform(isCancellable: false) { () throws(StoreError) in try store.close() }
   }
 
   // MARK: Writing
 
-  /// Sets a key, as `Store.put` does. Tasks that do so at the same time share one sync, however many they are.
+  /// Sets a key, as `Store.put` does. Concurrent tasks share one sync (group commit).
   public func put(
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expiration: Expiration? = nil,
     durability: Durability? = nil
@@ -179,8 +179,8 @@ public struct AsyncStore: Sendable {
     try await perform { () throws(StoreError) in try store.snapshot() }
   }
 
-  /// Reads from one moment of the store, on a thread that may block: what others write meanwhile does not show. The snapshot is
-  /// closed at the end.
+  /// Reads from one moment of the store, on a thread that may block: what others write meanwhile does not
+  /// show. The snapshot is closed at the end.
   ///
   /// - Throws: as `Store.snapshot`, and what `body` throws.
   public func withSnapshot<Result: Sendable>(

@@ -1,12 +1,13 @@
-/// What a write expects to find: if it finds something else, it is not made.
+/// Condition of a write on the present state of its key; if it does not hold, nothing is written.
 public enum Expected: Hashable, Sendable {
   /// The key has no value.
   case absent
-  /// The key's value is of this very write: `Entry.dot`, `VersionedValue.version` or what the write returned.
+  /// The key has the value that this write made: `Entry.dot`, `VersionedValue.version`, or the version that
+  /// the write returned.
   case version(Dot)
   /// The key has a value of these bytes, whatever its type and deadline.
   case value([UInt8])
-  /// The key has a value of these bytes and this type, whatever its deadline: what `equal(to:)` asks for.
+  /// The key has a value of these bytes and this type, whatever its deadline; `equal(to:)` creates it.
   case typed(EncodedValue)
 }
 
@@ -14,14 +15,15 @@ public enum Expected: Hashable, Sendable {
 public struct VersionedValue: Hashable, Sendable {
   /// The value.
   public let value: Value
-  /// Which write it is: what `Expected.version` takes.
+  /// The write that made it, for `Expected.version`.
   public let version: Dot
 }
 
-/// Compare and set: looking and writing are one step, which no other thread and no other process comes between.
+/// Compare and set: the comparison and the write are one atomic step among all threads and processes of this
+/// copy.
 ///
-/// It decides between the writers of one copy. Another copy does not know of it: what was written there meanwhile arrives
-/// with the next sync, and the later write wins.
+/// It does not arbitrate between copies: what another copy wrote concurrently arrives with the next sync, and
+/// last-writer-wins decides.
 extension Store {
   /// The value of a key together with its version; nil if it has none.
   ///
@@ -31,23 +33,25 @@ extension Store {
     return VersionedValue(value: value, version: record.dot)
   }
 
-  /// Sets a key if what it holds is what is expected.
+  /// Sets a key if its present state is the expected one.
   ///
   /// ```swift
   /// var held = try store.versioned("count")
-  /// while try store.put("count", next(held?.value), expecting: held.map { .version($0.version) } ?? .absent) == nil {
+  /// func expected() -> Expected { held.map { .version($0.version) } ?? .absent }
+  /// while try store.put("count", next(held?.value), expecting: expected()) == nil {
   ///   held = try store.versioned("count")       // another writer was faster
   /// }
   /// ```
   ///
-  /// - Returns: the version of what was written; nil if nothing was, because the key held something else.
+  /// - Returns: the version of the new value; nil if the key was in another state and nothing was written.
   /// - Throws: as `put`; `.damaged` if what the key holds cannot be read.
   public func put(
     _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
     expiration: Expiration? = nil, durability: Durability? = nil
   ) throws(StoreError) -> Dot? {
     try checkWritable()
-    // A blob is written before the writers' mutex is taken: it takes long. Should it not be needed, it is swept.
+    // Write the blob before taking the mutex: it takes long. The sweep removes it if it turns out not to be
+    // needed.
     let content = try content(of: value)
     let (version, tail) = try append { composer throws(StoreError) in
       try self.put(
@@ -58,7 +62,7 @@ extension Store {
     return version
   }
 
-  /// Deletes a key if what it holds is what is expected, and that is a value. False if it does not.
+  /// Deletes a key if its present state is the expected one and it has a value. False otherwise.
   ///
   /// - Throws: as `delete`; `.damaged` if what the key holds cannot be read.
   public func delete(
@@ -71,8 +75,8 @@ extension Store {
     return deleted
   }
 
-  /// Sets a key unless it has this very value, type and deadline already: then nothing is written, and nothing is sent to
-  /// the other copies. False in that case; what is there is durable as the mode promises either way.
+  /// Sets a key unless it already has this value, type and deadline. In that case returns false: nothing is
+  /// written or replicated, and the present value is as durable as the mode promises.
   ///
   /// - Throws: as `put`. A damaged record is replaced.
   public func putIfChanged(
@@ -81,7 +85,7 @@ extension Store {
   ) throws(StoreError) -> Bool {
     try checkWritable()
     let deadline = self.deadline(for: expiration)
-    // Nobody need wait to be told that nothing is to be done, nor while a blob is written.
+    // The unchanged case needs no writers' mutex and no blob.
     let now = environment.now()
     if let held = try? currentRecord(key.bytes), held.isLive(at: now),
       Self.matches(held, value: value, type: type, deadline: deadline)
@@ -116,13 +120,13 @@ extension Store {
     return try delete(key, &composer)
   }
 
-  /// False if nothing had to be written.
+  /// False if the key already had this value.
   func putIfChanged(
     _ key: Key, value: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?,
     _ composer: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
     try issuePending(&composer)
-    // Whatever keeps the record from being read, it is no reason not to replace it.
+    // An unreadable record is replaced.
     if let held = try? liveRecord(key, in: composer),
       Self.matches(held, value: value, type: type, deadline: deadline)
     {
@@ -161,7 +165,8 @@ extension Store {
     }
   }
 
-  /// What this append leaves of a key so far, if that is a value that has not expired.
+  /// The record of a key including earlier writes of this append; nil unless it has a value that has not
+  /// expired.
   private func liveRecord(_ key: Key, in composer: borrowing TransactionBuilder) throws(StoreError) -> Record?
   {
     let wall = composer.wall
@@ -173,7 +178,8 @@ extension Store {
     return held.flatMap { $0.isLive(at: wall) ? $0 : nil }
   }
 
-  /// Are these the bytes of the record's value? A blob need not be here to tell.
+  /// Whether the record has these bytes as its value. A blob is compared by hash, so it need not be on this
+  /// copy.
   private static func isValue(of record: Record, _ bytes: [UInt8]) -> Bool {
     switch record.content {
     case .tombstone: false
@@ -184,7 +190,8 @@ extension Store {
 }
 
 extension Transaction {
-  /// Sets a key if what it holds is what is expected, as this transaction leaves it so far; as `Store.put` does.
+  /// Sets a key if its state, including earlier writes of this transaction, is the expected one; see
+  /// `Store.put`.
   ///
   /// - Throws: as `Store.put`; `.outOfBounds` if it does not fit into the transaction any more: nothing of it
   ///   was written then; `.damaged` if what the key holds cannot be read.
@@ -200,7 +207,7 @@ extension Transaction {
     return version
   }
 
-  /// Deletes a key if what it holds is what is expected, and that is a value. False if it does not.
+  /// Deletes a key if its present state is the expected one and it has a value. False otherwise.
   ///
   /// - Throws: as `Store.delete`; `.outOfBounds` if it does not fit into the transaction any more: nothing of
   ///   it was written then; `.damaged` if what the key holds cannot be read.
@@ -208,7 +215,7 @@ extension Transaction {
     try store.delete(key, expecting: expectation, &builder)
   }
 
-  /// Sets a key unless it has this very value, type and deadline already. False in that case.
+  /// Sets a key unless it already has this value, type and deadline; false in that case.
   ///
   /// - Throws: as `Store.put`; `.outOfBounds` if it does not fit into the transaction any more: nothing of it
   ///   was written then.
@@ -222,7 +229,7 @@ extension Transaction {
     return changed
   }
 
-  /// The value of a key together with its version, as this transaction leaves it so far.
+  /// The value and version of a key, including earlier writes of this transaction.
   ///
   /// - Throws: as `Store.get`.
   public func versioned(_ key: Key) throws(StoreError) -> VersionedValue? {
@@ -237,7 +244,7 @@ extension Transaction {
     return try store.value(of: record).map { VersionedValue(value: $0, version: record.dot) }
   }
 
-  /// Has the key a value, as this transaction leaves it so far?
+  /// Whether the key has a value, including earlier writes of this transaction.
   ///
   /// - Throws: as `Store.contains`.
   public func contains(_ key: Key) throws(StoreError) -> Bool {
@@ -248,7 +255,7 @@ extension Transaction {
     return record.isLive(at: builder.wall)
   }
 
-  /// What is known of a key without reading its value, as this transaction leaves it so far.
+  /// Size, type, version and deadline of a key's value, including earlier writes of this transaction.
   ///
   /// - Throws: as `Store.entry`.
   public func entry(_ key: Key) throws(StoreError) -> Entry? {
@@ -263,8 +270,8 @@ extension Transaction {
     return record.isLive(at: builder.wall) ? Entry(record) : nil
   }
 
-  /// The write of the key that is postponed, if one is, and the version that it will have. Nothing is issued for that: all that was
-  /// postponed would be, at each call.
+  /// The pending write of the key, if any, and the version that it will get. Does not issue the pending
+  /// writes: issuing all of them at each call would be quadratic.
   private func pendingWrite(_ key: Key) throws(StoreError) -> (WriteBatch.Write, Version)? {
     guard let number = builder.pendingWrite(of: key.bytes) else { return nil }
     guard let version = builder.version(ofPending: number) else {

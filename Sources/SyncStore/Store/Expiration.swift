@@ -6,16 +6,19 @@
 /// try store.put("motto", text, expiration: .never)
 /// ```
 ///
-/// Where a write takes an optional expiration, nil is `Configuration.defaultLifetime`, and without one `.never`.
+/// Where a write takes an optional expiration, nil is `Configuration.defaultLifetime`, and without one
+/// `.never`.
 public enum Expiration: Hashable, Sendable {
-  /// At this time, in milliseconds since 1970. A time that has passed expires the value at once; `.max` is `.never`.
+  /// At this time, in milliseconds since 1970. A time that has passed expires the value at once; `.max` is
+  /// `.never`.
   case at(UInt64)
   /// This long after the write, by the clock of this machine.
   case after(Lifetime)
   /// Never.
   case never
 
-  /// The deadline of a value that is written at `time`, both in milliseconds since 1970; nil if it never expires.
+  /// The deadline of a value that is written at `time`, both in milliseconds since 1970; nil if it never
+  /// expires.
   func deadline(from time: @autoclosure () -> UInt64) -> UInt64? {
     switch self {
     case .at(let deadline): deadline == .max ? nil : deadline
@@ -86,20 +89,21 @@ public struct Lifetime: Hashable, Comparable, Sendable {
   public static func < (left: Lifetime, right: Lifetime) -> Bool { left.milliseconds < right.milliseconds }
 }
 
-/// Deadlines. A deadline is part of the record: it replicates with the value, and changing it writes a new record.
+/// Deadlines. A deadline is part of the record: it replicates with the value, and changing it writes a new
+/// record.
 extension Store {
-  /// Changes the deadline of a key's value, and not the value. False if the key has no value or it has expired:
-  /// an expired value cannot be revived.
+  /// Changes the deadline of a key's value, and not the value. False if the key has no value or it has
+  /// expired: an expired value cannot be revived.
   ///
   /// ```swift
   /// try store.expire("session", .after(.hours(1)))
   /// ```
   ///
-  /// It is a new write of the same value, which replicates; the content of a large value is not copied. If the
-  /// value has this deadline already, nothing is written.
+  /// It is a new write of the same value, which replicates; the content of a large value is not copied. If
+  /// the value has this deadline already, nothing is written.
   ///
-  /// - Throws: as `put`; `.damaged` if the record cannot be read; `.blobUnavailable` if a large value is not on
-  ///   this copy: a write whose value no copy can supply must not win. Read the value first.
+  /// - Throws: as `put`; `.damaged` if the record cannot be read; `.blobUnavailable` if a large value is not
+  ///   on this copy: a write whose value no copy can supply must not win. Read the value first.
   @discardableResult
   public func expire(
     _ key: Key, _ expiration: Expiration, durability: Durability? = nil
@@ -133,7 +137,8 @@ extension Store {
   /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
   public func deadline(of key: Key) throws(StoreError) -> UInt64? { try entry(key)?.deadline }
 
-  /// How many keys have a value, and how many had one that has expired and was not replaced. Looks at every key.
+  /// How many keys have a value, and how many had one that has expired and was not replaced. Looks at every
+  /// key.
   ///
   /// - Throws: `.damaged` as `scanEntries`; `.closed`, `.forked`.
   public func keyCounts(in range: KeyRange = .all) throws(StoreError) -> KeyCounts {
@@ -156,7 +161,8 @@ extension Store {
     return counts
   }
 
-  /// The deadline of a value that is written now; without an expiration that of `Configuration.defaultLifetime`.
+  /// The deadline of a value that is written now; without an expiration that of
+  /// `Configuration.defaultLifetime`.
   @inline(__always)
   func deadline(for expiration: Expiration?) -> UInt64? {
     if let expiration { return expiration.deadline(from: environment.now()) }

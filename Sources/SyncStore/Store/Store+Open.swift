@@ -20,10 +20,10 @@ extension Store {
   /// Within one process, opening a directory again returns the same instance (F96), by whatever path, also
   /// through a symbolic link, which is resolved once, at opening.
   ///
-  /// An open instance keeps its configuration, including `durability` and `defaultLifetime`: the configuration
-  /// given here applies only if this call opens the store. Two parts are always checked: the mode must be the
-  /// same, and the passphrase must be right. `Store.configuration` is the one in force; each write can have a
-  /// durability of its own.
+  /// An open instance keeps its configuration, including `durability` and `defaultLifetime`: the
+  /// configuration given here applies only if this call opens the store. Two parts are always checked: the
+  /// mode must be the same, and the passphrase must be right. `Store.configuration` is the one in force; each
+  /// write can have a durability of its own.
   ///
   /// - Throws: `.notAStore`, `.busy`, `.damaged`, `.newerFormat`, `.unsafeDirectory`, `.unsafeFileSystem` …
   public static func open(

@@ -122,7 +122,7 @@ extension Store {
         try requireOwn(widening, in: batch.mark, behind: batch.behind, composer.state)
         return try missingScope(widening, state: composer.state)
       }
-      // What is held here does not change until this is committed.
+      // The held records do not change until this is committed.
       let (held, parked, kept, position) = engine.withLock { engine in
         (engine.held(of: records), engine.parked(of: records), engine.loserDigests, engine.position)
       }

@@ -1,6 +1,6 @@
-/// Values that are larger than the memory one wants to give them.
+/// Streaming reads and writes of large values.
 extension Store {
-  /// Sets a key to bytes that come piece by piece. No more than a few MiB of them are in memory at a time; nothing is
+  /// Sets a key to bytes written piece by piece. At most a few MiB are in memory at a time; nothing is
   /// written if `body` throws.
   ///
   /// - Throws: as `put`; `.outOfBounds` above `Limits.blobBytes`; what `body` throws.
@@ -16,7 +16,7 @@ extension Store {
     try put(key, writtenBy: writer, type, expiration: expiration, durability)
   }
 
-  /// Sets a key to what a writer has taken in.
+  /// Sets a key to the bytes that a writer has received.
   func put(
     _ key: Key, writtenBy writer: ValueWriter, _ type: ValueType, expiration: Expiration?,
     _ durability: Durability?
@@ -27,7 +27,7 @@ extension Store {
     )
   }
 
-  /// A reader of the value of a key, which stays what it is, whatever is written meanwhile; nil if it has none.
+  /// A reader of the present value of a key, unaffected by later writes; nil if the key has no value.
   ///
   /// - Throws: as `get`.
   public func reader(of key: Key) throws(StoreError) -> ValueReader? {
@@ -45,7 +45,7 @@ extension Store {
     return ValueReader(.blob(reader), type: type)
   }
 
-  /// Works on a blob in place, verified.
+  /// Calls `body` with the verified bytes of a blob, in place.
   func readBlob(
     _ blob: BlobReference, type: ValueType, _ body: (RawSpan, ValueType) throws -> Void
   ) throws {
@@ -63,7 +63,7 @@ extension Store {
   }
 }
 
-/// Takes in a value piece by piece. For the time of the closure that got it, and one thread at a time.
+/// Receives a value piece by piece. Valid only within the closure that got it, on one thread at a time.
 public final class ValueWriter {
   private let store: Store
   private var buffer: [UInt8] = []
@@ -71,7 +71,7 @@ public final class ValueWriter {
 
   init(_ store: Store) { self.store = store }
 
-  /// Bytes that have come.
+  /// Number of bytes received.
   public var count: UInt64 { writer?.count ?? UInt64(buffer.count) }
 
   /// Adds the next bytes.
@@ -96,7 +96,7 @@ public final class ValueWriter {
   func discard() { writer?.discard() }
 }
 
-/// Reads a value in ranges, without holding it in memory. Thread safe; the value stays readable while this lives.
+/// Reads a value in ranges without loading it. Thread safe; keeps the value readable while it exists.
 public struct ValueReader: Sendable {
   enum Source: Sendable {
     case bytes([UInt8])
@@ -104,12 +104,12 @@ public struct ValueReader: Sendable {
   }
 
   private let source: Source
-  /// As it was put.
+  /// The type stored with the value.
   public let type: ValueType
 
   init(_ source: Source, type: ValueType) { (self.source, self.type) = (source, type) }
 
-  /// Bytes of the value.
+  /// Size of the value in bytes.
   public var size: UInt64 {
     switch source {
     case .bytes(let bytes): UInt64(bytes.count)
@@ -117,8 +117,8 @@ public struct ValueReader: Sendable {
     }
   }
 
-  /// Up to `count` bytes from `offset`; fewer only at the end. Ranges are not hashed: damage is found by `Store.get`,
-  /// `withBytes` and `Store.verify`.
+  /// Up to `count` bytes from `offset`; fewer only at the end. **Ranges are not verified:** damage is found
+  /// by `Store.get`, `withBytes` and `Store.verify`.
   ///
   /// - Throws: `.damaged`, `.inputOutput` if they cannot be read.
   public func read(_ count: Int, at offset: UInt64) throws(StoreError) -> [UInt8] {
@@ -130,8 +130,8 @@ public struct ValueReader: Sendable {
     }
   }
 
-  /// Works on all of it in place, mapped, as it lies on the disk: nothing is read but what `body` reads. Large values are not verified,
-  /// unless they are encrypted: damage is found by `Store.get`, `withBytes` and `Store.verify`.
+  /// Calls `body` with the mapped bytes of the value, unread until `body` reads them. **Large values are not
+  /// verified** unless they are encrypted: damage is found by `Store.get`, `withBytes` and `Store.verify`.
   ///
   /// - Throws: `.damaged`, `.inputOutput` if they cannot be read.
   public func withUnverifiedBytes<Result>(
@@ -143,7 +143,7 @@ public struct ValueReader: Sendable {
     }
   }
 
-  /// Works on all of it in place, mapped, after it was verified.
+  /// Calls `body` with the mapped bytes of the value, after verifying them.
   ///
   /// - Throws: `.damaged` if it is not what was put.
   public func withBytes<Result>(_ body: (RawSpan) throws(StoreError) -> Result) throws(StoreError) -> Result {

@@ -1,6 +1,7 @@
 private import Synchronization
 
-/// How a put works: the writers' mutex, the rules (`TransactionBuilder`), one append, then durability as the mode has it.
+/// The write path of a put: writers' mutex, rules (`TransactionBuilder`), one append, then durability as
+/// configured.
 extension Store {
   /// Sets a key. Values above the configured threshold go to the blob tier.
   ///
@@ -19,7 +20,7 @@ extension Store {
     try put(key, value.span, type: type, expiration: expiration, durability: durability)
   }
 
-  /// Sets a key to bytes that the caller keeps.
+  /// Sets a key to bytes without copying them first.
   ///
   /// - Parameters:
   ///   - type: stored with the value.
@@ -43,7 +44,8 @@ extension Store {
     }
   }
 
-  /// Sets a key to the content of a file, which is streamed if it is above the threshold. A symbolic link is followed.
+  /// Sets a key to the content of a file, which is streamed if it is larger than the threshold. Follows a
+  /// symbolic link.
   ///
   /// - Throws: as the put of bytes; `.foreignFile` if it is no file; `.inputOutput` if it cannot be read.
   public func put(
@@ -56,8 +58,9 @@ extension Store {
       durability: durability)
   }
 
-  /// Does several writes at once: all of them are found again, or none. What `body` throws undoes it. Nobody else writes
-  /// meanwhile, so what `body` reads stays true until it returns; only the transaction may be used in it to write.
+  /// Performs several writes atomically: after a crash all of them are found, or none. An error thrown by
+  /// `body` rolls them back. No other thread or process can write meanwhile, so what `body` reads stays
+  /// current until it returns. **Only the transaction may be used to write within `body`.**
   ///
   /// - Throws: what `body` throws; as `put`; `.outOfBounds` above `Limits.transactionBytes`. Nothing was
   ///   written then, unless it is `.poisoned`.
@@ -94,7 +97,8 @@ extension Store {
     try awaitDurability(tail, durability: durability)
   }
 
-  /// What is held of a key, as far as this append has not replaced it. A damaged record can be overwritten.
+  /// The record that a write of this append replaces, including earlier writes of it. A damaged record can be
+  /// overwritten.
   func heldForWriting(_ key: [UInt8], in composer: borrowing TransactionBuilder) throws(StoreError)
     -> ReplacedRecord?
   {
@@ -102,9 +106,9 @@ extension Store {
     return engine.withLock { engine in engine.replaced(key.span) }
   }
 
-  /// Where a value is to lie. A small blob becomes durable before the journal does, with the others (`syncBlobs`); a large
-  /// one is durable before its record is appended, whatever the mode. A transaction puts `deferring` blobs and makes them
-  /// durable together.
+  /// Stores a value inline or as a blob. A packed blob becomes durable with others just before the journal
+  /// does (`syncBlobs`); a large one before its record is appended, in every mode. A transaction puts
+  /// `deferring` blobs and makes them durable together.
   func content(of value: [UInt8], deferring: Bool = false) throws(StoreError) -> Record.Content {
     if value.count <= configuration.blobThreshold { return .inline(value) }
     try checkMayWrite()
@@ -119,11 +123,11 @@ extension Store {
     let storage = environment.storage.unanchored
     let (file, status) = try storage.fileToRead(file, "a file that can be read")
     if status.size <= configuration.blobThreshold {
-      // One byte more than it had: a file that grows meanwhile is noticed.
+      // Read one byte more than its size, to notice a file that grows meanwhile.
       let bytes = try storage.open(file, .readOnly).read(status.size + 1, at: 0)
       if bytes.count <= configuration.blobThreshold { return .inline(bytes) }
     }
-    // It may be another size by now.
+    // Its size may have changed since.
     let blobs = try blobs
     let isPacked = blobs.packs.settings.takes(status.size)
     let reference = try blobs.put(fileAt: file, durable: !deferring && !isPacked)
@@ -134,8 +138,8 @@ extension Store {
 
   // MARK: One append
 
-  /// Composes and commits one atomic append, after a compaction that is overdue unless `pacing` is false. By default the entries tell what
-  /// it may `claim` on a full disk. Returns the packed location after it.
+  /// Builds and commits one atomic append, after a compaction that is overdue unless `pacing` is false. By
+  /// default the entries determine what it may `claim` on a full disk. Returns the packed location after it.
   @discardableResult
   func append<Result>(
     limit: Int = Limits.transactionBytes, pacing: Bool = true, claim: SpaceClaim? = nil,
@@ -151,8 +155,8 @@ extension Store {
     return (result, control.tail)
   }
 
-  /// Takes the writers' mutex and sees to it that this process knows all that was written.
-  /// False if somebody else has it and this is not to wait.
+  /// Acquires the writers' mutex and replays what other processes have written. False if it is held and
+  /// `waits` is false.
   @discardableResult
   func lockWriters(waits: Bool = true) throws(StoreError) -> Bool {
     guard try acquireWriters(waits: waits) else { return false }
@@ -165,20 +169,21 @@ extension Store {
     return true
   }
 
-  /// Brings the view up to date and applies what has come due, if there is room for what follows from it, before something is
-  /// composed. The caller holds the mutex.
+  /// Replays other processes' writes and applies parked records that have come due, if there is room for what
+  /// follows from it. The caller holds the mutex.
   func prepareToWrite(_ engine: inout Engine) throws(StoreError) {
     try catchUp(&engine)
     try engine.changeSharedIndex { engine throws(StoreError) in
       try engine.index.beginWriting()
       if try engine.isIndexBehind { try engine.catchUpIndex() }
-      // Another process may have given a segment its number in the index a moment after this one looked.
+      // Another process may have assigned a segment its slot after this one looked.
       if engine.journal.lacksSlots { engine.assignSlots(mayAdd: true) }
     }
     if !engine.parked.isEmpty { try applyDueParked(&engine) }
   }
 
-  /// Takes the writers' mutex, if anything may be written. False if somebody else has it and this is not to wait.
+  /// Acquires the writers' mutex unless the store cannot be written. False if it is held and `waits` is
+  /// false.
   @inline(__always)
   @discardableResult
   func acquireWriters(waits: Bool = true) throws(StoreError) -> Bool {
@@ -190,7 +195,7 @@ extension Store {
     }
     do throws(StoreError) {
       if case .ownerDied = acquisition { try recoverDeadWriterOrPoison() }
-      // It may have been closed while this waited.
+      // The store may have been closed while this thread waited.
       try checkOpen()
       guard !control.poisoned else { throw poisonedError }
     } catch {
@@ -205,7 +210,8 @@ extension Store {
     return engine.withLock { $0.transactionBuilder(wall: wall, limit: limit) }
   }
 
-  /// Appends what was composed as one transaction and publishes it. The caller holds the writers' mutex.
+  /// Appends the builder's records as one transaction and publishes them. The caller holds the writers'
+  /// mutex.
   func commit(
     _ composer: borrowing TransactionBuilder, claim: SpaceClaim? = nil, _ engine: inout Engine
   ) throws(StoreError) {
@@ -220,14 +226,14 @@ extension Store {
     try commit(settled.entries, extent: settled.extent, claim: claim, wall: settled.wall, &engine)
   }
 
-  /// Looks up what the postponed writes of an append replace: they can be asked for then.
+  /// Looks up what the pending writes of an append replace, so that they can be read.
   func issuePending(_ composer: inout TransactionBuilder) throws(StoreError) {
     guard composer.pending.count > 0 else { return }
     try composer.issuePending { key in engine.withLock { $0.replaced(key.span) } }
   }
 
-  /// Appends the records of a batch, if one is given, and entries behind them as one transaction, and publishes them. The caller
-  /// holds the writers' mutex.
+  /// Appends the records of a bulk insert, if given, and then `entries`, as one transaction, and publishes
+  /// them. The caller holds the writers' mutex.
   func commit(
     _ entries: [JournalEntry], extent: AppendExtent, behind intake: PreparedBulkInsert? = nil,
     claim: SpaceClaim? = nil, wall: UInt64, _ engine: inout Engine
@@ -250,7 +256,7 @@ extension Store {
     if isFull || !segment.numbers(behind: engine.position) {
       segment = try beginSegment(
         after: tail, room: room, claim: claim, isBulk: isBulk, &engine)
-      // One more segment is sealed.
+      // One more segment is closed.
       engine.deadBytesReviewThreshold = 0
       if !segment.header.isReserve { restoreReserve(engine) }
       tail = Location(segment: segment.number, offset: SegmentHeader.length)
@@ -271,20 +277,22 @@ extension Store {
         try flush(tail.offset..<encoder.end, of: segment) { segment throws(StoreError) in
           guard let bulk, let intake else { return }
           try segment.file.write(0..<intake.bytes, of: bulk, at: intake.start)
-          // Whoever sends a batch waits until it is durable.
+          // Start writeback now: the sender of a batch waits for its durability.
           segment.file.startWriteback()
         }
       }
       try checkStored(in: segment)
     } catch {
-      // One that was begun says where the one before it ends, whether or not there is room for anything in it.
+      // A segment that was begun records where the one before it ends, so publish it even if nothing fits
+      // into it.
       if tail.segment != before, !control.poisoned { publish(tail.offset, in: segment, wall: wall, &engine) }
       throw error
     }
     publish(encoder.end, in: segment, bringing: intake, isBulk: isBulk, wall: wall, &engine)
   }
 
-  /// Moves the tail behind what was stored up to `end`, a batch among it if one is given, and takes it in.
+  /// Moves the tail past the bytes stored up to `end`, a bulk insert among them if given, and replays them
+  /// into the index.
   func publish(
     _ end: Int, in segment: Segment, bringing intake: PreparedBulkInsert? = nil, isBulk: Bool = false,
     wall: UInt64,
@@ -297,7 +305,8 @@ extension Store {
     recordPublished(start..<end, in: segment, isBulk: isBulk, &engine)
   }
 
-  /// What follows from an append, once it was taken in.
+  /// Bookkeeping after an append was replayed: throttle, change notification, compaction review, next
+  /// segment.
   @inline(__always)
   func recordPublished(
     _ bytes: Range<Int>, in segment: Segment, isBulk: Bool = false, _ engine: inout Engine
@@ -312,6 +321,6 @@ extension Store {
 }
 
 extension Record {
-  /// Has it a value at this time, in milliseconds since 1970?
+  /// Whether it has a value at this time, in milliseconds since 1970.
   func isLive(at time: UInt64) -> Bool { !isTombstone && (deadline.map { $0 > time } ?? true) }
 }

@@ -1,19 +1,19 @@
-/// Writes that are done at once or not at all. Lives only within `Store.transaction`.
+/// Writes that are applied atomically. Valid only within `Store.transaction`.
 ///
-/// What it reads by key it reads as it leaves it so far. Scans and snapshots of the store see, within it, what was there
-/// before it began; nobody else writes meanwhile.
+/// Reads by key include its own earlier writes. **Scans and snapshots of the store do not:** they show the
+/// state before the transaction, which no other writer changes meanwhile.
 public struct Transaction: ~Copyable {
   let store: Store
   var builder: TransactionBuilder
-  /// Blobs that are to be durable before the transaction is.
+  /// Blobs that must be durable before the transaction is.
   var pendingBlobs: [BlobReference] = []
-  /// Those that can be rolled back to, in order.
+  /// Savepoints that can be rolled back to, in order.
   var savepoints: [UInt64] = []
 
   init(store: Store, composer: TransactionBuilder) { (self.store, self.builder) = (store, composer) }
 
-  /// How full it is. A write that does not fit is `.outOfBounds`, and leaves the transaction as it was: what was written before can
-  /// be committed, and the rest go into the next one.
+  /// How full the transaction is. A write that does not fit is `.outOfBounds` and leaves the transaction as
+  /// it was: commit it, and put the rest into the next one.
   public var size: TransactionSize {
     TransactionSize(records: builder.entries.count + builder.pending.count, bytes: builder.bytes)
   }
@@ -52,7 +52,7 @@ public struct Transaction: ~Copyable {
       key: key.bytes, content: content, type: type, deadline: deadline, held: held)
   }
 
-  /// A blob is to be durable before the transaction is.
+  /// Registers a blob that must be durable before the transaction is.
   mutating func trackBlob(of content: Record.Content) {
     if case .blob(let blob) = content { pendingBlobs.append(blob) }
   }
@@ -66,14 +66,14 @@ public struct Transaction: ~Copyable {
     if let write = builder.pendingWrite(of: key.bytes) {
       if builder.pending.list[write].isTombstone { return false }
     } else {
-      // What came before the postponed writes was issued.
+      // Writes before the pending ones are already issued.
       if case .nothing = try store.deleteTarget(key.bytes, in: builder) { return false }
     }
     try builder.enqueue(key: key.bytes, value: nil, type: .bytes)
     return true
   }
 
-  /// The value of a key as this transaction leaves it so far.
+  /// The value of a key, including earlier writes of this transaction.
   ///
   /// - Throws: as `Store.get`.
   public func get(_ key: Key) throws(StoreError) -> Value? {
@@ -86,13 +86,13 @@ public struct Transaction: ~Copyable {
     return try store.value(of: record)
   }
 
-  /// What this transaction leaves of a key of this copy alone.
+  /// A local key of this copy, including earlier writes of this transaction.
   func local(_ key: [UInt8]) -> [UInt8]? {
     if let value = builder.locals[key] { return value }
     return store.engine.withLock { $0.localMetadata[key] }
   }
 
-  /// Sets a key of this copy alone with its writes; nil ends it.
+  /// Sets a local key of this copy in the same append; nil removes it.
   mutating func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     try store.issuePending(&builder)
     try builder.setLocal(key, value)
@@ -101,11 +101,12 @@ public struct Transaction: ~Copyable {
 
 /// How full a transaction is.
 public struct TransactionSize: Hashable, Sendable {
-  /// Writes and deletes in it; a key that was written twice counts twice. They have no bound but that of their bytes.
+  /// Number of writes and deletes; a key written twice counts twice. Bounded only by their bytes.
   public let records: Int
-  /// Bytes that they take up in the journal: keys, values, some 60 bytes for each record, and 112 bytes for each copy that wrote what
-  /// they replace. Values in the blob tier (above `Configuration.blobThreshold`) count with their references only.
+  /// Bytes that they take in the journal: keys, values, some 60 bytes per record, and 112 bytes for each copy
+  /// that wrote a replaced value. Values in the blob tier (above `Configuration.blobThreshold`) count with
+  /// their references only.
   public let bytes: Int
-  /// What `bytes` may be: `Limits.transactionBytes`.
+  /// Bound of `bytes`: `Limits.transactionBytes`.
   public var limit: Int { Limits.transactionBytes }
 }

@@ -1,15 +1,17 @@
-/// Typed values: any `Codable` type is stored together with its type, and read back as what it was or not at all.
+/// Typed values: any `Codable` type is stored together with its type, and read back as what it was or not at
+/// all.
 ///
-/// - An absent key is nil, or the default; a value of another type is never taken for absent: it is `.wrongType`.
+/// - An absent key is nil, or the default; a value of another type is never taken for absent: it is
+///   `.wrongType`.
 /// - A number is read as any type of number of its kind that holds it exactly, else it is `.outOfBounds`.
-/// - A property that the stored value lacks is nil if it is optional, else `.wrongType`; what the type does not know is
-///   passed over. So properties can be added, removed and put in another order.
+/// - A property that the stored value lacks is nil if it is optional, else `.wrongType`; what the type does
+///   not know is passed over. So properties can be added, removed and put in another order.
 /// - `Data`, `Date` and `UUID` are at home in `SyncStoreFoundation`: import that, too.
 extension Store {
   /// Sets a key to a value of any type that can be encoded.
   ///
-  /// An array literal of whole numbers is taken for bytes: `put("k", [1, 2, 3])` is the put of `[UInt8]`. Where it is to be an array of
-  /// numbers say so: `put("k", [1, 300] as [Int])`.
+  /// An array literal of whole numbers is taken for bytes: `put("k", [1, 2, 3])` is the put of `[UInt8]`.
+  /// Where it is to be an array of numbers say so: `put("k", [1, 300] as [Int])`.
   ///
   /// - Parameters:
   ///   - expiration: when it expires; nil is the default of the configuration.
@@ -39,7 +41,8 @@ extension Store {
     }
   }
 
-  /// Sets a key if what it holds is what is expected; see the same for bytes. `Expected.equal(to:)` expects a typed value.
+  /// Sets a key to a typed value if its present state is the expected one; see the put of bytes.
+  /// `Expected.equal(to:)` expects a typed value.
   ///
   /// - Throws: as the same for bytes, and as `EncodedValue`.
   @_disfavoredOverload
@@ -147,14 +150,14 @@ extension Transaction {
     return try putIfChanged(key, form.bytes, type: form.type, expiration: expiration)
   }
 
-  /// The value of a key as a type of the program, as this transaction leaves it so far; nil if it has none.
+  /// The typed value of a key, including earlier writes of this transaction; nil if it has none.
   ///
   /// - Throws: as `get`, and as `EncodedValue.decoded`.
   public func get<Content: Decodable>(_ key: Key, as _: Content.Type) throws(StoreError) -> Content? {
     try get(key)?.decoded(Content.self, of: key)
   }
 
-  /// The value of a key as a type of the program, as this transaction leaves it so far; the default if it has none.
+  /// The typed value of a key, including earlier writes of this transaction; the default if it has none.
   ///
   /// - Throws: as `get(_:as:)`: a value of another type is no reason to take the default.
   public func get<Content: Decodable>(

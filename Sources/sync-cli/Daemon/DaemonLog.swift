@@ -15,7 +15,8 @@ final class DaemonLog: Sendable {
     Diagnostics.setNonBlocking { [self] lost in
       line(
         .warning,
-        "\(Text.count(lost, noun: "line")) of this log \(lost == 1 ? "was" : "were") lost: the reader was too slow")
+        "\(Text.count(lost, noun: "line")) of this log \(lost == 1 ? "was" : "were") lost: the reader was too slow"
+      )
     }
   }
 
