@@ -9,7 +9,7 @@ TIME ?= 60
 COUNT ?= 1000
 
 .PHONY: help deps build build-examples release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
-  example-config example-documents demo acceptance faults bench fuzz memory joiners hub rounds kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
+  example-config example-documents demo acceptance faults bench fuzz memory joiners hub rounds passes kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
   install clean
 
 help: ## list these targets
@@ -113,6 +113,9 @@ hub: deps ## measure one hub with MEMBERS=2000 live members, each writing every 
 rounds: deps ## measure the longest wait of a put while a round for a first copy of KEYS=1000000 is opened
 	MEASURE_ROUNDS=$(or $(KEYS),1000000) \
 	  $(call OPTIMISED,SyncStoreTests) --filter RoundMeasurement
+
+passes: deps ## the longest put during status, verify, conflicts and explain of 1,000,000 keys
+	MEASURE_PASSES=1 $(call OPTIMISED,SyncStoreTests) --no-parallel --filter PassMeasurement
 
 kills: deps ## kill a writing process COUNT times, alone and with another one, and check the store (COUNT=1000)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT)
