@@ -174,13 +174,13 @@ struct FaultTests {
       """)
     #expect(flipped.code == 0, "\(flipped.out)")
     let told = try store.run("verify", "--repair", word)
-    #expect(told.code == 5 && told.err.contains("nobody to fetch from"), "\(told.err)")
+    #expect(told.code == 5 && told.err.contains("no peer to fetch from"), "\(told.err)")
     #expect(told.text.hasPrefix(begins) && told.lines.count == lines, "\(told.text)")
     // It is set aside by now.
     #expect(try store.succeed("verify").text.contains("still to come: all whole"))
     let waiting = try store.run("verify", "--repair")
     #expect(waiting.code == 0 && waiting.text.contains("still to come: all whole"), "\(waiting.text)")
-    #expect(waiting.err.contains("nobody to fetch from"))
+    #expect(waiting.err.contains("no peer to fetch from"))
   }
 
   @Test("F30 a daemon that cannot keep a new configuration goes on with all of the old one")

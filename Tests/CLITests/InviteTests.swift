@@ -39,7 +39,7 @@ import Testing
     let refused = try alpha.run("invite")
     #expect(refused.code == 3 && refused.text.isEmpty)
     #expect(
-      refused.err.contains("nobody listens for this store") && refused.err.contains("`serve`"),
+      refused.err.contains("no node of this store is listening") && refused.err.contains("`serve`"),
       "\(refused.err)")
     try alpha.succeed("invite", "--address", "127.0.0.1:1")
     let again = try Daemon(alpha)

@@ -149,7 +149,7 @@ import Testing
     own.right = .revoked
     try membership.put(own)
     try store.close()
-    #expect(try tool.succeed("status").text.contains("revoked    what is written here reaches nobody"))
+    #expect(try tool.succeed("status").text.contains("revoked    writes of this copy reach no other copy"))
     #expect(try tool.succeed("status", "--json").text.contains("\"revoked\":true"))
   }
 

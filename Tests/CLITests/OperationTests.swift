@@ -161,7 +161,7 @@ import Testing
     try Self.until { try beta.run("put", "new", "x").code == 3 }
     let sync = try beta.run("sync", "alpha")
     #expect(sync.code == 3 && sync.err.contains("revoked"), "\(sync.err)")
-    #expect(try beta.succeed("status").text.contains("revoked    what is written here reaches nobody"))
+    #expect(try beta.succeed("status").text.contains("revoked    writes of this copy reach no other copy"))
     #expect(try alpha.tool.run("peer", "set-right", "beta", "read-write").code == 3)
     try daemon.end()
     try alpha.end()

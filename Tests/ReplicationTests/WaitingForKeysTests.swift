@@ -15,7 +15,7 @@ import Testing
     ReplicaSummary(
       store: Samples.store, actor: actor, sequence: 10, vector: VersionVector([actor: 10]),
       floor: VersionVector(), horizon: .zero, position: 10, scope: isNarrow ? held : nil,
-      widening: isNarrow ? ScopeExpansion(to: nil) : nil)
+      expansion: isNarrow ? ScopeExpansion(to: nil) : nil)
   }
 
   private static func hello(_ summary: ReplicaSummary, _ features: UInt64, cursor: Cursor? = nil) -> Message {

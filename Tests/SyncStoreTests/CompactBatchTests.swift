@@ -25,7 +25,7 @@ struct CompactBatchTests {
       for (copy, records) in zip(copies, [BatchRecords(packing: records), .list(records)]) {
         let batch = IncomingBatch(
           sender: try source.actor, mark: RoundMark(high: 0, low: mark), position: end, records: records,
-          present: [], scope: nil, widening: nil)
+          present: [], scope: nil, expansion: nil)
         _ = try copy.apply(batch)
       }
       try expectEqual()
@@ -156,7 +156,7 @@ struct CompactBatchTests {
       try copy.applyBatch(
         IncomingBatch(
           sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 10,
-          records: BatchRecords(packing: records), present: [], scope: nil, widening: nil))
+          records: BatchRecords(packing: records), present: [], scope: nil, expansion: nil))
     }
     let plain = try #require(try take([setting.record("a", 1), setting.record("b", 2)]).echo)
     #expect(plain.behind == before && plain.upTo == before + 2)
@@ -218,7 +218,7 @@ struct CompactBatchTests {
     let records = try Self.large(setting, from: 1)
     let batch = IncomingBatch(
       sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 300,
-      records: BatchRecords(packing: records), present: [], scope: nil, widening: nil)
+      records: BatchRecords(packing: records), present: [], scope: nil, expansion: nil)
     plan.fail(.write, on: ".segment", errno: errno)
     let error = #expect(throws: StoreError.self) { try copy.applyBatch(batch) }
     // After any other failure a part of the bytes may be stored.
@@ -246,7 +246,7 @@ struct CompactBatchTests {
       let batch = IncomingBatch(
         sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 300 * (round + 1),
         records: BatchRecords(packing: try Self.large(setting, from: 1 + 300 * round)), present: [],
-        scope: nil, widening: nil)
+        scope: nil, expansion: nil)
       let taken = try copy.applyBatch(batch)
       if round < 2 { try copy.awaitDurability(of: taken) }
     }
@@ -280,7 +280,7 @@ struct CompactBatchTests {
     _ = try copy.apply(
       IncomingBatch(
         sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 6000,
-        records: BatchRecords(packing: records), present: [], scope: nil, widening: nil))
+        records: BatchRecords(packing: records), present: [], scope: nil, expansion: nil))
     #expect(refused.withLock { $0 } > 0)
     for number in [1, 3000, 6000] { #expect(try copy.get(Key("k \(number)"))?.bytes == [1, 2, 3]) }
     try copy.put("own", "x")
@@ -303,7 +303,7 @@ struct CompactBatchTests {
           sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 300 * (round + 1),
           records: BatchRecords(packing: try Self.large(setting, from: 1 + 300 * round)), present: [],
           scope: nil,
-          widening: nil))
+          expansion: nil))
     }
     #expect(store.engine.withLock { $0.batchBuffer != nil })
     for number in 0..<200 { try store.put(Key("single \(number)"), [UInt8](repeating: 3, count: 5000)) }

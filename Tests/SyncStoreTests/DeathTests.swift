@@ -19,12 +19,12 @@ struct DeathTests {
   }
 
   static func entries(_ store: Store, _ engine: Engine, _ key: String) throws -> [JournalEntry] {
-    var composer = engine.transactionBuilder(wall: store.environment.now(), limit: 1 << 20)
+    var builder = engine.transactionBuilder(wall: store.environment.now(), limit: 1 << 20)
     for part in ["1", "2"] {
-      try composer.issue(
+      try builder.issue(
         key: Array((key + part).utf8), content: .inline([1]), type: .bytes, deadline: nil, held: nil)
     }
-    return composer.entries
+    return builder.entries
   }
 
   /// Stores a transaction of two keys after the tail, and publishes nothing. Returns the location of its

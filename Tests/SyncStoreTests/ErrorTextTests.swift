@@ -42,8 +42,8 @@ import Testing
     let handle = StoreHandle.at(directory.path + "/store")
     try handle.withStore { try $0.put("k", 1) }
     try handle.close {
-      #expect(message { _ = try Store.open(at: handle.path) }.hasPrefix("this process keeps everybody out"))
-      #expect(message { try Store.remove(at: handle.path) }.hasPrefix("this process keeps everybody out"))
+      #expect(message { _ = try Store.open(at: handle.path) }.hasPrefix("this process has the store closed"))
+      #expect(message { try Store.remove(at: handle.path) }.hasPrefix("this process has the store closed"))
     }
     try handle.withStore { store in
       #expect(message { try Store.remove(at: handle.path) }.contains("close it in all processes first"))

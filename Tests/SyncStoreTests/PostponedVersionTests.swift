@@ -45,20 +45,20 @@ struct PostponedVersionTests {
     // Two more stamps, then none.
     state.author = Author(
       actor: actor, sequence: 5, clock: HybridClock(last: Stamp(rawValue: Stamp.maximum.rawValue - 3)))
-    var composer = TransactionBuilder(
+    var builder = TransactionBuilder(
       state: state, wall: 1_700_000_000_000, position: 9, limit: 1 << 20, hashSeed: 3)
     for (key, value) in [("a", 1), ("b", 2), ("a", 3)] as [(String, UInt8)] {
-      try composer.enqueue(key: Array(key.utf8), value: [value], type: .bytes)
+      try builder.enqueue(key: Array(key.utf8), value: [value], type: .bytes)
     }
-    let bytes = composer.bytes
+    let bytes = builder.bytes
     for _ in 0..<2 {
-      #expect(code { try composer.issuePending { _ in nil } } == .clock)
-      #expect(composer.entries.isEmpty && composer.pending.count == 3)
-      #expect(composer.bytes == bytes && composer.state.sequence == 5)
-      #expect(composer.pendingWrite(of: Array("a".utf8)) == 2)
-      #expect(composer.pendingWrite(of: Array("b".utf8)) == 1)
+      #expect(code { try builder.issuePending { _ in nil } } == .clock)
+      #expect(builder.entries.isEmpty && builder.pending.count == 3)
+      #expect(builder.bytes == bytes && builder.state.sequence == 5)
+      #expect(builder.pendingWrite(of: Array("a".utf8)) == 2)
+      #expect(builder.pendingWrite(of: Array("b".utf8)) == 1)
     }
-    #expect(composer.version(ofPending: 1)?.dot == Dot(actor: actor, sequence: 7))
-    #expect(composer.version(ofPending: 2) == nil)
+    #expect(builder.version(ofPending: 1)?.dot == Dot(actor: actor, sequence: 7))
+    #expect(builder.version(ofPending: 2) == nil)
   }
 }

@@ -11,9 +11,9 @@ struct WideningPartsTests {
 
   /// A round of the receiver's missing keys; the connection breaks after that many batches of one record.
   private func passLacking(from sender: Store, to receiver: Store, batches: Int? = nil) throws {
-    let widening = try #require(try receiver.replicaSummary().scopeExpansion)
+    let expansion = try #require(try receiver.replicaSummary().scopeExpansion)
     try receiver.receive(
-      from: sender, widening: widening.next(from: try sender.replicaSummary()), batches: batches,
+      from: sender, expansion: expansion.next(from: try sender.replicaSummary()), batches: batches,
       maximumBytes: 1)
   }
 
@@ -33,10 +33,10 @@ struct WideningPartsTests {
     for one in [first, other] { try some.receive(from: one) }
     try some.widen(to: KeyScope(prefixes: ["a/", "b/"]))
     if isResumed { try passLacking(from: first, to: some, batches: 1) }
-    let widening = try #require(try some.replicaSummary().scopeExpansion).next(
+    let expansion = try #require(try some.replicaSummary().scopeExpansion).next(
       from: try first.replicaSummary())
     #expect(throws: StoreError.self) {
-      try some.receive(from: first, widening: widening, maximumBytes: 1) {
+      try some.receive(from: first, expansion: expansion, maximumBytes: 1) {
         try? passLacking(from: other, to: some, batches: 1)
       }
     }

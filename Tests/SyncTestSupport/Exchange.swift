@@ -1,38 +1,38 @@
 package import SyncStore
 
 extension Store {
-  /// Receives one round from `sender` as a session would: the changes, or with `widening` the missing keys.
+  /// Receives one round from `sender` as a session would: the changes, or with `expansion` the missing keys.
   /// `batches` limits how many batches are delivered before the connection breaks; nil delivers all and
   /// closes the round. `behindFirst` is called after the first batch was applied.
   package func receive(
-    from sender: Store, widening: ScopeExpansion? = nil, batches: Int? = nil, maximumBytes: Int = 1 << 20,
+    from sender: Store, expansion: ScopeExpansion? = nil, batches: Int? = nil, maximumBytes: Int = 1 << 20,
     behindFirst: () -> Void = {}
   ) throws(StoreError) {
     let mine = try replicaSummary()
     let theirs = try sender.replicaSummary()
     let known = try cursor(for: theirs.actor)
-    let lacking = widening.flatMap { widening in
-      mine.scope.map { MissingScope(wanted: widening.scope, held: $0) }
+    let lacking = expansion.flatMap { expansion in
+      mine.scope.map { MissingScope(wanted: expansion.scope, held: $0) }
     }
     let round = try sender.openRound(
       for: RoundReceiver(
-        cursor: widening.map(\.cursor) ?? known, covered: mine.vector,
+        cursor: expansion.map(\.cursor) ?? known, covered: mine.vector,
         floor: mine.floor, standing: mine.health, scope: mine.scope,
         lacking: lacking))
     let full = round.close.isFull ? FullState() : nil
     var delivered = 0
     var behind: Cursor?
     while batches.map({ delivered < $0 }) ?? true, var batch = try round.next(maximumBytes: maximumBytes) {
-      (batch.scope, batch.scopeExpansion, batch.behind) = (mine.scope, widening, behind)
+      (batch.scope, batch.scopeExpansion, batch.behind) = (mine.scope, expansion, behind)
       batch.expectedState = ExpectedReplicaState(actor: mine.actor)
       _ = try apply(batch, full)
-      if widening != nil { behind = Cursor(position: batch.position, mark: batch.mark, closed: false) }
+      if expansion != nil { behind = Cursor(position: batch.position, mark: batch.mark, closed: false) }
       delivered += 1
       if delivered == 1 { behindFirst() }
     }
     guard batches == nil else { return }
     var close = round.close
-    (close.isNarrow, close.scope, close.scopeExpansion) = (theirs.scope != nil, mine.scope, widening)
+    (close.isNarrow, close.scope, close.scopeExpansion) = (theirs.scope != nil, mine.scope, expansion)
     close.expectedState = ExpectedReplicaState(actor: mine.actor)
     try finish(close, full, behind: behind)
   }
@@ -70,7 +70,7 @@ extension DeltaStream {
       batch.position.isMultiple(of: 2) ? .list(collector.records) : BatchRecords(packing: collector.records)
     return IncomingBatch(
       sender: close.sender, mark: close.mark, position: batch.position, records: records,
-      present: batch.present, scope: nil, widening: nil)
+      present: batch.present, scope: nil, expansion: nil)
   }
 }
 

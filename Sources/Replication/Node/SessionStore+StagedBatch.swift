@@ -23,9 +23,9 @@ struct StagedBatch: Sendable {
   /// Nil unless the action is to apply a batch.
   init?(_ action: SessionAction) {
     switch action {
-    case .applyBatch(let sender, let mark, let index, let sealed, let isFull, let widening):
+    case .applyBatch(let sender, let mark, let index, let sealed, let isFull, let expansion):
       (self.sender, self.mark, self.index, self.isFull, close) = (sender, mark, index, isFull, nil)
-      self.expansion = widening
+      self.expansion = expansion
       stage = .encrypted(sealed)
     case .applyLast(let sender, let mark, let index, let sealed, let close):
       (self.sender, self.mark, self.index, isFull, self.close) = (sender, mark, index, false, close)
@@ -72,7 +72,7 @@ extension SessionStore {
       if intake.expansion != nil { try store.claimScopeExpansion(for: self) }
       var batch = IncomingBatch(
         sender: intake.sender, mark: intake.mark, position: payload.position, records: payload.records,
-        present: payload.present, scope: state.withLock { $0.scope }, widening: intake.expansion)
+        present: payload.present, scope: state.withLock { $0.scope }, expansion: intake.expansion)
       batch.expectedState = expectedReplicaState
       if intake.expansion != nil, intake.index > 0 { batch.behind = state.withLock { $0.missingKeysCursor } }
       let taken = try store.applyBatch(

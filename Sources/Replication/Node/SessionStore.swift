@@ -132,7 +132,9 @@ package final class SessionStore: Sendable {
         let coversMore = try store.versionVector() != covered
         state.withLock { ($0.full, $0.coverageGrew) = (nil, coversMore) }
         try closed(close)
-        if let widening = close.scopeExpansion, try store.scope != widening.scope { return .keysStillMissing }
+        if let expansion = close.scopeExpansion, try store.scope != expansion.scope {
+          return .keysStillMissing
+        }
         return .roundFinished
       case .openLiveUpdate(let cursor, let begin, let covered, let scope):
         let receiver = RoundReceiver(cursor: cursor, covered: covered, scope: scope)

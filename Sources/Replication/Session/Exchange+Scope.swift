@@ -38,12 +38,12 @@ extension Exchange {
 
   /// Requests the keys of a wider scope, if there are any and the other side holds them. Once per session.
   mutating func requestScopeExpansion(_ port: inout SessionPort) -> Bool {
-    guard progress != .expandingScope, let widening = own.summary.scopeExpansion,
+    guard progress != .expandingScope, let expansion = own.summary.scopeExpansion,
       let held = own.summary.scope,
       peer.summary.scope == nil, receiving != nil, own.summary.health == .healthy
     else { return false }
     progress = .expandingScope
-    let next = widening.next(from: peer.summary)
+    let next = expansion.next(from: peer.summary)
     receiving?.expectScopeExpansion(next)
     port.send(
       .scopeWant(ScopeWant(keys: MissingScope(wanted: next.scope, held: held), cursor: next.cursor)))
@@ -64,10 +64,10 @@ extension Exchange {
 
   /// Server: requests the keys of its wider scope, if it announced that.
   mutating func requestMissingKeys(_ port: inout SessionPort) {
-    guard serverRequestsKeys, let widening = own.summary.scopeExpansion, let held = own.summary.scope,
+    guard serverRequestsKeys, let expansion = own.summary.scopeExpansion, let held = own.summary.scope,
       receiving != nil
     else { return }
-    let next = widening.next(from: peer.summary)
+    let next = expansion.next(from: peer.summary)
     receiving?.expectLaterScopeExpansion(next)
     port.send(
       .scopeWant(ScopeWant(keys: MissingScope(wanted: next.scope, held: held), cursor: next.cursor)))

@@ -77,13 +77,13 @@ struct ReceivingHalf {
   mutating func expectAnother() { (state, expectsRound) = (.idle, true) }
 
   /// A round of missing keys will be requested.
-  mutating func expectScopeExpansion(_ widening: ScopeExpansion) {
-    self.scopeExpansion = widening
+  mutating func expectScopeExpansion(_ expansion: ScopeExpansion) {
+    self.scopeExpansion = expansion
     expectAnother()
   }
 
   /// A round of missing keys was requested; it follows all other rounds.
-  mutating func expectLaterScopeExpansion(_ widening: ScopeExpansion) { nextScopeExpansion = widening }
+  mutating func expectLaterScopeExpansion(_ expansion: ScopeExpansion) { nextScopeExpansion = expansion }
 
   mutating func roundBegan(_ begin: RoundBegin, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a round begins inside a round") }
@@ -184,7 +184,7 @@ struct ReceivingHalf {
     let (vector, floor) = isNarrow ? statedBySender : (end.vector, end.floor)
     return RoundClose(
       sender: sender, mark: end.mark, position: end.position, vector: vector, floor: floor,
-      horizon: end.horizon, isFull: isFull, isNarrow: isNarrow, scope: own.scope, widening: scopeExpansion)
+      horizon: end.horizon, isFull: isFull, isNarrow: isNarrow, scope: own.scope, expansion: scopeExpansion)
   }
 
   mutating func applied(

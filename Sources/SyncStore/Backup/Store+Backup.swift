@@ -194,16 +194,16 @@ extension Store {
       defer { control.unlock() }
       moment = try engine.withLock { engine throws(StoreError) in
         guard let actor = engine.state.actor else { throw missingActorError }
-        var composer = engine.transactionBuilder(wall: environment.now(), limit: Limits.transactionBytes)
-        _ = try mark(&composer, position: engine.position, digest: engine.runningDigest)
-        let vector = ReplicaState.encode(composer.state.vector)
-        if engine.localMetadata[StateKey.vector] != vector { try composer.setLocal(StateKey.vector, vector) }
+        var builder = engine.transactionBuilder(wall: environment.now(), limit: Limits.transactionBytes)
+        _ = try mark(&builder, position: engine.position, digest: engine.runningDigest)
+        let vector = ReplicaState.encode(builder.state.vector)
+        if engine.localMetadata[StateKey.vector] != vector { try builder.setLocal(StateKey.vector, vector) }
         for key in Self.tokensToForget(engine.localMetadata, keeping: token) {
-          try composer.setLocal(key, nil)
+          try builder.setLocal(key, nil)
         }
-        try composer.setLocal(
+        try builder.setLocal(
           StateKey.backup(token), Self.tokenValue(actor, engine.position, after: position))
-        try commit(composer, &engine)
+        try commit(builder, &engine)
         return try BackupSnapshot(after: position, in: engine)
       }
     }

@@ -53,10 +53,10 @@ extension Store {
     // Write the blob before taking the mutex: it takes long. The sweep removes it if it turns out not to be
     // needed.
     let content = try content(of: value)
-    let (version, tail) = try append { composer throws(StoreError) in
+    let (version, tail) = try append { builder throws(StoreError) in
       try self.put(
         key, content: content, type: type, deadline: self.deadline(for: expiration), expecting: expectation,
-        &composer)
+        &builder)
     }
     if version != nil { try awaitDurability(tail, durability: durability) }
     return version
@@ -68,8 +68,8 @@ extension Store {
   public func delete(
     _ key: Key, expecting expectation: Expected, durability: Durability? = nil
   ) throws(StoreError) -> Bool {
-    let (deleted, tail) = try append { composer throws(StoreError) in
-      try self.delete(key, expecting: expectation, &composer)
+    let (deleted, tail) = try append { builder throws(StoreError) in
+      try self.delete(key, expecting: expectation, &builder)
     }
     if deleted { try awaitDurability(tail, durability: durability) }
     return deleted
@@ -94,8 +94,8 @@ extension Store {
       return false
     }
     let content = try content(of: value)
-    let (changed, tail) = try append { composer throws(StoreError) in
-      try self.putIfChanged(key, value: value, content: content, type: type, deadline: deadline, &composer)
+    let (changed, tail) = try append { builder throws(StoreError) in
+      try self.putIfChanged(key, value: value, content: content, type: type, deadline: deadline, &builder)
     }
     try awaitDurability(tail, durability: durability)
     return changed
@@ -105,34 +105,34 @@ extension Store {
 
   func put(
     _ key: Key, content: Record.Content, type: ValueType, deadline: UInt64?,
-    expecting expectation: Expected, _ composer: inout TransactionBuilder
+    expecting expectation: Expected, _ builder: inout TransactionBuilder
   ) throws(StoreError) -> Dot? {
-    try issuePending(&composer)
-    guard try meetsExpectation(key, expected: expectation, in: composer) else { return nil }
-    return try issue(key, content: content, type: type, deadline: deadline, &composer)
+    try issuePending(&builder)
+    guard try meetsExpectation(key, expected: expectation, in: builder) else { return nil }
+    return try issue(key, content: content, type: type, deadline: deadline, &builder)
   }
 
   func delete(
-    _ key: Key, expecting expectation: Expected, _ composer: inout TransactionBuilder
+    _ key: Key, expecting expectation: Expected, _ builder: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
-    try issuePending(&composer)
-    guard try meetsExpectation(key, expected: expectation, in: composer) else { return false }
-    return try delete(key, &composer)
+    try issuePending(&builder)
+    guard try meetsExpectation(key, expected: expectation, in: builder) else { return false }
+    return try delete(key, &builder)
   }
 
   /// False if the key already had this value.
   func putIfChanged(
     _ key: Key, value: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?,
-    _ composer: inout TransactionBuilder
+    _ builder: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
-    try issuePending(&composer)
+    try issuePending(&builder)
     // An unreadable record is replaced.
-    if let held = try? liveRecord(key, in: composer),
+    if let held = try? liveRecord(key, in: builder),
       Self.matches(held, value: value, type: type, deadline: deadline)
     {
       return false
     }
-    _ = try issue(key, content: content, type: type, deadline: deadline, &composer)
+    _ = try issue(key, content: content, type: type, deadline: deadline, &builder)
     return true
   }
 
@@ -144,18 +144,18 @@ extension Store {
 
   private func issue(
     _ key: Key, content: Record.Content, type: ValueType, deadline: UInt64?,
-    _ composer: inout TransactionBuilder
+    _ builder: inout TransactionBuilder
   ) throws(StoreError) -> Dot? {
     try retainBlob(of: content)
-    let held = try heldForWriting(key.bytes, in: composer)
-    try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
-    return composer.record(of: key.bytes)?.dot
+    let held = try heldForWriting(key.bytes, in: builder)
+    try builder.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
+    return builder.record(of: key.bytes)?.dot
   }
 
   private func meetsExpectation(
-    _ key: Key, expected expectation: Expected, in composer: borrowing TransactionBuilder
+    _ key: Key, expected expectation: Expected, in builder: borrowing TransactionBuilder
   ) throws(StoreError) -> Bool {
-    let held = try liveRecord(key, in: composer)
+    let held = try liveRecord(key, in: builder)
     switch expectation {
     case .absent: return held == nil
     case .version(let dot): return held?.dot == dot
@@ -167,10 +167,10 @@ extension Store {
 
   /// The record of a key including earlier writes of this append; nil unless it has a value that has not
   /// expired.
-  private func liveRecord(_ key: Key, in composer: borrowing TransactionBuilder) throws(StoreError) -> Record?
+  private func liveRecord(_ key: Key, in builder: borrowing TransactionBuilder) throws(StoreError) -> Record?
   {
-    let wall = composer.wall
-    if let record = composer.record(of: key.bytes) { return record.isLive(at: wall) ? record : nil }
+    let wall = builder.wall
+    if let record = builder.record(of: key.bytes) { return record.isLive(at: wall) ? record : nil }
     let held = try engine.withLock { engine throws(StoreError) -> Record? in
       if let shown = engine.effectiveRecord(key.bytes) { return shown.record }
       return try engine.held(key.bytes)

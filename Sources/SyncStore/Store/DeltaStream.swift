@@ -69,12 +69,12 @@ extension Store {
     var used: RoundMark?
     // If no round is returned, its mark must not remain in use.
     defer { if let used { liveSessions.release(used) } }
-    let (opening, tail) = try append { composer throws(StoreError) -> RoundSnapshot? in
-      let state = composer.state
+    let (opening, tail) = try append { builder throws(StoreError) -> RoundSnapshot? in
+      let state = builder.state
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
       let isFull = try givesFullState(state, to: receiver, isLive: isLive)
       // Check before the mark is made: writes that a peer may have received cannot be restamped.
-      if isFull || receiver.missingScope != nil { try checkHorizon(state.horizon, at: composer.wall) }
+      if isFull || receiver.missingScope != nil { try checkHorizon(state.horizon, at: builder.wall) }
       let choice = DeltaFilter(for: receiver, behind: begin, isFull: isFull)
       let found = try reading {
         engine throws(StoreError) -> ([DeltaStream.Item], DeltaScan.SnapshotPoint?)? in
@@ -87,7 +87,7 @@ extension Store {
       }
       guard let (items, moment) = found else { return nil }
       let (position, digest) = engine.withLock { ($0.position, $0.runningDigest) }
-      let mark = try self.mark(&composer, position: position, digest: digest, isLive: isLive)
+      let mark = try self.mark(&builder, position: position, digest: digest, isLive: isLive)
       // Under the mutex: otherwise the mark could be released, or replaced by another one, before it is in
       // use.
       if isLive {

@@ -108,26 +108,26 @@ extension Store {
   public func expire(
     _ key: Key, _ expiration: Expiration, durability: Durability? = nil
   ) throws(StoreError) -> Bool {
-    let (isLive, tail) = try append { composer throws(StoreError) in
-      try self.expire(key, expiration: expiration, &composer)
+    let (isLive, tail) = try append { builder throws(StoreError) in
+      try self.expire(key, expiration: expiration, &builder)
     }
     if isLive { try awaitDurability(tail, durability: durability) }
     return isLive
   }
 
   func expire(
-    _ key: Key, expiration: Expiration, _ composer: inout TransactionBuilder
+    _ key: Key, expiration: Expiration, _ builder: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
-    try issuePending(&composer)
-    var held = composer.record(of: key.bytes)
+    try issuePending(&builder)
+    var held = builder.record(of: key.bytes)
     if held == nil {
       held = try engine.withLock { engine throws(StoreError) in try engine.held(key.bytes) }
     }
-    guard let held, held.isLive(at: composer.wall) else { return false }
-    let deadline = expiration.deadline(from: composer.wall)
+    guard let held, held.isLive(at: builder.wall) else { return false }
+    let deadline = expiration.deadline(from: builder.wall)
     guard deadline != held.deadline else { return true }
     try retainBlob(of: held.content)
-    try composer.issue(
+    try builder.issue(
       key: key.bytes, content: held.content, type: held.type, deadline: deadline, held: held.replaced)
     return true
   }

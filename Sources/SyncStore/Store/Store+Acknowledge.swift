@@ -41,21 +41,21 @@ extension Store {
   /// cannot vouch for it now.
   @discardableResult
   package func acknowledge(as device: DeviceID) throws(StoreError) -> Bool {
-    let (isSaid, tail) = try append { composer throws(StoreError) in
-      let state = composer.state
+    let (isSaid, tail) = try append { builder throws(StoreError) in
+      let state = builder.state
       guard state.isHealthy, state.vector.covers(state.floor) else { return false }
       if engine.withLock({ $0.localMetadata[StateKey.member] }) != device.bytes {
-        try composer.setLocal(StateKey.member, device.bytes)
+        try builder.setLocal(StateKey.member, device.bytes)
       }
       let key = ReservedKey.frontier(device)
-      let held = try heldForWriting(key, in: composer)
+      let held = try heldForWriting(key, in: builder)
       // During a round its records are not covered yet: do not record the position, so that they are checked
       // again.
       if state.cursors.values.allSatisfy(\.closed) {
         let position = engine.withLock { $0.position }
-        try composer.setLocal(StateKey.acknowledged, ReplicaState.encode(position: position))
+        try builder.setLocal(StateKey.acknowledged, ReplicaState.encode(position: position))
       }
-      try composer.issue(
+      try builder.issue(
         key: key, content: .inline(Frontier.bytes(state.vector, isNarrow: state.scope != nil)), type: .bytes,
         deadline: nil, held: held)
       return true

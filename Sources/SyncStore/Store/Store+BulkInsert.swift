@@ -13,17 +13,17 @@ extension Store {
     throttleWriter()
     try lockWriters()
     defer { control.unlock() }
-    var composer = newTransactionBuilder(limit: Limits.transactionBytes)
+    var builder = newTransactionBuilder(limit: Limits.transactionBytes)
     var extent = AppendExtent()
     extent.add(batch)
     guard extent.bytes <= 2 * Limits.batchBytes,
-      let intake = engine.withLock({ $0.prepareBulkInsert(of: batch, limit: composer.stampLimit) })
+      let intake = engine.withLock({ $0.prepareBulkInsert(of: batch, limit: builder.stampLimit) })
     else { return nil }
-    try conclude(&composer)
-    for entry in composer.entries { extent.add(entry) }
+    try conclude(&builder)
+    for entry in builder.entries { extent.add(entry) }
     return try engine.withLock { engine throws(StoreError) in
       let position = engine.position
-      try commit(composer.entries, extent: extent, behind: intake, wall: composer.wall, &engine)
+      try commit(builder.entries, extent: extent, behind: intake, wall: builder.wall, &engine)
       return ((position, engine.position), control.tail)
     }
   }

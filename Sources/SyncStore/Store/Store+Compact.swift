@@ -276,8 +276,8 @@ extension Store {
   /// truncated at the last such statement (rule R9): no record after it may depend on one that a compaction
   /// has dropped.
   private func appendDurableCheckpoint() throws(StoreError) {
-    let (_, tail) = try append(pacing: false, claim: .compaction) { composer throws(StoreError) in
-      try composer.checkpoint()
+    let (_, tail) = try append(pacing: false, claim: .compaction) { builder throws(StoreError) in
+      try builder.checkpoint()
     }
     try sync(upTo: tail)
   }
@@ -379,10 +379,10 @@ extension Store {
   /// Stores the vector with the last own sequence: the record that bears this sequence may have been beaten
   /// by a peer's, and compaction drops it.
   private func persistOwnVector() throws(StoreError) {
-    try append(pacing: false, claim: .compaction) { composer throws(StoreError) in
-      let vector = ReplicaState.encode(composer.state.vector)
+    try append(pacing: false, claim: .compaction) { builder throws(StoreError) in
+      let vector = ReplicaState.encode(builder.state.vector)
       if engine.withLock({ $0.localMetadata[StateKey.vector] }) != vector {
-        try composer.setLocal(StateKey.vector, vector)
+        try builder.setLocal(StateKey.vector, vector)
       }
     }
   }

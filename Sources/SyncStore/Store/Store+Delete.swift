@@ -7,7 +7,7 @@ extension Store {
   @discardableResult
   public func delete(_ key: Key, durability: Durability? = nil) throws(StoreError) -> Bool {
     let (deleted, tail) = try retryingAfterCompaction { () throws(StoreError) in
-      try append { composer throws(StoreError) in try self.delete(key, &composer) }
+      try append { builder throws(StoreError) in try self.delete(key, &builder) }
     }
     try awaitDurability(tail, durability: durability)
     return deleted
@@ -25,22 +25,22 @@ extension Store {
     }
   }
 
-  func delete(_ key: Key, _ composer: inout TransactionBuilder) throws(StoreError) -> Bool {
-    try issuePending(&composer)
-    switch try deleteTarget(key.bytes, in: composer) {
+  func delete(_ key: Key, _ builder: inout TransactionBuilder) throws(StoreError) -> Bool {
+    try issuePending(&builder)
+    switch try deleteTarget(key.bytes, in: builder) {
     case .nothing: return false
     case .value(let held):
-      try composer.issue(key: key.bytes, content: .tombstone, type: .bytes, deadline: nil, held: held)
+      try builder.issue(key: key.bytes, content: .tombstone, type: .bytes, deadline: nil, held: held)
       return true
     }
   }
 
   /// What a delete finds of a key, including earlier writes of this append.
-  func deleteTarget(_ key: [UInt8], in composer: borrowing TransactionBuilder) throws(StoreError)
+  func deleteTarget(_ key: [UInt8], in builder: borrowing TransactionBuilder) throws(StoreError)
     -> DeleteTarget
   {
-    let wall = composer.wall
-    if let record = composer.record(of: key) {
+    let wall = builder.wall
+    if let record = builder.record(of: key) {
       return record.isLive(at: wall) ? .value(record.replaced) : .nothing
     }
     return try reading { engine throws(StoreError) in engine.deleteTarget(key, at: wall) }

@@ -84,10 +84,10 @@ extension Store {
     } else {
       content = .tombstone
     }
-    let (_, tail) = try append { composer throws(StoreError) in
-      let held = try self.heldForWriting(key.bytes, in: composer)
+    let (_, tail) = try append { builder throws(StoreError) in
+      let held = try self.heldForWriting(key.bytes, in: builder)
       try self.retainBlob(of: content)
-      try composer.issue(
+      try builder.issue(
         key: key.bytes, content: content, type: beaten.type, deadline: beaten.deadline, held: held)
     }
     try awaitDurability(tail, durability: nil)

@@ -12,16 +12,16 @@ extension Store {
     let last = try lastOwnWrites()
     let now = environment.now()
     let oldest = now - min(now, Limits.conflictMilliseconds)
-    try append(limit: .max) { composer throws(StoreError) in
+    try append(limit: .max) { builder throws(StoreError) in
       for (key, version) in last where version.version.stamp.milliseconds >= oldest {
         let (held, record, kept) = try engine.withLock { engine throws(StoreError) in
           (try engine.held(key), try? engine.record(at: version.location), engine.loserDigests)
         }
-        guard let held, !composer.state.isMine(held.dot), let record,
+        guard let held, !builder.state.isMine(held.dot), let record,
           record.version == version.version, record.key == key,
           !record.isTombstone, !record.isReserved, !kept.contains(StateDigest(of: record))
         else { continue }
-        try composer.keepLoser(record)
+        try builder.keepLoser(record)
       }
     }
   }

@@ -178,15 +178,15 @@ extension Store {
   /// this copy itself has purged (`TransactionBuilder.receive`): that is done here as well.
   func finish(_ full: FullState, close: RoundClose) throws(StoreError) {
     let (raised, _) = try append(limit: .max) {
-      composer throws(StoreError) -> (behind: UInt64, horizon: Stamp) in
-      try requireReceiver(of: close, composer.state)
-      let covered = close.covered(by: composer.state)
+      builder throws(StoreError) -> (behind: UInt64, horizon: Stamp) in
+      try requireReceiver(of: close, builder.state)
+      let covered = close.covered(by: builder.state)
       // Check before the floor is raised: a copy unable to merge the vector would not cover the floor.
-      try requirePlaces(in: [covered].reduce(into: composer.state.vector) { $0.merge($1) }, composer.state)
-      try composer.raiseFloor(to: close.floor, horizon: close.horizon)
-      try composer.recordReconcileFrom()
-      try composer.restartScopeExpansion()
-      return (composer.state.reconcileFrom ?? composer.position, composer.state.horizon)
+      try requirePlaces(in: [covered].reduce(into: builder.state.vector) { $0.merge($1) }, builder.state)
+      try builder.raiseFloor(to: close.floor, horizon: close.horizon)
+      try builder.recordReconcileFrom()
+      try builder.restartScopeExpansion()
+      return (builder.state.reconcileFrom ?? builder.position, builder.state.horizon)
     }
     let losses = try keysToRecover()
     let pin = SnapshotPin()
@@ -214,14 +214,14 @@ extension Store {
       judged = rest.judged
     }
     while true {
-      let (left, tail) = try append(limit: .max) { composer throws(StoreError) -> Arrivals? in
+      let (left, tail) = try append(limit: .max) { builder throws(StoreError) -> Arrivals? in
         let rest = try engine.withLock { engine throws(StoreError) in
           try arrivals(behind: judged, judge: judge, pin: pin, engine: engine)
         }
         guard rest.fitsClosingStep else { return rest }
-        try carryOut(rest.affected[...], judge: judge, &composer)
-        try merge(close, &composer)
-        try composer.finishRecovering()
+        try carryOut(rest.affected[...], judge: judge, &builder)
+        try merge(close, &builder)
+        try builder.finishRecovering()
         return nil
       }
       guard let left else {
@@ -356,14 +356,14 @@ extension Store {
 
   private func applyInOneTransaction(_ affected: ArraySlice<Affected>, judge: VerdictRule) throws(StoreError)
   {
-    try append(limit: Limits.transactionBytes) { composer throws(StoreError) in
-      if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, composer.state) }
-      try carryOut(affected, judge: judge, &composer)
+    try append(limit: Limits.transactionBytes) { builder throws(StoreError) in
+      if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, builder.state) }
+      try carryOut(affected, judge: judge, &builder)
     }
   }
 
   private func carryOut(
-    _ affected: ArraySlice<Affected>, judge: VerdictRule, _ composer: inout TransactionBuilder
+    _ affected: ArraySlice<Affected>, judge: VerdictRule, _ builder: inout TransactionBuilder
   ) throws(StoreError) {
     guard !affected.isEmpty else { return }
     var doomed: [TransactionBuilder.RecordToPurge] = []
@@ -372,27 +372,27 @@ extension Store {
     for item in affected {
       let (held, isOutdated) = engine.withLock { ($0.readable(item.key), $0.isOutdated(item.key)) }
       guard let record = held, record.version == item.version else { continue }
-      var verdict = judge.verdict(on: record, at: item.position, composer.state, at: composer.wall)
-      if isOutdated { verdict = verdict.forOutdated(record, at: composer.wall) }
-      let isLive = !record.isTombstone && record.deadline.map { $0 > composer.wall } ?? true
+      var verdict = judge.verdict(on: record, at: item.position, builder.state, at: builder.wall)
+      if isOutdated { verdict = verdict.forOutdated(record, at: builder.wall) }
+      let isLive = !record.isTombstone && record.deadline.map { $0 > builder.wall } ?? true
       switch verdict {
       case .keep: continue
       case .reissue: again.append(record)
       case .setAside, .drop:
-        if verdict == .setAside, !kept.contains(StateDigest(of: record)) { try composer.keepLoser(record) }
+        if verdict == .setAside, !kept.contains(StateDigest(of: record)) { try builder.keepLoser(record) }
         doomed.append(
           TransactionBuilder.RecordToPurge(key: item.key, version: item.version, hadValue: isLive))
       }
     }
-    try composer.dropDeadRecords(doomed)
-    for record in again { try composer.reissue(record) }
+    try builder.dropDeadRecords(doomed)
+    for record in again { try builder.reissue(record) }
   }
 
   private func applyVerdict(
     parked place: Location, judge: VerdictRule, pin: SnapshotPin
   ) throws(StoreError) {
-    try append(limit: .max) { composer throws(StoreError) in
-      if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, composer.state) }
+    try append(limit: .max) { builder throws(StoreError) in
+      if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, builder.state) }
       let (record, position, held) = try engine.withLock { engine throws(StoreError) in
         try pin.check(path)
         guard let view = try? engine.journal.record(at: place), let record = try? engine.decoded(view),
@@ -400,15 +400,15 @@ extension Store {
         else { return (Record?.none, UInt64(0), Record?.none) }
         return (record, view.position, engine.readable(record.key))
       }
-      guard let record, composer.state.scope.holds(record.key) else { return }
+      guard let record, builder.state.scope.holds(record.key) else { return }
       let verdict = judge.verdict(onParked: record, at: position)
       guard verdict != .keep else { return }
-      try composer.dropDeadRecords(
+      try builder.dropDeadRecords(
         [
           TransactionBuilder.RecordToPurge(
             key: record.key, version: record.version, isParked: true, held: held)
         ])
-      if verdict == .reissue { try composer.reissue(record) }
+      if verdict == .reissue { try builder.reissue(record) }
     }
   }
 }

@@ -6,10 +6,10 @@ extension Store {
 
   /// Sets local keys durably in one append; nil removes a key.
   package func setLocals(_ changes: [(key: [UInt8], value: [UInt8]?)]) throws(StoreError) {
-    let (_, tail) = try append { composer throws(StoreError) in
+    let (_, tail) = try append { builder throws(StoreError) in
       for change in changes {
         precondition(!StateKey.isInternal(change.key), "the store keeps these keys itself")
-        try composer.setLocal(change.key, change.value)
+        try builder.setLocal(change.key, change.value)
       }
     }
     try sync(upTo: tail)

@@ -120,9 +120,9 @@ extension Store {
     // A mark implies that its clock may be known elsewhere. A clock that is ahead is not sent with any round
     // before it was restamped.
     if let ahead = try? isClockAhead, ahead { return target }
-    let appended = try? append(pacing: false) { composer throws(StoreError) in
+    let appended = try? append(pacing: false) { builder throws(StoreError) in
       let (position, digest) = engine.withLock { ($0.position, $0.runningDigest) }
-      _ = try mark(&composer, position: position, digest: digest, isLive: true)
+      _ = try mark(&builder, position: position, digest: digest, isLive: true)
     }
     // If this fails, the session makes the mark itself.
     return appended?.1 ?? target

@@ -11,25 +11,25 @@ extension Store {
     engine.overdueParkedUpTo = nil
     var due = engine.dueParkedByKey(upTo: limit)[...]
     while !due.isEmpty {
-      var composer = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
+      var builder = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
       var count = 0
       do throws(StoreError) {
         // Declares that this append has applied all of them; replay then does the same.
-        try composer.setLocal(StateKey.unparked, ReplicaState.encode(unparked: limit))
+        try builder.setLocal(StateKey.unparked, ReplicaState.encode(unparked: limit))
         for group in due {
-          try unpark(group, in: &engine, &composer, isAlone: count == 0)
+          try unpark(group, in: &engine, &builder, isAlone: count == 0)
           count += 1
         }
       } catch {
         // The consequences of all of them may exceed one transaction; those of a single key never do.
         guard error.code == .outOfBounds, count > 0 else { throw error }
-        composer = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
+        builder = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
         for (number, group) in due.prefix(count).enumerated() {
-          try unpark(group, in: &engine, &composer, isAlone: number == 0)
+          try unpark(group, in: &engine, &builder, isAlone: number == 0)
         }
       }
       // Commits the consequences first: if that fails, the records are still parked.
-      do throws(StoreError) { try commit(composer, &engine) } catch {
+      do throws(StoreError) { try commit(builder, &engine) } catch {
         guard error.code == .diskFull, !control.poisoned else { throw error }
         if let last = engine.dueParked(upTo: limit).last, let stamp = try? engine.record(at: last).stamp {
           engine.state.author.clock.observe(stamp)
@@ -50,11 +50,11 @@ extension Store {
   }
 
   private func unpark(
-    _ places: [Location], in engine: inout Engine, _ composer: inout TransactionBuilder, isAlone: Bool
+    _ places: [Location], in engine: inout Engine, _ builder: inout TransactionBuilder, isAlone: Bool
   ) throws(StoreError) {
     var records: [Record] = []
     for place in places { records.append(try engine.record(at: place)) }
-    try composer.unpark(
+    try builder.unpark(
       records, held: engine.readable(records[0].key), kept: engine.loserDigests, isAlone: isAlone)
   }
 }

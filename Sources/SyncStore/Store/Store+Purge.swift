@@ -66,11 +66,11 @@ extension Store {
   private func purge(_ candidates: [PurgeCandidate]) throws(StoreError) -> Int {
     guard !candidates.isEmpty else { return 0 }
     // Compaction itself purges: throttling would make it wait for itself.
-    return try append(limit: .max, pacing: false) { composer throws(StoreError) in
+    return try append(limit: .max, pacing: false) { builder throws(StoreError) in
       var dead: [TransactionBuilder.RecordToPurge] = []
       var last: UInt64 = 0
       try engine.withLock { engine throws(StoreError) in
-        let rule = engine.purgeRule(at: composer.wall)
+        let rule = engine.purgeRule(at: builder.wall)
         for candidate in candidates {
           guard let record = try? engine.held(candidate.key), record.version == candidate.version,
             rule.allows(record),
@@ -81,7 +81,7 @@ extension Store {
           last = max(last, candidate.position)
         }
       }
-      try composer.purge(dead, position: last)
+      try builder.purge(dead, position: last)
       return dead.count
     }.0
   }

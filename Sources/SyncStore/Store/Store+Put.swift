@@ -51,10 +51,10 @@ extension Store {
         return nil
       }
       let held = engine.replaced(key.span, search: search)
-      var composer = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
-      try composer.issue(
+      var builder = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
+      try builder.issue(
         key: key, content: .inline(Array(copying: value)), type: type, deadline: deadline, held: held)
-      try commit(composer, &engine)
+      try commit(builder, &engine)
       return control.tail
     }
   }

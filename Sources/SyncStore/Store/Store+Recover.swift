@@ -229,15 +229,15 @@ extension Store {
       let end = engine.applied.offset
       let whole = min(SegmentScan(last, limit: end, isLast: true).end, end)
       let damage = whole < end ? JournalDamage(segment: last.number, bytes: whole..<end) : nil
-      var composer = engine.transactionBuilder(wall: wall, limit: .max)
+      var builder = engine.transactionBuilder(wall: wall, limit: .max)
       if let damage {
         let lost = try engine.preDamageIndex?.keys(lostIn: [damage], of: engine) ?? [:]
-        try composer.changeActor(.damaged([damage]), as: environment.newActor(), lost: lost)
+        try builder.changeActor(.damaged([damage]), as: environment.newActor(), lost: lost)
       }
       try engine.index.beginWriting()
       try last.file.sync()
       let tail = try engine.journal.begin(
-        after: end, durable: end, position: engine.position, transactions: [composer.entries],
+        after: end, durable: end, position: engine.position, transactions: [builder.entries],
         claim: .compaction)
       let segment = engine.journal.segments[engine.journal.segments.count - 1]
       control.resetDurable(to: Location(segment: segment.number, offset: SegmentHeader.length).packed)
@@ -298,22 +298,22 @@ extension Store {
   func changeActor(_ renewal: TransactionBuilder.ActorChangeReason, _ engine: inout Engine) throws(StoreError)
   {
     // No limit: there may be hundreds of thousands of damaged places.
-    var composer = engine.transactionBuilder(wall: environment.now(), limit: .max)
-    let former = composer.state.actor
+    var builder = engine.transactionBuilder(wall: environment.now(), limit: .max)
+    let former = builder.state.actor
     let actor = environment.newActor()
-    try composer.changeActor(renewal, as: actor, lost: engine.lostKeysByDamage)
+    try builder.changeActor(renewal, as: actor, lost: engine.lostKeysByDamage)
     if case .truncated = renewal, let former {
       // Backups were durable, and no later end is known here: the backup files are still this copy's own.
       let own = engine.localMetadata.all(beginning: StateKey.backupPrefix).filter {
         $0.value.starts(with: former.bytes)
       }
       for (token, value) in own.sorted(by: { $0.key.lexicographicallyPrecedes($1.key) }) {
-        try composer.setLocal(token, actor.bytes + value.dropFirst(former.bytes.count))
+        try builder.setLocal(token, actor.bytes + value.dropFirst(former.bytes.count))
       }
     }
     // With the claim of a compaction: without this record the store could not be opened, and no compaction
     // could make room.
-    try commit(composer, claim: .compaction, &engine)
+    try commit(builder, claim: .compaction, &engine)
   }
 
   /// `recoverDeadWriter`, which poisons the store if it fails. The caller holds the writers' mutex.

@@ -280,10 +280,10 @@ extension Store {
       guard segment.header.generation != ring.current else { return }
       _ = try beginSegment(after: tail, room: 0, &engine)
       // An empty segment would look like the work of an interrupted recovery.
-      var composer = engine.transactionBuilder(wall: environment.now(), limit: Limits.transactionBytes)
-      try composer.checkpoint()
+      var builder = engine.transactionBuilder(wall: environment.now(), limit: Limits.transactionBytes)
+      try builder.checkpoint()
       control.tail = Location(segment: tail.segment + 1, offset: SegmentHeader.length).packed
-      try commit(composer, &engine)
+      try commit(builder, &engine)
     }
   }
 

@@ -95,7 +95,7 @@ extension Store {
       if isForked { try preserveOverwrittenForkValues() }
     }
     let newActor = anotherActor()
-    let (outcome, tail) = try append(limit: .max) { composer throws(StoreError) in
+    let (outcome, tail) = try append(limit: .max) { builder throws(StoreError) in
       let (differences, kept) = engine.withLock { engine in
         (Self.differences(keys, theirs: theirs, scope: scope, engine: engine), engine.loserDigests)
       }
@@ -105,17 +105,17 @@ extension Store {
           guard let own = difference.mine, own.isLive(at: scope.time),
             !kept.contains(StateDigest(of: own))
           else { continue }
-          try composer.keepLoser(own)
+          try builder.keepLoser(own)
         }
       }
       guard steps.contains(.issue) else { return outcome }
-      if let actor = composer.state.actor, differences.contains(where: { $0.isFork(of: actor) }) {
+      if let actor = builder.state.actor, differences.contains(where: { $0.isFork(of: actor) }) {
         // Before anything is issued: the other holder of the actor may give out the next sequences, too.
-        try composer.changeActor(.forked, as: newActor)
+        try builder.changeActor(.forked, as: newActor)
         outcome.hasNewActor = true
       }
       for difference in differences where difference.isMineGreater {
-        if let own = difference.mine { try composer.reissue(own) }
+        if let own = difference.mine { try builder.reissue(own) }
       }
       return outcome
     }

@@ -31,7 +31,7 @@ extension Store {
       let summary = ReplicaSummary(
         store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.floor,
         horizon: state.horizon, position: engine.position, standing: state.health, scope: state.scope,
-        widening: state.scopeExpansion, parted: state.abandonedActors)
+        expansion: state.scopeExpansion, parted: state.abandonedActors)
       let (digest, current) = try engine.digest(at: time, keeps: isAlone)
       let few = environment.scanBatchPositions
       let ground = current.flatMap { DeltaScanContext(behind: 0, few: few, $0, in: &engine) }
@@ -49,25 +49,25 @@ extension Store {
   /// The current mark, or a new one if anything was written since it was made. `digest` is
   /// `Engine.runningDigest`.
   func mark(
-    _ composer: inout TransactionBuilder, position: UInt64, digest: StateDigest?, isLive: Bool = false
+    _ builder: inout TransactionBuilder, position: UInt64, digest: StateDigest?, isLive: Bool = false
   ) throws(StoreError) -> RoundMark {
-    if let last = composer.state.lastMark, let made = composer.state.marks[last], made.position == position,
+    if let last = builder.state.lastMark, let made = builder.state.marks[last], made.position == position,
       made.isLive ? isLive && liveSessions.isOwn(last) : !isLive
     {
       return last
     }
-    let mark = environment.newMark(besides: lifeFingerprint(composer.state, digest: digest))
-    if let oldest = composer.state.marks.oldest(inPlaceOf: mark, used: liveSessions.isUsed) {
-      try composer.setLocal(StateKey.mark(oldest), nil)
+    let mark = environment.newMark(besides: lifeFingerprint(builder.state, digest: digest))
+    if let oldest = builder.state.marks.oldest(inPlaceOf: mark, used: liveSessions.isUsed) {
+      try builder.setLocal(StateKey.mark(oldest), nil)
     }
     let made = ReplicaState.Mark(
-      position: position, sequence: composer.state.sequence, isLive: isLive,
-      clock: composer.state.author.clock.last)
-    try composer.setLocal(StateKey.mark(mark), ReplicaState.encode(made))
+      position: position, sequence: builder.state.sequence, isLive: isLive,
+      clock: builder.state.author.clock.last)
+    try builder.setLocal(StateKey.mark(mark), ReplicaState.encode(made))
     if isLive {
       // After the new mark: there must always be a last one that states how far this copy had written.
-      for idle in liveSessions.idle(of: composer.state.marks) {
-        try composer.setLocal(StateKey.mark(idle), nil)
+      for idle in liveSessions.idle(of: builder.state.marks) {
+        try builder.setLocal(StateKey.mark(idle), nil)
       }
       liveSessions.register(mark)
     }
@@ -111,16 +111,16 @@ extension Store {
     if batch.behind == nil { try prepareToApply(batch.scopeExpansion, in: batch.mark) }
     if full == nil, batch.scopeExpansion == nil, case .compact(let plain) = batch.records,
       let taken = try bulkInsert(
-        plain, { composer throws(StoreError) in try advanceCursor(batch, close: close, &composer) })
+        plain, { builder throws(StoreError) in try advanceCursor(batch, close: close, &builder) })
     {
       return AppliedBatch(missing: [], echo: taken.echo, tail: taken.tail)
     }
     let records = batch.records.list
-    let (echo, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
-      let own = composer.state.sequence
-      let lacking = try batch.scopeExpansion.map { widening throws(StoreError) in
-        try requireOwn(widening, in: batch.mark, behind: batch.behind, composer.state)
-        return try missingScope(widening, state: composer.state)
+    let (echo, tail) = try append(limit: 2 * Limits.batchBytes) { builder throws(StoreError) in
+      let own = builder.state.sequence
+      let lacking = try batch.scopeExpansion.map { expansion throws(StoreError) in
+        try requireOwn(expansion, in: batch.mark, behind: batch.behind, builder.state)
+        return try missingScope(expansion, state: builder.state)
       }
       // The held records do not change until this is committed.
       let (held, parked, kept, position) = engine.withLock { engine in
@@ -128,25 +128,25 @@ extension Store {
       }
       for (index, item) in records.enumerated() {
         let record = item.record
-        if record.dot.actor == composer.state.actor, record.dot.sequence > composer.state.sequence {
+        if record.dot.actor == builder.state.actor, record.dot.sequence > builder.state.sequence {
           throw StoreError(.rolledBack, "a peer has a write that this copy lacks: connect again", path: path)
         }
         if let full {
-          let earlier = composer.record(of: record.key) ?? held[index]
-          if composer.state.isUnconfirmed(record.dot)
-            || earlier.map({ composer.state.isUnconfirmed($0.dot) }) ?? false
+          let earlier = builder.record(of: record.key) ?? held[index]
+          if builder.state.isUnconfirmed(record.dot)
+            || earlier.map({ builder.state.isUnconfirmed($0.dot) }) ?? false
           {
-            let waits = record.stamp > composer.stampLimit && !composer.state.isMine(record.dot)
+            let waits = record.stamp > builder.stampLimit && !builder.state.isMine(record.dot)
             full.record(
-              doubtful: record, beside: earlier, isTaken: !waits && !composer.state.covers(record.dot))
+              doubtful: record, beside: earlier, isTaken: !waits && !builder.state.covers(record.dot))
           }
         }
-        try composer.receive(
+        try builder.receive(
           record, held: held[index], parked: parked[record.key] ?? [], kept: kept, lacking: lacking)
       }
-      for absent in absent { try composer.setLocal(absent.key, absent.value) }
-      try advanceCursor(batch, close: close, &composer)
-      return composer.state.sequence == own ? (position, position + composer.positions) : nil
+      for absent in absent { try builder.setLocal(absent.key, absent.value) }
+      try advanceCursor(batch, close: close, &builder)
+      return builder.state.sequence == own ? (position, position + builder.positions) : nil
     }
     full?.record(batch)
     return AppliedBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), echo: echo, tail: tail)
@@ -157,14 +157,14 @@ extension Store {
   /// Checks the scope first: for keys that this copy has held only since, the cursor would claim that their
   /// records had been received.
   private func advanceCursor(
-    _ batch: IncomingBatch, close: RoundClose?, _ composer: inout TransactionBuilder
+    _ batch: IncomingBatch, close: RoundClose?, _ builder: inout TransactionBuilder
   ) throws(StoreError) {
-    try requireScope(batch.scope, state: composer.state)
-    try requireExpectedState(batch.expectedState, of: batch.sender, composer.state)
-    if let close { return try merge(close, &composer) }
+    try requireScope(batch.scope, state: builder.state)
+    try requireExpectedState(batch.expectedState, of: batch.sender, builder.state)
+    if let close { return try merge(close, &builder) }
     let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
-    if let widening = batch.scopeExpansion { return try recordCursor(cursor, of: widening, &composer) }
-    try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
+    if let expansion = batch.scopeExpansion { return try recordCursor(cursor, of: expansion, &builder) }
+    try builder.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
   }
 
   /// Waits until a batch appended by `applyBatch` is durable.
@@ -186,11 +186,11 @@ extension Store {
     if close.isFull || close.scopeExpansion != nil { try requirePossible(close.horizon) }
     if close.isFull { return try finish(full ?? FullState(), close: close) }
     if behind == nil { try prepareToApply(close.scopeExpansion, in: close.mark) }
-    let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
-      if let widening = close.scopeExpansion {
-        try requireOwn(widening, in: close.mark, behind: behind, composer.state)
+    let (_, tail) = try append(limit: .max) { builder throws(StoreError) in
+      if let expansion = close.scopeExpansion {
+        try requireOwn(expansion, in: close.mark, behind: behind, builder.state)
       }
-      try merge(close, &composer)
+      try merge(close, &builder)
     }
     try sync(upTo: tail)
   }
@@ -235,22 +235,22 @@ extension Store {
   }
 
   /// Merges the sender's vector and closes the cursor.
-  func merge(_ close: RoundClose, _ composer: inout TransactionBuilder) throws(StoreError) {
-    try requireExpectedState(close.expectedState, of: close.sender, composer.state)
-    try requireOwnWrites(in: close.vector, composer.state)
-    if close.scopeExpansion != nil { return try finishScopeExpansion(close, &composer) }
+  func merge(_ close: RoundClose, _ builder: inout TransactionBuilder) throws(StoreError) {
+    try requireExpectedState(close.expectedState, of: close.sender, builder.state)
+    try requireOwnWrites(in: close.vector, builder.state)
+    if close.scopeExpansion != nil { return try finishScopeExpansion(close, &builder) }
     // If the scope has changed, this copy would seem to have records that were never sent.
-    try requireScope(close.scope, state: composer.state)
-    var vector = composer.state.vector
+    try requireScope(close.scope, state: builder.state)
+    var vector = builder.state.vector
     // A recovering copy, which does not know what it covers, learns it only from a full state.
-    if close.isFull || !composer.state.isRecovering { vector.merge(close.covered(by: composer.state)) }
-    try requirePlaces(in: vector, composer.state)
-    if vector != composer.state.vector {
-      try composer.setLocal(StateKey.vector, ReplicaState.encode(vector))
+    if close.isFull || !builder.state.isRecovering { vector.merge(close.covered(by: builder.state)) }
+    try requirePlaces(in: vector, builder.state)
+    if vector != builder.state.vector {
+      try builder.setLocal(StateKey.vector, ReplicaState.encode(vector))
     }
     let cursor = Cursor(position: close.position, mark: close.mark, closed: true)
-    if composer.state.cursors[close.sender] != cursor {
-      try composer.setLocal(StateKey.cursor(close.sender), ReplicaState.encode(cursor))
+    if builder.state.cursors[close.sender] != cursor {
+      try builder.setLocal(StateKey.cursor(close.sender), ReplicaState.encode(cursor))
     }
   }
 
@@ -280,8 +280,8 @@ extension Store {
   package func becomeNewActor(side: UInt8 = 0) throws(StoreError) {
     try preserveOverwrittenForkValues()
     let actor = anotherActor(side: side)
-    let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
-      try composer.changeActor(.rolledBack, as: actor)
+    let (_, tail) = try append(limit: .max) { builder throws(StoreError) in
+      try builder.changeActor(.rolledBack, as: actor)
     }
     try sync(upTo: tail)
   }
@@ -389,10 +389,10 @@ extension Store {
   ) throws(StoreError) -> [UInt8]? {
     precondition(
       !StateKey.isInternal(key) && key.count <= Limits.keyBytes, "the store keeps these keys itself")
-    let (before, tail) = try append { composer throws(StoreError) in
+    let (before, tail) = try append { builder throws(StoreError) in
       let before = engine.withLock { $0.localMetadata[key] }
       let after = change(before)
-      if after != before { try composer.setLocal(key, after) }
+      if after != before { try builder.setLocal(key, after) }
       return before
     }
     try sync(upTo: tail)

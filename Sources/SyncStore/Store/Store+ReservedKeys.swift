@@ -47,10 +47,10 @@ extension Store {
   package func changeReservedKeys<Answer>(
     _ body: (inout ReservedKeyTransaction) throws(StoreError) -> Answer
   ) throws(StoreError) -> Answer {
-    let (answer, tail) = try append { composer throws(StoreError) in
-      var keys = ReservedKeyTransaction(store: self, builder: composer)
+    let (answer, tail) = try append { builder throws(StoreError) in
+      var keys = ReservedKeyTransaction(store: self, builder: builder)
       let answer = try body(&keys)
-      composer = keys.builder
+      builder = keys.builder
       return answer
     }
     try sync(upTo: tail)

@@ -91,18 +91,18 @@ extension Store {
   private func transactions(
     for plan: RestampPlan, in engine: borrowing Engine
   ) throws(StoreError) -> [[JournalEntry]] {
-    var composer = engine.transactionBuilder(wall: plan.wall, limit: .max)
+    var builder = engine.transactionBuilder(wall: plan.wall, limit: .max)
     let former = plan.actor
     let next = environment.newActor()
-    try composer.retract(plan, as: next)
+    try builder.retract(plan, as: next)
     // As after a truncation: earlier backups are still this copy's own.
     for (token, value) in engine.localMetadata.all(beginning: StateKey.backupPrefix)
       .sorted(by: { $0.key.lexicographicallyPrecedes($1.key) })
     where value.starts(with: former.bytes) {
-      try composer.setLocal(token, next.bytes + value.dropFirst(former.bytes.count))
+      try builder.setLocal(token, next.bytes + value.dropFirst(former.bytes.count))
     }
-    var author = composer.state.author
-    var transactions = [composer.entries]
+    var author = builder.state.author
+    var transactions = [builder.entries]
     if plan.count == 0, plan.isHorizonAhead {
       // The floor names the first write.
       let version = try author.nextVersion(wall: plan.wall)
@@ -126,7 +126,7 @@ extension Store {
         // The frontier names the retracted actor.
         if record.key == ownFrontier, !record.isTombstone {
           record.content = .inline(
-            Frontier.bytes(composer.state.vector, isNarrow: composer.state.scope != nil))
+            Frontier.bytes(builder.state.vector, isNarrow: builder.state.scope != nil))
         }
         entries.append(.write(record, position: nil))
       }

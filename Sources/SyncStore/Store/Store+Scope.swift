@@ -19,12 +19,12 @@ extension Store {
   ///
   /// - Throws: `.outOfBounds` if it holds something already: to hold less, a copy joins anew.
   package func narrow(to scope: KeyScope) throws(StoreError) {
-    let (_, tail) = try append { composer throws(StoreError) in
-      guard composer.state.vector.isEmpty, composer.state.sequence == 0, composer.state.cursors.isEmpty else {
+    let (_, tail) = try append { builder throws(StoreError) in
+      guard builder.state.vector.isEmpty, builder.state.sequence == 0, builder.state.cursors.isEmpty else {
         throw StoreError(
           .outOfBounds, "a copy that holds something already cannot hold less: join anew", path: path)
       }
-      try composer.setLocal(StateKey.scope, scope.bytes)
+      try builder.setLocal(StateKey.scope, scope.bytes)
     }
     try sync(upTo: tail)
   }
@@ -37,8 +37,8 @@ extension Store {
   package func widen(to wanted: KeyScope?) throws(StoreError) -> Bool {
     let before = try reading { engine throws(StoreError) in engine.state.scopeExpansion }
     if let before, before.scope != wanted { try discardPartialExpansion() }
-    let (isWider, tail) = try append { composer throws(StoreError) in
-      let state = composer.state
+    let (isWider, tail) = try append { builder throws(StoreError) in
+      let state = builder.state
       guard wanted.covers(state.scope) else {
         throw StoreError(
           .outOfBounds, "a copy cannot give up keys that it holds: it is to hold all that it has, and more",
@@ -46,9 +46,9 @@ extension Store {
       }
       let isWider = wanted != state.scope
       if isWider, state.scopeExpansion?.scope != wanted || state.scopeExpansion == nil {
-        try composer.setLocal(StateKey.scopeExpansion, ScopeExpansion(to: wanted).bytes)
+        try builder.setLocal(StateKey.scopeExpansion, ScopeExpansion(to: wanted).bytes)
       } else if !isWider, state.scopeExpansion != nil {
-        try composer.setLocal(StateKey.scopeExpansion, nil)
+        try builder.setLocal(StateKey.scopeExpansion, nil)
       }
       return isWider
     }
@@ -59,20 +59,20 @@ extension Store {
   // MARK: Rounds
 
   /// The keys that a scope expansion round brings, if this copy still wants them.
-  func missingScope(_ widening: ScopeExpansion, state: ReplicaState) throws(StoreError) -> MissingScope {
-    guard let held = state.scope, let present = state.scopeExpansion, present.scope == widening.scope else {
+  func missingScope(_ expansion: ScopeExpansion, state: ReplicaState) throws(StoreError) -> MissingScope {
+    guard let held = state.scope, let present = state.scopeExpansion, present.scope == expansion.scope else {
       throw scopeChangedError
     }
-    return MissingScope(wanted: widening.scope, held: held)
+    return MissingScope(wanted: expansion.scope, held: held)
   }
 
   /// Records the progress of a scope expansion.
-  func recordCursor(_ cursor: Cursor, of widening: ScopeExpansion, _ composer: inout TransactionBuilder)
+  func recordCursor(_ cursor: Cursor, of expansion: ScopeExpansion, _ builder: inout TransactionBuilder)
     throws(StoreError)
   {
-    var widening = widening
-    widening.cursor = cursor
-    try composer.setLocal(StateKey.scopeExpansion, widening.bytes)
+    var expansion = expansion
+    expansion.cursor = cursor
+    try builder.setLocal(StateKey.scopeExpansion, expansion.bytes)
   }
 
   /// Claims the scope expansion for a session. Throws `.busy` if another live session of this process has it:
@@ -100,11 +100,11 @@ extension Store {
   /// Another round, with another peer or in another process, may have begun meanwhile and discarded what this
   /// one had brought: closing this one would then claim keys whose records are absent.
   func requireOwn(
-    _ widening: ScopeExpansion, in mark: RoundMark, behind: Cursor?, _ state: ReplicaState
+    _ expansion: ScopeExpansion, in mark: RoundMark, behind: Cursor?, _ state: ReplicaState
   ) throws(StoreError) {
     let present = state.scopeExpansion?.cursor
     let isOwn =
-      if let behind = behind ?? widening.cursor { present == behind } else {
+      if let behind = behind ?? expansion.cursor { present == behind } else {
         present == nil || present?.mark == mark
       }
     guard isOwn else { throw scopeChangedError }
@@ -113,8 +113,8 @@ extension Store {
   /// Prepares for the first batch of a scope expansion round. A round that does not resume an earlier one
   /// begins from nothing and discards what was received: some of it may have been deleted since, and the
   /// tombstones purged.
-  func prepareToApply(_ widening: ScopeExpansion?, in mark: RoundMark) throws(StoreError) {
-    guard let widening, widening.cursor == nil else { return }
+  func prepareToApply(_ expansion: ScopeExpansion?, in mark: RoundMark) throws(StoreError) {
+    guard let expansion, expansion.cursor == nil else { return }
     let isUnderWay = try reading { engine throws(StoreError) in
       engine.state.scopeExpansion?.cursor?.mark == mark
     }
@@ -124,7 +124,7 @@ extension Store {
   /// Discards what was received under keys that this copy does not hold yet. If interrupted, the next round
   /// repeats it.
   private func discardPartialExpansion() throws(StoreError) {
-    try append { composer throws(StoreError) in try composer.restartScopeExpansion() }
+    try append { builder throws(StoreError) in try builder.restartScopeExpansion() }
     let pin = SnapshotPin()
     let (places, parked) = try readingExclusively { engine, isAlone throws(StoreError) in
       engine.retainSegments(for: pin)
@@ -155,7 +155,7 @@ extension Store {
       }
       yieldEngineLock()
       guard !doomed.isEmpty else { continue }
-      try append(limit: .max) { composer throws(StoreError) in try composer.dropDeadRecords(doomed) }
+      try append(limit: .max) { builder throws(StoreError) in try builder.dropDeadRecords(doomed) }
     }
   }
 
@@ -164,21 +164,21 @@ extension Store {
   /// The copy holds the keys from now on if the sender covers everything that this copy covers: otherwise
   /// there may be writes under those keys that another member must send. This copy's own writes are not
   /// considered: it has none under keys that it does not hold.
-  func finishScopeExpansion(_ close: RoundClose, _ composer: inout TransactionBuilder) throws(StoreError) {
+  func finishScopeExpansion(_ close: RoundClose, _ builder: inout TransactionBuilder) throws(StoreError) {
     guard let closing = close.scopeExpansion else { return }
-    _ = try missingScope(closing, state: composer.state)
-    let state = composer.state
+    _ = try missingScope(closing, state: builder.state)
+    let state = builder.state
     var others = state.vector
     if let actor = state.actor { others[actor] = 0 }
     guard state.isHealthy, close.vector.covers(others), state.vector.covers(close.floor) else {
       return try recordCursor(
-        Cursor(position: close.position, mark: close.mark, closed: true), of: closing, &composer)
+        Cursor(position: close.position, mark: close.mark, closed: true), of: closing, &builder)
     }
     // Purges of the sender under those keys apply here as well (rule R8).
-    try composer.raiseFloor(to: close.floor, horizon: close.horizon)
-    try composer.resetCursors()
-    try composer.setLocal(StateKey.scope, closing.scope?.bytes)
-    try composer.setLocal(StateKey.scopeExpansion, nil)
+    try builder.raiseFloor(to: close.floor, horizon: close.horizon)
+    try builder.resetCursors()
+    try builder.setLocal(StateKey.scope, closing.scope?.bytes)
+    try builder.setLocal(StateKey.scopeExpansion, nil)
   }
 
   /// Fails if the scope has changed since the session began: the sender has sent nothing of any other keys.

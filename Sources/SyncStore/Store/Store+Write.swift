@@ -78,7 +78,7 @@ extension Store {
         control.unlock()
       }
       var transaction = Transaction(
-        store: self, composer: newTransactionBuilder(limit: Limits.transactionBytes))
+        store: self, builder: newTransactionBuilder(limit: Limits.transactionBytes))
       result = try body(&transaction)
       try commit(&transaction)
     }
@@ -89,20 +89,20 @@ extension Store {
   func write(
     _ key: Key, content: Record.Content, type: ValueType, deadline: UInt64?, durability: Durability?
   ) throws(StoreError) {
-    let (_, tail) = try append { composer throws(StoreError) in
+    let (_, tail) = try append { builder throws(StoreError) in
       try self.retainBlob(of: content)
-      let held = try self.heldForWriting(key.bytes, in: composer)
-      try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
+      let held = try self.heldForWriting(key.bytes, in: builder)
+      try builder.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
     }
     try awaitDurability(tail, durability: durability)
   }
 
   /// The record that a write of this append replaces, including earlier writes of it. A damaged record can be
   /// overwritten.
-  func heldForWriting(_ key: [UInt8], in composer: borrowing TransactionBuilder) throws(StoreError)
+  func heldForWriting(_ key: [UInt8], in builder: borrowing TransactionBuilder) throws(StoreError)
     -> ReplacedRecord?
   {
-    if let record = composer.record(of: key) { return record.replaced }
+    if let record = builder.record(of: key) { return record.replaced }
     return engine.withLock { engine in engine.replaced(key.span) }
   }
 
@@ -149,9 +149,9 @@ extension Store {
     if pacing { throttleWriter() }
     try lockWriters()
     defer { control.unlock() }
-    var composer = newTransactionBuilder(limit: limit)
-    let result = try compose(&composer)
-    try engine.withLock { engine throws(StoreError) in try commit(composer, claim: claim, &engine) }
+    var builder = newTransactionBuilder(limit: limit)
+    let result = try compose(&builder)
+    try engine.withLock { engine throws(StoreError) in try commit(builder, claim: claim, &engine) }
     return (result, control.tail)
   }
 
@@ -213,23 +213,23 @@ extension Store {
   /// Appends the builder's records as one transaction and publishes them. The caller holds the writers'
   /// mutex.
   func commit(
-    _ composer: borrowing TransactionBuilder, claim: SpaceClaim? = nil, _ engine: inout Engine
+    _ builder: borrowing TransactionBuilder, claim: SpaceClaim? = nil, _ engine: inout Engine
   ) throws(StoreError) {
-    guard composer.pending.count > 0 else {
-      return try commit(composer.entries, extent: composer.extent, claim: claim, wall: composer.wall, &engine)
+    guard builder.pending.count > 0 else {
+      return try commit(builder.entries, extent: builder.extent, claim: claim, wall: builder.wall, &engine)
     }
-    if composer.entries.isEmpty, try commitFastPath(composer.pending, wall: composer.wall, &engine) {
+    if builder.entries.isEmpty, try commitFastPath(builder.pending, wall: builder.wall, &engine) {
       return
     }
-    var settled = copy composer
+    var settled = copy builder
     try settled.issuePending { engine.replaced($0.span) }
     try commit(settled.entries, extent: settled.extent, claim: claim, wall: settled.wall, &engine)
   }
 
   /// Looks up what the pending writes of an append replace, so that they can be read.
-  func issuePending(_ composer: inout TransactionBuilder) throws(StoreError) {
-    guard composer.pending.count > 0 else { return }
-    try composer.issuePending { key in engine.withLock { $0.replaced(key.span) } }
+  func issuePending(_ builder: inout TransactionBuilder) throws(StoreError) {
+    guard builder.pending.count > 0 else { return }
+    try builder.issuePending { key in engine.withLock { $0.replaced(key.span) } }
   }
 
   /// Appends the records of a bulk insert, if given, and then `entries`, as one transaction, and publishes

@@ -11,9 +11,9 @@ extension Store {
   /// is already the state.
   package func setWriteDenial(_ denial: WriteDenial?) throws(StoreError) {
     guard try writeDenial != denial else { return }
-    let (_, tail) = try append { composer throws(StoreError) in
-      guard composer.state.writeDenial != denial else { return }
-      try composer.setLocal(StateKey.writeDenial, denial.map { [$0.rawValue] })
+    let (_, tail) = try append { builder throws(StoreError) in
+      guard builder.state.writeDenial != denial else { return }
+      try builder.setLocal(StateKey.writeDenial, denial.map { [$0.rawValue] })
     }
     try sync(upTo: tail)
   }
@@ -87,8 +87,8 @@ extension Store {
     try checkWritable()
     let found = try ownWrites(behind: position, limit: limit)
     let actor = environment.newActor()
-    let (dropped, tail) = try append(limit: .max) { composer throws(StoreError) -> [OwnWrite] in
-      guard composer.state.writeDenial != nil else {
+    let (dropped, tail) = try append(limit: .max) { builder throws(StoreError) -> [OwnWrite] in
+      guard builder.state.writeDenial != nil else {
         throw StoreError(
           .notAllowed, "this copy is read-write: what it has not sent leaves with the next sync", path: path)
       }
@@ -96,8 +96,8 @@ extension Store {
         found.filter { engine.readable($0.key.bytes)?.version == $0.version }
       }
       guard !current.isEmpty else { return [] }
-      try composer.changeActor(.localWritesDropped, as: actor)
-      try composer.dropDeadRecords(
+      try builder.changeActor(.localWritesDropped, as: actor)
+      try builder.dropDeadRecords(
         current.map {
           TransactionBuilder.RecordToPurge(key: $0.key.bytes, version: $0.version, hadValue: !$0.isDelete)
         })

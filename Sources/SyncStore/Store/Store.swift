@@ -282,7 +282,7 @@ public final class Store: Sendable {
       // Carries the watermark over everything just synced. The record itself may be lost, so a full disk is
       // no error.
       do throws(StoreError) {
-        try append { (composer: inout TransactionBuilder) throws(StoreError) in try composer.checkpoint() }
+        try append { (builder: inout TransactionBuilder) throws(StoreError) in try builder.checkpoint() }
       } catch {
         guard error.code == .diskFull else { throw error }
       }

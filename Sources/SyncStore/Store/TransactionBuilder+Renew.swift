@@ -85,8 +85,8 @@ extension TransactionBuilder {
 
   /// Restarts a scope expansion: the records received so far may be gone.
   mutating func restartScopeExpansion() throws(StoreError) {
-    guard let widening = state.scopeExpansion, widening.cursor != nil else { return }
-    try setLocal(StateKey.scopeExpansion, ScopeExpansion(to: widening.scope).bytes)
+    guard let expansion = state.scopeExpansion, expansion.cursor != nil else { return }
+    try setLocal(StateKey.scopeExpansion, ScopeExpansion(to: expansion.scope).bytes)
   }
 
   /// A record that only carries the durable offset.

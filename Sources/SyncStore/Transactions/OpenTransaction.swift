@@ -23,7 +23,7 @@ public struct OpenTransaction: ~Copyable {
   fileprivate init(store: Store, durability: Durability?, hold: WriterLockHold) {
     (self.store, self.durability, self.hold) = (store, durability, hold)
     transaction = Transaction(
-      store: store, composer: store.newTransactionBuilder(limit: Limits.transactionBytes))
+      store: store, builder: store.newTransactionBuilder(limit: Limits.transactionBytes))
   }
 
   /// Commits all its writes atomically. They are as durable as the mode requires when this returns.

@@ -60,7 +60,7 @@ extension Store {
     }
     while true {
       var transaction = Transaction(
-        store: self, composer: newTransactionBuilder(limit: Limits.transactionBytes))
+        store: self, builder: newTransactionBuilder(limit: Limits.transactionBytes))
       let outcome = try step(&transaction)
       try commit(&transaction)
       report.steps += 1

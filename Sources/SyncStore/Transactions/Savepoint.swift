@@ -4,7 +4,7 @@ private import Synchronization
 /// earlier savepoint.
 public struct Savepoint: Sendable {
   fileprivate let number: UInt64
-  fileprivate let composer: TransactionBuilder
+  fileprivate let builder: TransactionBuilder
   fileprivate let placed: [BlobReference]
   /// The savepoints valid when it was made, itself the last.
   fileprivate let savepoints: [UInt64]
@@ -38,7 +38,7 @@ extension Transaction {
   public mutating func savepoint() -> Savepoint {
     let number = Savepoint.last.add(1, ordering: .relaxed).newValue
     savepoints.append(number)
-    return Savepoint(number: number, composer: builder, placed: pendingBlobs, savepoints: savepoints)
+    return Savepoint(number: number, builder: builder, placed: pendingBlobs, savepoints: savepoints)
   }
 
   /// Undoes everything written since the savepoint. The savepoint stays valid; later ones do not.
@@ -61,7 +61,7 @@ extension Transaction {
   }
 
   private mutating func restore(_ savepoint: Savepoint) {
-    builder = savepoint.composer
+    builder = savepoint.builder
     // A sweep removes blobs that no record refers to. `body` may have rolled back further than to where it
     // began.
     (pendingBlobs, savepoints) = (savepoint.placed, savepoint.savepoints)

@@ -10,7 +10,7 @@ public struct Transaction: ~Copyable {
   /// Savepoints that can be rolled back to, in order.
   var savepoints: [UInt64] = []
 
-  init(store: Store, composer: TransactionBuilder) { (self.store, self.builder) = (store, composer) }
+  init(store: Store, builder: TransactionBuilder) { (self.store, self.builder) = (store, builder) }
 
   /// How full the transaction is. A write that does not fit is `.outOfBounds` and leaves the transaction as
   /// it was: commit it, and put the rest into the next one.

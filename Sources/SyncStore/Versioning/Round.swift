@@ -52,11 +52,11 @@ package struct ReplicaSummary: Hashable, Sendable {
   package init(
     store: StoreID, actor: ActorID, sequence: UInt64, vector: VersionVector, floor: VersionVector,
     horizon: Stamp, position: UInt64, standing: ReplicaHealth = .healthy, scope: KeyScope? = nil,
-    widening: ScopeExpansion? = nil, parted: Set<ActorID> = []
+    expansion: ScopeExpansion? = nil, parted: Set<ActorID> = []
   ) {
     (self.store, self.actor, self.sequence, self.vector) = (store, actor, sequence, vector)
     (self.floor, self.horizon, self.position, self.health) = (floor, horizon, position, standing)
-    (self.scope, self.scopeExpansion, self.abandonedActors) = (scope, widening, parted)
+    (self.scope, self.scopeExpansion, self.abandonedActors) = (scope, expansion, parted)
   }
 
   /// True if it needs all that `sender` holds, rather than a delta (rule R8). The vector of a sender that
@@ -132,20 +132,20 @@ package struct IncomingBatch: Hashable, Sendable {
   /// All fields.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, records: [PositionedRecord], present: [Dot] = [],
-    scope: KeyScope? = nil, widening: ScopeExpansion? = nil
+    scope: KeyScope? = nil, expansion: ScopeExpansion? = nil
   ) {
     self.init(
       sender: sender, mark: mark, position: position, records: .list(records), present: present, scope: scope,
-      widening: widening)
+      expansion: expansion)
   }
 
   /// All fields, with records in either form.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, records: BatchRecords, present: [Dot],
-    scope: KeyScope?, widening: ScopeExpansion?
+    scope: KeyScope?, expansion: ScopeExpansion?
   ) {
     (self.sender, self.mark, self.position) = (sender, mark, position)
-    (self.records, self.present, self.scope, self.scopeExpansion) = (records, present, scope, widening)
+    (self.records, self.present, self.scope, self.scopeExpansion) = (records, present, scope, expansion)
   }
 }
 
@@ -190,10 +190,10 @@ package struct RoundClose: Hashable, Sendable {
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, vector: VersionVector, floor: VersionVector,
     horizon: Stamp, isFull: Bool = false, isNarrow: Bool = false, scope: KeyScope? = nil,
-    widening: ScopeExpansion? = nil
+    expansion: ScopeExpansion? = nil
   ) {
     (self.sender, self.mark, self.position, self.vector) = (sender, mark, position, vector)
     (self.floor, self.horizon, self.isFull) = (floor, horizon, isFull)
-    (self.isNarrow, self.scope, self.scopeExpansion) = (isNarrow, scope, widening)
+    (self.isNarrow, self.scope, self.scopeExpansion) = (isNarrow, scope, expansion)
   }
 }

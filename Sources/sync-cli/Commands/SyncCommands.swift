@@ -39,7 +39,7 @@ enum SyncCommands {
           let report: SessionReport
           do {
             report = try run(
-              invocation, store, with: peer.text, direction, widening: try widened(invocation, store))
+              invocation, store, with: peer.text, direction, expansion: try widened(invocation, store))
           } catch {
             try recordFailure(error, of: peer, invocation, &failures)
             continue
@@ -88,10 +88,10 @@ enum SyncCommands {
     return .some(try scope(invocation).map { try held.union($0) })
   }
 
-  /// Runs one session, with a progress bar on a terminal; `widening` expands the scope to these keys.
+  /// Runs one session, with a progress bar on a terminal; `expansion` expands the scope to these keys.
   static func run(
     _ invocation: Invocation, _ store: Store, with peer: String, _ direction: SyncDirection,
-    widening: KeyScope?? = .none
+    expansion: KeyScope?? = .none
   ) throws -> SessionReport {
     let bar = Locked(Progress(invocation.command.name, totalBytes: 0, enabled: invocation.showsProgress))
     defer { bar.withLock { $0.finish() } }
@@ -101,7 +101,7 @@ enum SyncCommands {
       guard shows else { return }
       bar.withLock { $0.show { Self.lines(progress, seconds: $0) } }
     }
-    if let scope = widening {
+    if let scope = expansion {
       return try blocking { try await node.widen(to: scope, from: peer, progress: show) }
     }
     return try blocking { try await node.synchronize(with: peer, direction: direction, progress: show) }

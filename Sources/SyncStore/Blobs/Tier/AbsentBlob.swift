@@ -143,7 +143,7 @@ extension Store {
   ) throws(StoreError) -> UInt64? {
     var end: UInt64?
     for start in stride(from: 0, to: notes.count, by: Self.localRecordBatchSize) {
-      let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
+      let (_, tail) = try append(limit: .max) { builder throws(StoreError) in
         let part = notes[start..<min(start + Self.localRecordBatchSize, notes.count)]
         let present = noted.map { noted in
           engine.withLock { engine in
@@ -152,7 +152,7 @@ extension Store {
             }
           }
         }
-        for (key, value) in present ?? Array(part) { try composer.setLocal(key, value) }
+        for (key, value) in present ?? Array(part) { try builder.setLocal(key, value) }
       }
       end = tail
     }
