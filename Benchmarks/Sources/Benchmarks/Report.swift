@@ -149,7 +149,7 @@ final class Report {
   /// The headline figures: times of single operations in which the store met other engines.
   func plot(_ caption: String) -> Plot {
     let engines = Set(Contestant.peers.map { $0.title })
-    let nanoseconds = ["ns": 1.0, "µs": 1000.0, "us": 1000.0]
+    let nanoseconds = ["ns": 1.0, "ns/record": 1.0, "us": 1000.0]
     let drawn = Plot.workloads.compactMap { workload -> Plot.Row? in
       guard let unit = units.first(where: { $0.workload == workload })?.unit, let factor = nanoseconds[unit]
       else { return nil }
