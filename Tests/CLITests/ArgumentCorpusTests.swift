@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// The inputs of the fuzzer that is built of the program's own sources.
+/// Replays the inputs of the fuzzer that is built from the sources of `sync-cli`.
 @Suite struct ArgumentCorpusTests {
   @Test("The corpus of command lines and configurations breaks nothing, whatever is cut off")
   func replay() throws {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import sync_cli
 
-/// The command line as a value: what words ask for.
+/// Parsing of the command line into values.
 @Suite struct ArgumentTests {
   private static let parser = ArgumentParser(
     commands: [

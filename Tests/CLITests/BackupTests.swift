@@ -74,7 +74,7 @@ struct BackupTests {
       usleep(UInt32(milliseconds) * 1000)
       backup.signal(SIGKILL)
       _ = backup.finish()
-      // It is read, and each state that it had before is there.
+      // A backup that was killed leaves the file readable, with each of its earlier states.
       let copy = scratch.tool("copy\(milliseconds)")
       let restored = try copy.run("restore", file("saved"), "--state", "\(states)")
       #expect(restored.code == 0, "\(restored.err)")
@@ -105,7 +105,8 @@ struct BackupTests {
   func addressSpace() throws {
     let tool = try scratch.store()
     try tool.succeed("put", "k", "v")
-    // The least in which the program runs, in steps of 16 MiB; then as much as the records are worth.
+    // The least address space in which the program runs, in steps of 16 MiB; then that plus the size of the
+    // records.
     let result = try scratch.shell(
       """
       export SYNC_STORE=store

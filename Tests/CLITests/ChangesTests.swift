@@ -2,7 +2,7 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// Changes made by processes of their own, as a program that embeds the store sees them.
+/// Changes made by other processes, as a program that embeds the store sees them.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct ChangesTests {
   @Test("what other processes write is seen once and in order, while they and this one compact")
   func processes() async throws {

@@ -2,7 +2,7 @@ import Foundation
 import SyncStore
 import Testing
 
-/// `serve` and those who talk to it: two hosts, end to end.
+/// `serve` and its clients: two hosts, end to end.
 @Suite struct DaemonTests {
   @Test("F65 two copies written offline come into step, and the later write wins on both")
   func twoHosts() throws {
@@ -22,7 +22,7 @@ import Testing
     try beta.succeed("peer", "add", "alpha", again.address)
     let figures = try JSONFigures(beta.succeed("sync", "alpha", "--json"))
     #expect(figures["sent_records"] == 3)
-    // What is beaten before it leaves is not sent, and is kept where it was written.
+    // A value that lost before it was sent is not sent; it is kept where it was written.
     #expect(try (1...3).contains(#require(figures["received_records"])))
     for copy in [alpha, beta] {
       #expect(try copy.succeed("get", "both").text == "later")
@@ -195,7 +195,7 @@ import Testing
   func mistakes(words: [String], code: Int32) throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
-    // `join` is about a store that is not there yet.
+    // `join` needs a path without a store.
     let tool = words[0] == "join" ? scratch.tool("new") : alpha
     let digest = try alpha.succeed("digest").text
     let result = try tool.start(words).finish()
@@ -303,7 +303,7 @@ final class Daemon: Sendable {
     return tool
   }
 
-  /// Ends it, which must go well.
+  /// Ends the daemon by a signal; it must exit with 0.
   func end(by number: Int32 = SIGTERM) throws {
     running.signal(number)
     let result = running.finish()
@@ -311,7 +311,7 @@ final class Daemon: Sendable {
   }
 }
 
-/// The line of figures of a session.
+/// The JSON figures that a session prints.
 struct JSONFigures {
   private let values: [String: Any]
 

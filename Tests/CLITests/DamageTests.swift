@@ -2,10 +2,12 @@ import Foundation
 import SyncTestSupport
 import Testing
 
-/// Keys of which the disk has changed a byte: what can be read is given, and nobody takes it for all.
+/// Keys with a flipped byte on the disk: the readable rest is output, and the exit code says that it is
+/// incomplete.
 @Suite("Damaged keys, on the command line (F17, F37)", .timeLimit(.minutes(Patience.minutes(2))))
 struct DamageTests {
-  /// A store with k1, k2 and k3, each written twice, in which a byte of k2's value was changed. No process has met it yet.
+  /// A store with k1, k2 and k3, each written twice, with a changed byte in k2's value. No process has read
+  /// it since.
   private static func damaged() throws -> Tool {
     let scratch = try Scratch()
     let store = try scratch.store()
@@ -44,7 +46,7 @@ struct DamageTests {
       #expect(result.err.contains("verify --repair") != isAll, "\(result.err)")
     }
     #expect(try FileManager.default.contentsOfDirectory(atPath: directory).sorted() == ["k1", "k3"])
-    // Once it is known whose record it was, it stays in doubt.
+    // The key stays in doubt after `verify` has found whose record was damaged.
     _ = try store.run("verify")
     try store.succeed("put", "k4", "x")
     let known = try store.run("list")
@@ -53,7 +55,7 @@ struct DamageTests {
     #expect(try store.succeed("list").lines == ["k1", "k2", "k3", "k4"])
   }
 
-  /// Overwrites 512 bytes of the copy's journal, from `text` on, and removes the index if it is not to help.
+  /// Overwrites 512 bytes of the copy's journal from `text` on, and removes the index unless `keepsIndex`.
   private static func overwriteSector(of copy: Tool, at text: String, keepsIndex: Bool) throws {
     let name = (copy.store as NSString).lastPathComponent
     let result = try copy.scratch.shell(

@@ -134,13 +134,13 @@ struct EncryptionTests {
   @Test("a daemon whose store was encrypted beside it ends, so that it is started anew with the passphrase")
   func encryptingBeside() throws {
     let tool = try scratch.store()
-    // So that it looks often.
+    // A short watchdog interval makes the daemon check often.
     let serving = try tool.start(
       ["serve", "--listen", "127.0.0.1:0"], environment: ["WATCHDOG_USEC": "200000"])
     _ = try #require(serving.firstLine())
     #expect(
       try tool.run("rekey", "--encrypt", environment: ["SYNC_NEW_PASSPHRASE": "correct horse"]).code == 0)
-    // One that goes on is ended, with another code.
+    // A daemon that keeps running is ended here, and then exits with another code.
     for _ in 0..<3000 where serving.isRunning { usleep(10_000) }
     serving.signal(15)
     let end = serving.finish()

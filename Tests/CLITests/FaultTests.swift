@@ -2,7 +2,7 @@ import Foundation
 import SyncTestSupport
 import Testing
 
-/// What the machine does to a running program.
+/// Limits, signals and failures that the machine imposes on a running program.
 @Suite("The program on a machine that fails")
 struct FaultTests {
   @Test("F35 a limit on the size of files is an error of the write above it, and no signal's death")
@@ -12,14 +12,14 @@ struct FaultTests {
     try scratch.write("large", [UInt8](repeating: 7, count: 3 << 20))
     let lines = (0..<4000).map { "{\"key\":\"k\($0)\",\"value\":\"\(String(repeating: "v", count: 1000))\"}" }
     try scratch.write("lines", Array(lines.joined(separator: "\n").utf8))
-    // Units of 1024 bytes. Segments become as small as the limit asks for.
+    // Units of 1024 bytes. Segments become small enough for the limit.
     let loaded = try scratch.shell("ulimit -f 1024; $CLI --store store load lines")
     #expect(loaded.code == 0, "\(loaded.out)")
     let blob = try scratch.shell("ulimit -f 1024; $CLI --store store put blob --file large")
     #expect(blob.code == 7)
     #expect(blob.out.contains("File too large"))
     #expect(blob.out.contains("ulimit -f"))
-    // A sanitizer makes files of its own before the program begins.
+    // A sanitizer creates files of its own before the program starts.
     if !Sanitizer.isActive {
       let tiny = try scratch.shell("ulimit -f 4; $CLI --store other init; echo $?")
       #expect(tiny.out.contains("File too large"))
@@ -60,9 +60,9 @@ struct FaultTests {
       let loading = try store.start(["load", scratch.path + "/lines\(round)"])
       try #require(try Self.wait(for: "r\(round)-\(4000 * round)", in: store, from: loading))
       loading.signal(SIGSTOP)
-      // It is in the middle of its work, neither done nor about to.
+      // The load is stopped in the middle of its work.
       try #require(Self.isStopped(loading), "round \(round)")
-      // It may have been stopped with the lock: then these wait for it.
+      // If it was stopped while it held the lock, these writers wait for it.
       let others = try (0..<3).map { try store.start(["put", "o\(round)-\($0)", "x"]) }
       Thread.sleep(forTimeInterval: 0.3)
       loading.signal(SIGCONT)
@@ -85,12 +85,12 @@ struct FaultTests {
     for attempt in 0..<3 {
       let loading = try store.start(["load", scratch.path + "/lines"])
       let isUnderWay = try Self.wait(for: keys[attempt * 20_000], in: store, from: loading)
-      // As the kernel does when there is no memory left.
+      // As the kernel's out-of-memory killer does.
       loading.signal(SIGKILL)
       #expect(loading.finish().code == 128 + SIGKILL)
       #expect(isUnderWay)
       #expect(try store.succeed("verify").text.contains("all whole"))
-      // The first lines, whole, and none behind one that is missing.
+      // A prefix of the lines, each whole, with no gap.
       let listed = try store.succeed("list").lines
       #expect(listed == Array(keys.prefix(listed.count)), "attempt \(attempt)")
       #expect(listed.count > attempt * 20_000 && listed.count < count && listed.count >= found)
@@ -102,7 +102,7 @@ struct FaultTests {
     #expect(try store.succeed("get", keys[count - 1]).text == "of \(keys[count - 1])")
   }
 
-  /// Waits until `key` is there, put by a process that is still under way. False if that ended before.
+  /// Waits until a running process has put `key`. False if the process ended first.
   private static func wait(for key: String, in store: Tool, from process: Running) throws -> Bool {
     while process.isRunning {
       if try store.run("get", key).code == 0 { return process.isRunning }
@@ -114,7 +114,7 @@ struct FaultTests {
   private static func isStopped(_ process: Running) -> Bool {
     let path = "/proc/\(process.processID)/stat"
     for _ in 0..<1000 {
-      // The state comes behind the name, which is in brackets.
+      // The state follows the name, which is in brackets.
       guard let text = try? String(contentsOfFile: path, encoding: .utf8),
         let state = text.split(separator: ")").last?.split(separator: " ").first
       else { return false }
@@ -176,7 +176,7 @@ struct FaultTests {
     let told = try store.run("verify", "--repair", word)
     #expect(told.code == 5 && told.err.contains("no peer to fetch from"), "\(told.err)")
     #expect(told.text.hasPrefix(begins) && told.lines.count == lines, "\(told.text)")
-    // It is set aside by now.
+    // The damaged blob has been set aside.
     #expect(try store.succeed("verify").text.contains("still to come: all whole"))
     let waiting = try store.run("verify", "--repair")
     #expect(waiting.code == 0 && waiting.text.contains("still to come: all whole"), "\(waiting.text)")
@@ -202,7 +202,7 @@ struct FaultTests {
     #expect(!log.contains("{\"time\""), "\(log)")
   }
 
-  /// Notes a failed sync, as another process on the store does.
+  /// Sets the poison flag, as another process does after a failed sync.
   private static func poison(_ store: Tool) throws {
     let control = try FileHandle(forUpdating: URL(fileURLWithPath: store.store + "/control"))
     try control.seek(toOffset: 16)

@@ -1,12 +1,12 @@
-// The fuzzer is built of this file and of the sources of `sync-cli` themselves.
+// The fuzzer is built from this file and the sources of `sync-cli`.
 #if !FUZZING
   @testable import sync_cli
 #endif
 
-/// What becomes of bytes that nobody vouches for as a command line or as a file of configuration.
+/// Parses untrusted bytes as a command line or as a configuration file.
 enum ForeignArguments {
-  /// The lowest bit of the first byte says which of the two, the next one whether comments are allowed, as they are in a
-  /// configuration. Words are parted by zeros.
+  /// The lowest bit of the first byte selects one of the two, the next one whether comments are allowed, as
+  /// in a configuration. Zeros separate words.
   static func read(_ bytes: [UInt8]) {
     guard let first = bytes.first else { return }
     if first & 1 == 0 {

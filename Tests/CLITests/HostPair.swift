@@ -2,8 +2,8 @@ import Foundation
 import Glibc
 import SyncTestSupport
 
-/// Two hosts with a network of their own between them: network namespaces that a virtual cable connects (ip-netns(8), veth(4)). Their
-/// addresses are those that are set aside for documentation (RFC 5737). Needs the rights of the superuser, and iproute2.
+/// Two hosts with a network of their own: network namespaces connected by a virtual cable (ip-netns(8),
+/// veth(4)). Their addresses are reserved for documentation (RFC 5737). Needs superuser rights and iproute2.
 final class HostPair: Sendable {
   static let addresses = ["192.0.2.1", "192.0.2.2"]
 
@@ -11,7 +11,7 @@ final class HostPair: Sendable {
     FileManager.default.isExecutableFile(atPath: $0)
   }
 
-  /// Can this process make one?
+  /// Whether this process can create a pair.
   static let isAvailable = geteuid() == 0 && (try? HostPair()) != nil
 
   struct Failure: Error, CustomStringConvertible {
@@ -35,13 +35,14 @@ final class HostPair: Sendable {
 
   deinit { for name in names { try? Self.ip("netns", "delete", name) } }
 
-  /// What starts a program on one of the hosts, 0 or 1.
+  /// Command prefix that starts a program on one of the hosts, 0 or 1.
   func launcher(of host: Int) -> [String] { [Self.program ?? "", "netns", "exec", names[host]] }
 
-  /// Nothing arrives any more on either side, and nobody is told: each sends to a card that is not there.
+  /// Drops all packets silently in both directions: each host sends to a link-layer address that does not
+  /// exist.
   func cut() throws { for host in [0, 1] { try cut(from: host) } }
 
-  /// What this host sends does not arrive, and nobody is told; what the other one sends does.
+  /// Drops the packets that this host sends, silently; those of the other one still arrive.
   func cut(from host: Int) throws {
     for (name, other) in [(names[host], Self.addresses[1 - host])] {
       try Self.ip(
@@ -50,23 +51,23 @@ final class HostPair: Sendable {
     }
   }
 
-  /// Both reach each other again.
+  /// Restores both directions.
   func mend() throws { for host in [0, 1] { try mend(from: host) } }
 
-  /// What this host sends arrives again.
+  /// Restores the packets that this host sends.
   func mend(from host: Int) throws {
     for (name, other) in [(names[host], Self.addresses[1 - host])] {
       try Self.ip("-n", name, "neighbour", "delete", other, "dev", "cable")
     }
   }
 
-  /// The host has another address from now on, and not the one that it had.
+  /// Replaces the host's address.
   func move(_ host: Int, from old: String, to new: String) throws {
     try Self.ip("-n", names[host], "address", "delete", old + "/24", "dev", "cable")
     try Self.ip("-n", names[host], "address", "add", new + "/24", "dev", "cable")
   }
 
-  /// Pulls the cable out of the host, or puts it in again: the kernel of either knows.
+  /// Unplugs the host's cable or plugs it in again; both kernels see the link state.
   func plug(_ host: Int, isIn: Bool) throws {
     try Self.ip("-n", names[host], "link", "set", "cable", isIn ? "up" : "down")
   }

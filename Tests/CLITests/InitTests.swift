@@ -2,14 +2,14 @@ import Foundation
 import SyncStore
 import Testing
 
-/// `init`, and what it leaves if it is interrupted.
+/// `init`, also when it is interrupted.
 @Suite struct InitTests {
   @Test(
     "an init that was killed between its two steps is finished by the next one, and there is a store then")
   func interrupted() throws {
     let scratch = try Scratch()
     let tool = scratch.tool()
-    // The first step: the store is there, and has no identity.
+    // After the first step the store exists without an identity.
     try Store.create(at: tool.store, name: "here").close()
     #expect(try tool.run("serve", "--check").code == 5)
     let finished = try tool.succeed("init", "--name", "here")
@@ -24,7 +24,7 @@ import Testing
   func complete() throws {
     let scratch = try Scratch()
     let joined = scratch.tool("joined")
-    // As one that has joined and not pulled: it knows its inviter, and no member.
+    // Like a copy that has joined and not pulled: it knows its inviter, but no member.
     try Store.create(at: joined.store, name: "joined").close()
     try joined.succeed("peer", "add", "inviter", "127.0.0.1:1")
     #expect(try joined.run("init").code == 2)

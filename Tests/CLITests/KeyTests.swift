@@ -1,6 +1,6 @@
 import Testing
 
-/// `put`, `get`, `delete`, `list`: what goes in comes out.
+/// `put`, `get`, `delete` and `list` round trips.
 @Suite struct KeyTests {
   struct Sample: Sendable, CustomTestStringConvertible {
     let testDescription: String
@@ -40,7 +40,7 @@ import Testing
     let lines = (0..<400).map { "{\"key\":\"k\",\"value\":\"\(value)\($0)\",\"type\":\"string\"}\n" }
     try tool.succeed("load", "-", input: Array(lines.joined().utf8))
     let figures = try JSONFigures(tool.succeed("compact", "--json"))
-    // Segments of 1, 2 and 4 MiB are gone but for one value; the tail is never compacted.
+    // Compaction leaves one value of the segments of 1, 2 and 4 MiB; the tail is never compacted.
     #expect(try #require(figures["journal_bytes"]) <= 9 << 20)
     #expect(try tool.succeed("get", "k").text == value + "399")
     #expect(try tool.succeed("verify").text.contains("all whole"))

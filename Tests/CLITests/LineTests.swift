@@ -4,7 +4,7 @@ import Testing
 
 @testable import sync_cli
 
-/// `load` and `dump`: lines of JSON hold everything.
+/// `load` and `dump`: lines of JSON represent every value.
 @Suite struct LineTests {
   @Test("what is dumped can be loaded, and the dump of that is the same")
   func roundTrip() throws {
@@ -52,7 +52,7 @@ import Testing
   func failingSource() throws {
     let tool = try Scratch().store()
     let pipe = Pipe()
-    // Reading is an error once the pipe is empty, since its writer is still there.
+    // Reading fails once the pipe is empty, since its writer is still open.
     #expect(fcntl(pipe.fileHandleForReading.fileDescriptor, F_SETFL, O_NONBLOCK) == 0)
     pipe.fileHandleForWriting.write(Data("{\"key\":\"before\",\"value\":\"v\"}\n{\"key\":\"half".utf8))
     let result = try tool.start(["load", "-"], source: pipe.fileHandleForReading).finish()
@@ -79,9 +79,9 @@ import Testing
   @Test(
     "a map whose names look alike to Unicode, or to JSON, is dumped and loaded",
     arguments: [
-      // e with an acute accent in one scalar, and in two.
+      // e with an acute accent as one scalar and as two.
       [0xA2, 0x62, 0xC3, 0xA9, 1, 0x63, 0x65, 0xCC, 0x81, 2],
-      // "a" twice; 1 and "1"; the same within a list, beside bytes, which JSON cannot say.
+      // "a" twice; 1 and "1"; duplicate names within a list next to bytes, which JSON cannot represent.
       [0xA2, 0x61, 0x61, 1, 0x61, 0x61, 2], [0xA2, 1, 1, 0x61, 0x31, 2],
       [0x82, 0xA2, 0x61, 0x61, 1, 0x61, 0x61, 2, 0x41, 7],
     ] as [[UInt8]])
@@ -101,7 +101,7 @@ import Testing
     let scratch = try Scratch()
     let store = try Store.create(at: scratch.path + "/store", name: "store")
     try store.put(Key("a"), Array("short".utf8), type: .string)
-    // Each byte takes six in the line.
+    // Each byte takes six characters in the line.
     try store.put(Key("b"), [UInt8](repeating: 1, count: 30), type: .string)
     try store.put(Key("c"), [UInt8](repeating: 65, count: 200), type: .string)
     for (prefix, key) in [("", "b"), ("c", "c")] {
@@ -180,7 +180,7 @@ import Testing
   }
 }
 
-/// Sebastiano Vigna's SplitMix64.
+/// SplitMix64 by Sebastiano Vigna.
 struct SplitMix: RandomNumberGenerator {
   var state: UInt64
 

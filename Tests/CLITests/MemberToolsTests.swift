@@ -3,7 +3,7 @@ import Replication
 import SyncStore
 import Testing
 
-/// What the command line tells of members, and does about them.
+/// Commands that show and manage members.
 @Suite struct MemberToolsTests {
   @Test("what is put beside one daemon is read beside the other a moment later, without any command")
   func live() throws {
@@ -16,7 +16,7 @@ import Testing
     while try alpha.tool.run("get", "from beta").code != 0 || beta.run("get", "from alpha").code != 0 {
       Thread.sleep(forTimeInterval: 0.01)
     }
-    // One-shot commands work beside it.
+    // One-shot commands work while the daemon runs.
     try beta.succeed("sync", "alpha")
     #expect(try beta.succeed("digest").text == alpha.tool.succeed("digest").text)
     try other.end()
@@ -62,7 +62,7 @@ import Testing
     try beta.succeed("delete", "b")
     #expect(try member().contains(": not known to have 2 keys, clock "))
     #expect(try beta.succeed("status", "--json").text.contains("\"lacking\":2,\"lacking_is_bounded\":false"))
-    // What came from there is known there, also of another author.
+    // Records received from a member are known to it, also those of another author.
     let gamma = try daemon.join(scratch.tool("gamma"))
     try gamma.succeed("put", "c", "1")
     try gamma.succeed("sync", "alpha")
@@ -127,7 +127,8 @@ import Testing
     try beta.succeed("put", "both", "later")
     let again = try Daemon(alpha)
     try beta.succeed("peer", "add", "alpha", again.address)
-    // A sync both ways may bring the later one there before the earlier one leaves, which is then kept there alone.
+    // A two-way sync may deliver the later value before the earlier one is sent; the earlier one is then kept
+    // only there.
     try beta.succeed("pull", "alpha")
     let shown = try beta.succeed("conflicts", "show", "both").text.split(separator: "\n")
     #expect(shown.count == 2 && shown[0].hasPrefix("now  \"later\"") && shown[1].hasPrefix("1  \"earlier\""))

@@ -4,7 +4,7 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
-/// What an operator is told: of clocks, rights, daemons and peers.
+/// Messages to an operator about clocks, rights, daemons and peers.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct OperationTests {
   private static func until(_ isSo: () throws -> Bool) throws {
     while try !isSo() {
@@ -13,7 +13,7 @@ import Testing
     }
   }
 
-  /// Writes as a program would whose clock runs an hour ahead.
+  /// Writes with a clock that runs an hour ahead.
   private static func putAhead(_ tool: Tool, _ key: String, _ value: String) throws {
     var environment = Environment.real()
     let now = environment.now
@@ -41,7 +41,7 @@ import Testing
       let result = try beta.start(words).finish()
       #expect(result.code == 3 && result.err.contains("clock --restamp"), "\(words): \(result.err)")
     }
-    // Receiving needs no clock that is right.
+    // Receiving does not need a correct clock.
     try alpha.tool.succeed("put", "theirs", "3")
     try beta.succeed("pull", "alpha")
     #expect(try beta.succeed("get", "theirs").text == "3")
@@ -70,7 +70,7 @@ import Testing
     let beta = try daemon.join(scratch.tool("beta"))
     try daemon.end()
     try Self.putAhead(beta, "ahead", "1")
-    // As a program of before would have let it leave.
+    // As an older program would have sent it.
     let (from, to) = (try Store.open(at: beta.store), try Store.open(at: alpha.store))
     try to.receive(from: from)
     try from.close()
@@ -181,7 +181,7 @@ import Testing
     first.running.signal(SIGKILL)
     _ = first.running.finish()
     try Daemon(tool).end()
-    // A store that had a daemon can still be removed as a whole.
+    // A store that a daemon has served can still be removed completely.
     try tool.succeed("destroy")
   }
 
@@ -216,7 +216,7 @@ import Testing
     func status() throws -> String { try beta.succeed("status").text }
     try Self.until { try status().contains("peer       alpha: live; last in step ") }
     #expect(try status().contains("process \(daemon.running.processID), listens on \(daemon.address)"))
-    // What is acknowledged is known though the session goes on, and would be if the daemon were killed.
+    // Acknowledgements are recorded while the session is still open, so they survive a killed daemon.
     try beta.succeed("put", "k", "1")
     try Self.until { try status().contains("member     alpha: lacks nothing that is here") }
     try alpha.end()
@@ -242,7 +242,7 @@ import Testing
     let gamma = try hub.join(scratch.tool("gamma"))
     let daemon = try Daemon(beta)
     try gamma.succeed("peer", "add", "beta", daemon.address)
-    // Beta's daemon meets the hub by itself, and learns of gamma; at first neither may know the other.
+    // Beta's daemon connects to the hub by itself and learns of gamma; at first neither may know the other.
     var told: [String] = []
     try Self.until {
       let result = try gamma.run("sync", "beta")
@@ -252,7 +252,7 @@ import Testing
     #expect(told.allSatisfy { $0.contains("a member that knows both") }, "\(told)")
     try daemon.end()
     try hub.end()
-    // With nobody between them it is said what to do.
+    // Without a common member the error says what to do.
     let other = try Daemon(scratch.store("other"))
     let away = try other.join(scratch.tool("away"), "--no-pull")
     try other.end()

@@ -4,9 +4,10 @@ import Testing
 
 @testable import sync_cli
 
-/// Commands over many items do what can be done, name what cannot, and end with the code of the worst failure.
+/// Commands over many items process all they can, name those that failed, and exit with the code of the worst
+/// failure.
 @Suite("sync-cli: partial success") struct PartialSuccessTests {
-  /// Values as `load` takes them, one for each key.
+  /// Input of `load` with one value for each key.
   private static func lines(_ keys: [String]) -> [UInt8] {
     Array(keys.map { "{\"key\":\"\($0)\",\"value\":\"v\"}" }.joined(separator: "\n").utf8)
   }
@@ -14,7 +15,7 @@ import Testing
   @Test("import stores what can be read and names the files that cannot, unless it is strict")
   func unreadableFiles() throws {
     let scratch = try Scratch()
-    // Nothing is unreadable for root.
+    // Root can read every file, so run as another user.
     let result = try scratch.shell(
       """
       chmod 777 .; export SYNC_STORE=store
@@ -179,7 +180,7 @@ import Testing
     }
     let failure = try #require(throws: Failure.self) { try failures.check() }
     #expect(failure.code == .damaged && failure.message.contains("3 failures, named above"))
-    // A reader that has gone ends everything.
+    // A broken pipe ends the command.
     #expect(throws: Failure.self) { try failures.record(Failure(.inputOutput, "", isBrokenPipe: true)) }
   }
 }

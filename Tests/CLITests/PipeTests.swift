@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// Pipes where files are usual: a script hands them over as `<(…)`, a terminal as `/dev/stdin`.
+/// Pipes in place of files: a script passes them as `<(…)`, a terminal as `/dev/stdin`.
 @Suite struct PipeTests {
   @Test(
     "a pipe is read once its writer comes with what it has to say",

@@ -2,14 +2,14 @@ import Foundation
 import SyncTestSupport
 import Testing
 
-/// The raw bytes of a file system on which encrypted stores were used: whatever a command has ever written to it, temporary files,
-/// the log of SQLite and what was removed since among it.
+/// Searches the raw bytes of a file system on which encrypted stores were used: everything that a command
+/// ever wrote to it, including temporary files, the log of SQLite and removed files.
 @Suite(
   "The disk under encrypted stores", .enabled(if: LoopImage.isAvailable, "needs the rights to mount"),
   .timeLimit(.minutes(Patience.minutes(3))))
 struct PlaintextOnDiskTests {
-  /// Runs a script with `$DISK`, the mounted directory, and the passphrases; `big` is a value of some megabytes. What it wrote is on the
-  /// image when it returns.
+  /// Runs a script with `$DISK`, the mounted directory, and the passphrases; `big` is a value of some
+  /// megabytes. All its writes are on the image on return.
   private func use(_ disk: LoopImage, _ script: String) throws {
     let scratch = try Scratch()
     let result = try scratch.shell(
@@ -24,7 +24,7 @@ struct PlaintextOnDiskTests {
     try disk.mountAgain()
   }
 
-  /// Every write reaches the image at once: nothing that is removed soon after is spared.
+  /// A synchronous mount: every write reaches the image, also of a file that is removed at once.
   private func disk() throws -> LoopImage { try LoopImage(megabytes: 128, options: "loop,sync") }
 
   private func expectNothing(on disk: LoopImage) {

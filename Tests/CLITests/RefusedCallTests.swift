@@ -2,11 +2,12 @@ import Foundation
 import SyncTestSupport
 import Testing
 
-/// Sandboxes and file systems that refuse a call of the kernel: everything works as it does without them.
+/// Sandboxes and file systems that refuse a system call: the fallbacks must work as the calls do.
 @Suite("A system call that is refused")
 struct RefusedCallTests {
-  /// The calls above POSIX that the program makes, by their names in `Tests/RefuseCall`, and the errors by which each is refused: that
-  /// of a kernel, or a filter, that lacks it, that of a filter, and that of a file system.
+  /// The calls above POSIX that the program makes, by their names in `Tests/RefuseCall`, and the errors by
+  /// which each is refused: ENOSYS by a kernel or a filter that lacks it, EPERM by a filter, EINVAL by a file
+  /// system.
   static let all: [(call: String, errors: [String])] =
     ["openat2", "renameat2", "fallocate", "sync_file_range", "syncfs"].map {
       ($0, ["ENOSYS", "EPERM", "EINVAL"])
@@ -15,16 +16,16 @@ struct RefusedCallTests {
       ($0, ["ENOSYS", "EPERM"])
     }
 
-  /// Each call is refused by one of its errors, each error refuses some call; `make refused` takes each call with each error.
+  /// One error for each call, so that each error occurs; `make refused` runs all pairs.
   static let calls: [[String]] =
     ProcessInfo.processInfo.environment["REFUSED_CALLS"] == "all"
     ? all.flatMap { call, errors in errors.map { [call, $0] } }
     : all.enumerated().map { [$1.call, $1.errors[$0 % $1.errors.count]] }
 
-  /// Values that do not fit into what the journal has allocated already.
+  /// Number of values, more than fit into the space that the journal has already allocated.
   private static let lines = 1500
 
-  /// It lies beside the program.
+  /// The program that refuses a call; it is next to `sync-cli`.
   static let refuser = (Tool.path as NSString).deletingLastPathComponent + "/refuse-call"
 
   @Test("changes nothing for whoever uses a store", arguments: calls)
@@ -33,7 +34,7 @@ struct RefusedCallTests {
     var tool = scratch.tool()
     tool.launcher = [Self.refuser] + words
     try tool.succeed("init")
-    // Too large for a pack: it has a file of its own.
+    // Too large for a pack, so stored in a file of its own.
     var large = [UInt8](repeating: 3, count: 4_300_000)
     for index in 0..<1000 { large[index * 4299] = UInt8(index & 0xFF) }
     try scratch.write("tree/large", large)
@@ -59,7 +60,7 @@ struct RefusedCallTests {
     try tool.succeed("verify")
     try tool.succeed("destroy")
     #expect(try tool.run("get", "k").code != 0)
-    // Nothing is left beside it, under whatever name.
+    // No temporary file is left next to the store.
     #expect(
       try FileManager.default.contentsOfDirectory(atPath: scratch.path).sorted()
         == ["out", "packed", "saved", "tree"])
@@ -76,10 +77,10 @@ struct RefusedCallTests {
     try tool.succeed("init")
     try tool.succeed("put", "k", "v")
     try image.fill(leaving: 1 << 20)
-    // What packs take is refused before anything is allocated.
+    // A value for a pack is refused before anything is allocated.
     let packed = try tool.run("put", "packed", "-", input: [UInt8](repeating: 1, count: 60_000))
     #expect(packed.code == 7 && packed.err.contains("stay reserved"), "\(packed.err)")
-    // The journal goes on until the file system itself has no room for its next part.
+    // The journal grows until the file system has no room for its next part.
     let value = String(repeating: "x", count: 12_000)
     let lines = (0..<Self.lines).map { "{\"key\":\"v\($0)\",\"value\":\"\(value)\"}\n" }.joined()
     let last = try tool.run("load", try file(scratch, "lines", Array(lines.utf8)))

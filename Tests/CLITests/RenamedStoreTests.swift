@@ -2,7 +2,7 @@ import Foundation
 import SyncTestSupport
 import Testing
 
-/// A store whose directory is renamed under programs that have it open, or that was left without its name.
+/// A store whose directory is renamed while programs have it open, or left without its name by a crash.
 @Suite("A store that is renamed under a program")
 struct RenamedStoreTests {
   private func content(_ path: String) -> [String: Data] {
@@ -29,7 +29,7 @@ struct RenamedStoreTests {
     try beta.succeed("put", "large", "--file", scratch.path + "/large")
     for number in 0..<20 { try beta.succeed("put", "k\(number)", "v") }
     try beta.succeed("sync", "alpha")
-    // Another process writes into the store by its new name, and the daemon has it, too.
+    // A write by another process under the new name is visible to the daemon.
     let moved = scratch.tool("moved")
     try moved.succeed("put", "beside", "v")
     try beta.succeed("pull", "alpha")
@@ -52,7 +52,7 @@ struct RenamedStoreTests {
     let other = scratch.tool("other")
     try other.succeed("restore", scratch.path + "/saved")
     for command in [["get", "k"], ["put", "k", "old"], ["restore", scratch.path + "/saved", "--replace"]] {
-      // As the process leaves it that has renamed the old store, and not yet the new one.
+      // The state after a crash between renaming the old store and the new one.
       let made = try scratch.shell("mv store store.exchanging && cp -a other store.restoring")
       #expect(made.code == 0)
       let result = try tool.start(command).finish()
@@ -60,13 +60,13 @@ struct RenamedStoreTests {
       #expect(try tool.succeed("get", "k").text == "old")
       #expect(try scratch.shell("rm -rf store.restoring; ls -d store.*").out.contains("store.e") == false)
     }
-    // As the one leaves it that has renamed both, and has yet to remove the old one.
+    // The state after a crash between both renames and the removal of the old store.
     #expect(try scratch.shell("cp -a store store.exchanging").code == 0)
     try tool.succeed("put", "k", "new")
     #expect(try tool.succeed("get", "k").text == "new")
     try tool.succeed("destroy")
     #expect(try scratch.shell("ls -d store*").code != 0)
-    // Somebody else's directory of that name is neither taken for a store nor removed.
+    // A foreign directory of that name is neither used as a store nor removed.
     #expect(try scratch.shell("mkdir store.exchanging && touch store.exchanging/mine").code == 0)
     #expect(try tool.run("get", "k").code != 0)
     try tool.succeed("init")
@@ -84,7 +84,7 @@ struct RenamedStoreTests {
     try tool.succeed("put", "large", "--file", scratch.path + "/large")
     tool.launcher = [RefusedCallTests.refuser, call, error]
     #expect(try tool.run("get", "large").code == 0)
-    // The directory of an object, made a link to one outside that has the same object.
+    // Each directory of objects becomes a link to one outside that holds the same object.
     let planted = try scratch.shell(
       "mv store/blobs/objects outside && mkdir -m 700 store/blobs/objects && cd store/blobs/objects && "
         + "for shard in ../../../outside/*; do ln -s $shard .; done")

@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-/// A machine that was put back in place, between real processes.
+/// A virtual machine that was rolled back in place, with real processes.
 @Suite("One write with two contents, on the command line (F61)") struct RepairTests {
-  /// What a hypervisor does that puts a machine back: the same files under the same inodes, with the bytes they had.
+  /// Rolls the files back as a hypervisor does: same files and inodes, earlier bytes.
   private static func putBack(_ scratch: Scratch) throws {
     let result = try scratch.shell(
       """
@@ -14,7 +14,7 @@ import Testing
     #expect(result.code == 0, "\(result.out)")
   }
 
-  /// Two copies that pulled from two lives of one machine.
+  /// Two copies that pulled from two forks of one machine.
   private static func forked() throws -> (beta: Tool, gamma: Tool) {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -67,7 +67,7 @@ import Testing
     let (beta, gamma) = try Self.forked()
     let daemon = try Daemon(beta)
     try gamma.succeed("peer", "add", "beta", daemon.address)
-    // Before any sync the cursors do not stand at each other's ends: whether they are in step is not known.
+    // Before any sync the cursors are not at each other's ends, so whether the copies are in step is unknown.
     var result = try gamma.run(command, "beta")
     for other in [command == "push" ? "pull" : "push", command] where result.code == 0 {
       result = try gamma.run(other, "beta")

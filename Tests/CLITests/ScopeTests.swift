@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// What the command line does with copies of some keys.
+/// Commands on copies with a scope.
 @Suite("A copy of some of the keys, by command") struct ScopeTests {
   @Test("holds what begins with its prefixes, says so, and holds more when told")
   func prefixes() throws {

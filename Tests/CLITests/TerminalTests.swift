@@ -3,14 +3,14 @@ import Testing
 
 @testable import sync_cli
 
-/// A person at a terminal: script(1) makes one.
+/// Interactive use: script(1) provides the terminal.
 @Suite struct TerminalTests {
   @Test(
     "who is asked for a passphrase can end the program, and the terminal shows again what is typed",
     arguments: ["init --encrypt", "list", "serve", "rekey"], ["TERM", "HUP"])
   func signals(command: String, signal: String) throws {
     let scratch = try Scratch()
-    // There is no job control in there: a signal to stop has no effect, but that one is asked again.
+    // There is no job control under script(1): SIGTSTP does not stop the program, it only repeats the prompt.
     let result = try scratch.shell(
       """
       export SYNC_STORE=store SHELL=/bin/sh
@@ -42,7 +42,7 @@ import Testing
         script -qec "stty cols \(columns); $CLI $command" screen < /dev/null > /dev/null; cat screen
       done
       """)
-    // script(1) writes a line of its own in front.
+    // script(1) writes a header line.
     let shown = result.out.components(separatedBy: "\r").filter { $0.contains("\u{1B}[K") }
       .compactMap {
         $0.components(separatedBy: "\u{1B}[K").first?.split(separator: "\n").last.map(String.init)
@@ -50,7 +50,7 @@ import Testing
       .filter { !$0.isEmpty }
     #expect(shown.contains { $0.contains("%") }, "\(result.out)")
     for line in shown { #expect(line.count < columns, "\(line.count): \(line)") }
-    // Where there is room all is told.
+    // A wide terminal shows the full text.
     #expect(
       shown.contains { $0.hasPrefix("import [") && $0.contains(" files, ") } == (columns >= 75), "\(shown)")
   }

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// Large values that are elsewhere, with real processes.
+/// Large values that only other copies hold, with real processes.
 @Suite("sync-cli: large values that are elsewhere")
 struct TierTests {
   private func pair() throws -> (alpha: Tool, beta: Tool, daemon: Daemon) {
@@ -52,7 +52,7 @@ struct TierTests {
     try beta.succeed("export", beta.scratch.path + "/out", "--prefix", "1/")
     #expect(try beta.succeed("status").text.contains("elsewhere  1 left out"))
     try daemon.end()
-    // The journal holds a key after the one that cannot be had.
+    // The journal has a key after the one whose value is unavailable.
     try beta.succeed("put", "3/small", "v")
     for words in [["dump"], ["export", beta.scratch.path + "/more"]] {
       let failed = try beta.start(words).finish()
@@ -84,7 +84,7 @@ struct TierTests {
     for number in 0..<5 as Range<UInt8> {
       #expect(try beta.succeed("get", "large\(number)").out == Self.bytes(number))
     }
-    // Beside the daemon, which holds them for beta: nobody else has them.
+    // While the daemon runs: it holds the values for beta, and no other member has them.
     let alone = try alpha.run("trim", "--max-count", "0", "--copies", "2")
     #expect(alone.code == 1 && alone.text.contains("too few members"))
     try daemon.end()

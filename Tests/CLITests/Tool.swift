@@ -2,7 +2,7 @@ import Foundation
 import SyncTestSupport
 import Testing
 
-/// The built program, run as a process as a script would run it.
+/// The built program, run as a process like from a script.
 struct Tool: Sendable {
   struct Result: Sendable {
     let code: Int32
@@ -13,20 +13,20 @@ struct Tool: Sendable {
     var lines: [String] { text.split(separator: "\n").map(String.init) }
   }
 
-  /// It lies beside the test bundle.
+  /// The program's path: next to the test bundle.
   static let path: String = {
     let own = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
     return (own as NSString).deletingLastPathComponent + "/sync-cli"
   }()
 
-  /// The store that it is about.
+  /// Path of the store.
   let store: String
-  /// Where it lies: kept as long as the tool is.
+  /// Directory of the store, kept as long as the tool.
   let scratch: Scratch
-  /// The program that starts it, by its whole path, and the words before its own.
+  /// A program that starts `sync-cli`, by its absolute path, and its arguments.
   var launcher: [String] = []
 
-  /// A process with these words that is under way, its output going to files. It reads `input`, or from `source`.
+  /// Starts the program with these arguments, its output going to files. It reads `input`, or from `source`.
   func start(
     _ words: [String], input: [UInt8]? = nil, source: FileHandle? = nil, environment: [String: String] = [:]
   ) throws -> Running {
@@ -49,7 +49,7 @@ struct Tool: Sendable {
     return Running(process: process, folder: folder)
   }
 
-  /// Runs to the end.
+  /// Runs the program to its end.
   @discardableResult
   func run(
     _ words: String..., input: [UInt8]? = nil, environment: [String: String] = [:]
@@ -57,7 +57,7 @@ struct Tool: Sendable {
     try start(words, input: input, environment: environment).finish()
   }
 
-  /// Runs to the end, which must be a good one.
+  /// Runs the program to its end and expects exit code 0.
   @discardableResult
   func succeed(
     _ words: String..., input: [UInt8]? = nil, sourceLocation: SourceLocation = #_sourceLocation
@@ -71,7 +71,7 @@ struct Tool: Sendable {
 }
 
 extension Tool {
-  /// What this copy and another one do that do not reach each other: both write one key, the other one later, and each deletes one.
+  /// Conflicting writes on two disconnected copies: both write one key, `other` later, and each deletes one.
   func writeApart(from other: Tool) throws {
     try succeed("put", "both", "earlier")
     try succeed("delete", "k1")
@@ -82,7 +82,7 @@ extension Tool {
   }
 }
 
-/// A process under way.
+/// A running process.
 final class Running: Sendable {
   private let process: ChildProcess
   private let folder: String
@@ -106,7 +106,7 @@ final class Running: Sendable {
     return Tool.Result(code: code, out: out, err: err)
   }
 
-  /// Waits until standard output holds a whole line, and gives it; nil if the process ends before.
+  /// Waits for the first whole line of standard output; nil if the process ends before.
   func firstLine() -> String? {
     while isRunning {
       if let end = out.firstIndex(of: 10) { return String(decoding: out[..<end], as: UTF8.self) }
@@ -118,7 +118,7 @@ final class Running: Sendable {
   func signal(_ number: Int32) { process.signal(number) }
 }
 
-/// A directory of a test's own, removed with its last reference.
+/// A temporary directory, removed with its last reference.
 final class Scratch: Sendable {
   let path: String
 
@@ -129,7 +129,7 @@ final class Scratch: Sendable {
 
   deinit { try? FileManager.default.removeItem(atPath: path) }
 
-  /// The program on the store `name` in here.
+  /// The program on the store `name` in this directory.
   func tool(_ name: String = "store") -> Tool { Tool(store: path + "/" + name, scratch: self) }
 
   /// The program on a new store.
@@ -139,7 +139,7 @@ final class Scratch: Sendable {
     return tool
   }
 
-  /// Makes a file and the directories above it.
+  /// Creates a file and its parent directories.
   func write(_ name: String, _ content: [UInt8]) throws {
     let file = path + "/" + name
     try FileManager.default.createDirectory(
@@ -151,7 +151,7 @@ final class Scratch: Sendable {
     Array(try Data(contentsOf: URL(fileURLWithPath: path + "/" + name)))
   }
 
-  /// What `bash -c script` in here answers.
+  /// Runs `bash -c script` in this directory.
   func shell(_ script: String) throws -> (code: Int32, out: String) {
     let result = try ChildProcess.run(
       ["/usr/bin/env", "--chdir", path, "bash", "-c", script],

@@ -4,7 +4,7 @@ import Testing
 
 @testable import sync_cli
 
-/// `import` and `export`: a tree comes back as it was.
+/// `import` and `export`: round trips of a directory tree.
 @Suite struct TreeTests {
   @Test("a tree with odd names, empty and large files comes back without a difference")
   func identity() throws {
@@ -72,7 +72,7 @@ import Testing
     #expect(try scratch.shell("ls -A elsewhere").out.isEmpty)
   }
 
-  /// Imports `tree` as it was when it was walked through, after `change` was made.
+  /// Walks `tree`, makes `change`, then imports what the walk found.
   private func importing(_ scratch: Scratch, after change: () throws -> Void) throws -> Store {
     let store = try Store.create(at: scratch.path + "/store", name: "store")
     let root = try Descriptor.reading(Array((scratch.path + "/tree").utf8))
@@ -85,7 +85,7 @@ import Testing
       try importer.run(tree)
       try importer.failures.check()
     } catch {
-      // Whatever works for it in the background may keep it for a moment.
+      // Background work may keep the store open for a moment; close it first.
       try store.close()
       throw error
     }

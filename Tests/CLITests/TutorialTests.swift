@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// The steps of the tutorials, run in their order as a reader would.
+/// Runs the steps of the tutorials in order, as a reader would.
 @Suite struct TutorialTests {
   private static let resources: String = {
     var folder = URL(fileURLWithPath: #filePath)
@@ -9,13 +9,13 @@ import Testing
     return folder.path + "/Sources/SyncStore/SyncStore.docc/Resources/"
   }()
 
-  /// What a step's file says, for the port that the test has.
+  /// The file of a step, with the port of the test.
   private static func step(_ name: String, port: Int) throws -> String {
     try String(contentsOfFile: resources + name, encoding: .utf8)
       .replacingOccurrences(of: "127.0.0.1:7420", with: "127.0.0.1:\(port)")
   }
 
-  /// The steps of a tutorial one after the other; the one called `daemon` goes on in the background.
+  /// Runs the steps of a tutorial in order; the one called `daemon` keeps running in the background.
   private static func run(_ steps: [String], daemon: String, port: Int, in scratch: Scratch) throws -> (
     code: Int32, out: String
   ) {
@@ -80,7 +80,7 @@ import Testing
     }
   }
 
-  /// A port that nobody listens on at this moment.
+  /// A port on which no process listens at this moment.
   private func freePort() throws -> Int {
     let scratch = try Scratch()
     let answer = try scratch.shell(

@@ -2,7 +2,7 @@ import Foundation
 import SyncTestSupport
 import Testing
 
-/// Real processes on two hosts whose network is cut and mended.
+/// Real processes on two hosts whose network is cut and restored.
 @Suite(
   "Two hosts with a cable between them",
   .enabled(if: HostPair.isAvailable, "needs the rights to make network namespaces, and iproute2"),
@@ -24,7 +24,7 @@ struct TwoHostTests {
     try Daemon(tool, at: HostPair.addresses[tool.store == alpha.store ? 0 : 1] + ":" + port)
   }
 
-  /// Waits until both have the same state. The suite's limit ends what never comes.
+  /// Waits until both have the same state; the time limit of the suite bounds it.
   private func comeIntoStep() throws {
     while try alpha.succeed("digest").text != beta.succeed("digest").text {
       try Task.checkCancellation()
@@ -41,7 +41,7 @@ struct TwoHostTests {
     for number in 0..<20 { try alpha.succeed("put", "k\(number)", "alpha") }
     _ = try server.join(beta)
     let client = try serve(beta)
-    // A live connection is under way.
+    // A live session is open.
     try beta.succeed("put", "live", "x")
     try comeIntoStep()
 
@@ -58,7 +58,7 @@ struct TwoHostTests {
       #expect(try tool.succeed("get", "k3").text == "beta")
       #expect(try tool.succeed("verify").text.contains("all whole"))
     }
-    // Where they were written: one that is beaten before it leaves is not sent.
+    // Losers are kept where they were written: a value that lost before it was sent is not sent.
     let conflicts = try alpha.succeed("conflicts", "list").text
     #expect(conflicts.contains("\"earlier\"") && conflicts.contains("\"beaten by a delete\""))
     try client.end()
@@ -94,7 +94,7 @@ struct TwoHostTests {
     let server = try serve(alpha)
     _ = try server.join(beta)
     try pair.cut()
-    // There is no way to the other host: the address is known, and nobody answers.
+    // The other host is unreachable: its address is known, but does not answer.
     let alone = try alpha.run("sync", HostPair.addresses[1] + ":7420")
     #expect(alone.code == 4, "\(alone.err)")
     try pair.mend()
@@ -114,11 +114,11 @@ struct TwoHostTests {
     try server.end()
   }
 
-  /// Both daemons, with a live session between them.
+  /// Both daemons with a live session between them.
   private func live() throws -> (server: Daemon, client: Daemon) {
     let server = try serve(alpha)
     _ = try server.join(beta)
-    // Wherever its own address is.
+    // On any address, since the host's own one changes.
     let client = try Daemon(beta, at: "0.0.0.0:0")
     try beta.succeed("put", "live", "x")
     try comeIntoStep()
@@ -133,7 +133,7 @@ struct TwoHostTests {
     try pair.cut(from: 1)
     try beta.succeed("put", "pending", "1")
     try pair.move(1, from: HostPair.addresses[1], to: "192.0.2.77")
-    // With its last address a host forgets what it knew of its neighbours.
+    // A host that loses its last address drops its neighbour table.
     try? pair.mend(from: 1)
     try comeIntoStep()
     #expect(try alpha.succeed("get", "pending").text == "1")
@@ -148,7 +148,7 @@ struct TwoHostTests {
     try pair.plug(host, isIn: false)
     try alpha.succeed("put", "a", "1")
     try beta.succeed("put", "b", "2")
-    // Long enough for the kernel to have tried several times, and to wait longer from one to the next.
+    // Long enough for the kernel to retry several times and to back off.
     Thread.sleep(forTimeInterval: 3)
     try pair.plug(host, isIn: true)
     try comeIntoStep()
@@ -157,7 +157,7 @@ struct TwoHostTests {
     try server.end()
   }
 
-  /// Loss that nobody is told of takes its time to be found: not in the ordinary run.
+  /// Silent loss takes long to be detected: not in the ordinary run.
   @Test(
     "F68 are in step soon after loss in one direction has ended that nobody was told of, with and without writes meanwhile",
     .enabled(if: ProcessInfo.processInfo.environment["SYNC_LONG_TESTS"] != nil, "set SYNC_LONG_TESTS"),

@@ -4,7 +4,7 @@ import Testing
 
 @testable import sync_cli
 
-/// A log that nobody reads.
+/// A log that is not read.
 @Suite struct UnreadLogTests {
   @Test("SIGTERM ends a daemon whose log nobody reads")
   func daemon() throws {

@@ -4,12 +4,12 @@ import Testing
 
 @testable import sync_cli
 
-/// Wrong usage: the right exit code, one line that helps, nothing on standard output, nothing lost.
+/// Wrong usage: the documented exit code, one helpful line, nothing on standard output, no data lost.
 @Suite struct UsageTests {
   struct Mistake: Sendable, CustomTestStringConvertible {
     let words: [String]
     let code: Int32
-    /// What the line must say.
+    /// Text that the error line must contain.
     let says: String
 
     init(_ line: String, _ code: Int32 = 2, says: String) {
@@ -100,7 +100,7 @@ import Testing
     #expect(result.out.isEmpty)
     #expect(
       result.err.contains("create one with `init`") || result.err.contains("create a store with `init`"))
-    // The library says which call makes one.
+    // The library's own message names a call instead of a command.
     #expect(!result.err.contains("Store."))
   }
 
@@ -220,7 +220,8 @@ import Testing
       let result = try store.start(words).finish()
       #expect(result.code == code && result.out.isEmpty, "\(words): \(result.code) \(result.err)")
     }
-    // What is no file is written into, and a log that goes on is not replaced.
+    // Output to a device or a pipe is written directly; a log file that is still being written is not
+    // replaced.
     let streams = try scratch.shell(
       """
       export SYNC_STORE=store; $CLI get k --output /dev/null || exit 9

@@ -1,10 +1,10 @@
 import SyncTestSupport
 import Testing
 
-/// A machine, a container or a chroot that has no /proc.
+/// A machine, a container or a chroot without /proc.
 @Suite("Without /proc")
 struct WithoutProcTests {
-  /// Runs what follows it in a mount namespace where /proc is empty.
+  /// Command prefix that runs a program in a mount namespace where /proc is empty.
   private static let launcher = [
     "/usr/bin/unshare", "-m", "/bin/sh", "-c",
     "mount --make-rprivate / && mount -t tmpfs none /proc && exec \"$0\" \"$@\"",

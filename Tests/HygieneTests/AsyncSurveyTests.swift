@@ -1,14 +1,14 @@
 import Testing
 
-/// What may wait has a form for asynchronous code, which waits without a thread of the cooperative pool.
+/// Each call that may wait has an asynchronous form, which does not block a thread of the cooperative pool.
 @Suite struct AsyncSurveyTests {
-  /// Types whose calls may wait, and the one that has the forms of these calls.
+  /// Types whose calls may wait, and the type that has their asynchronous forms.
   struct Pair: Sendable, CustomTestStringConvertible {
     let types: [String]
     let form: String
-    /// What has another name there: `*` in place of the labels stands for all of that name.
+    /// Calls with another name there: `*` in place of the labels matches all overloads of a name.
     var renamed: [String: String] = [:]
-    /// What waits for nothing but memory, or is called in another way.
+    /// Calls that only access memory, or that are made in another way.
     var without: [String: String] = [:]
 
     var testDescription: String { form }
@@ -93,21 +93,22 @@ import Testing
       let form = pair.renamed[name] ?? name
       #expect(forms.contains(form), "\(pair.types[0]).\(name) has no \(pair.form).\(form)")
     }
-    // Nobody is left in the list that has gone, or has got a form.
+    // Each exception must still exist and still lack a form.
     for pattern in pair.without.keys {
       #expect(waiting.contains { matches($0, pattern) && !forms.contains($0) }, "\(pattern) is not there")
     }
     for name in pair.renamed.keys { #expect(waiting.contains(name), "\(name) is not there") }
   }
 
-  /// Types whose calls can fail and that have no other type beside them, with what asynchronous code does.
+  /// Types with throwing calls but without an asynchronous counterpart, and the call that asynchronous code
+  /// uses instead.
   private static let others = [
     "Snapshot": "AsyncStore.withSnapshot", "CollectionSnapshot": "AsyncStoreCollection.withSnapshot",
     "Change": "AsyncStore.value(of:)",
     "Transaction": "AsyncStore.transaction", "OpenTransaction": "AsyncStore.transaction",
     "ValueWriter": "AsyncStore.put(_:type:expiration:durability:from:)",
   ]
-  /// Those whose calls compute: nothing is read or written.
+  /// Types whose calls only compute: nothing is read or written.
   private static let computing: Set<String> = [
     "Array", "Bool", "ChangePosition", "Double", "EncodedValue", "Expected", "Float", "Int", "Int16", "Int32",
     "Int64", "Int8", "Key", "KeyScope", "LogEntry", "String", "UInt", "UInt16", "UInt32", "UInt64", "UInt8",

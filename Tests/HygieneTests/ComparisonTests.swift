@@ -1,6 +1,6 @@
 import Testing
 
-/// The comparison with other systems names what there is, and a program uses it.
+/// Checks that the names in the comparison with other systems exist and that a program uses them.
 @Suite("The comparison with other systems")
 struct ComparisonTests {
   /// Names that the program does not use, with the reason.
@@ -11,13 +11,13 @@ struct ComparisonTests {
     "$XDG_DATA_HOME/sync-store": "a variable of the environment",
   ]
 
-  /// A name in the column that says what a row is called here.
+  /// A name in the column that gives a row's name in this library.
   struct Name: Hashable {
     let row: Int
     let text: String
   }
 
-  /// All of them, as they stand between backticks in the last cell of a row.
+  /// All names: those in backticks in the last cell of a row.
   static func names() throws -> [Name] {
     try Repository.lines("docs/comparison.md").enumerated().flatMap { number, line -> [Name] in
       guard line.hasPrefix("|"), let cell = line.split(separator: " | ").last else { return [] }
@@ -25,7 +25,7 @@ struct ComparisonTests {
     }
   }
 
-  /// The words that a text is made of: names and labels.
+  /// The identifiers in a text: names and labels.
   static func words(of text: Substring) -> [String] {
     text.split(whereSeparator: { !$0.isLetter && !$0.isNumber && $0 != "_" }).map(String.init)
       .filter { $0 != "_" }
@@ -39,7 +39,7 @@ struct ComparisonTests {
     let names = try Self.names()
     #expect(names.count > 200)
     for name in names where Self.exceptions[name.text] == nil {
-      // What is called, and by which labels: not what it is given, or its type.
+      // The call and its labels, without arguments and types.
       let called = name.text.prefix { !"({< ".contains($0) }
       let labels = name.text.matches(of: /\b([A-Za-z]\w*):/).map { String($0.1) }
       let wanted = Self.words(of: called) + labels

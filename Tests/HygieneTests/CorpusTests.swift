@@ -2,8 +2,7 @@ import Foundation
 import SyncTestSupport
 import Testing
 
-/// The inputs that fuzzing is begun with, and those that once broke something, are read by the same code in every run of the
-/// tests.
+/// Replays the seed inputs of the fuzzers, and those that once caused a failure, in every run of the tests.
 @Suite("The corpus of fuzzing")
 struct CorpusTests {
   @Test("has inputs for each reader, and a target for each that runs it")
@@ -21,7 +20,7 @@ struct CorpusTests {
     for path in Repository.files(in: "Fuzz/Corpus/\(name)", ending: "") {
       let bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: Repository.top + "/" + path)))
       read(bytes)
-      // Whatever is cut off; fewer times where each costs a store.
+      // Truncated inputs, too; fewer where each costs a store.
       let cuts = ["Catalogues", "Forgeries", "Stores"].contains(name) ? 2 : 40
       for count in stride(from: 0, to: bytes.count, by: max(1, bytes.count / cuts)) {
         read(Array(bytes.prefix(count)))

@@ -2,7 +2,7 @@ import Foundation
 import SyncTestSupport
 import Testing
 
-/// What the documents promise is there.
+/// Checks that files, commands and links named in the documents exist.
 @Suite struct DocumentTests {
   /// Files that every clone must have.
   @Test(
@@ -61,7 +61,7 @@ import Testing
     for name in try commandNames() { #expect(text.contains(name), "\(name)") }
   }
 
-  /// First words of all commands of the program.
+  /// The first words of all commands of the program.
   private func commandNames() throws -> Set<String> {
     let sources = Repository.files(in: "Sources/sync-cli", ending: ".swift")
     var names: Set<String> = []

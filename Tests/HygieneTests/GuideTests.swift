@@ -2,7 +2,7 @@ import Foundation
 import SyncTestSupport
 import Testing
 
-/// The code in documents is code that the target `SnippetTests` compiles and runs.
+/// Checks that the code in the documents is compiled and run by the target `SnippetTests`.
 @Suite struct GuideTests {
   static let catalogues = ["SyncStore", "SyncStoreFoundation", "Replication"].map {
     "Sources/\($0)/\($0).docc"
@@ -10,14 +10,14 @@ import Testing
   static let pages = catalogues.flatMap { Repository.files(in: $0, ending: ".md") } + ["README.md"]
   static let programs = catalogues.flatMap { Repository.files(in: $0, ending: ".swift") }
 
-  /// Swift code in fences; manifests are tried otherwise.
+  /// Swift code in fences; manifests are tested separately.
   private static func blocks(of page: String) throws -> [String] {
     try Repository.read(page).matches(of: /```swift\n([\s\S]*?)```/).map { String($0.1) }
   }
 
   private static func isManifest(_ code: String) -> Bool { code.hasPrefix("// swift-tools-version") }
 
-  /// What the compiler has seen: between `// snippet` and `// end`.
+  /// The compiled snippets: code between `// snippet` and `// end`.
   private static func tested() throws -> Set<String> {
     var found: Set<String> = []
     for path in Repository.files(in: "Tests/SnippetTests", ending: ".swift") {
@@ -28,7 +28,7 @@ import Testing
     return found
   }
 
-  /// The same but for line breaks, imports, and where the stores lie.
+  /// Normalizes code: without line breaks, imports and the paths of stores.
   private static func normal(_ code: String) -> String {
     code.split(separator: "\n").filter { !$0.hasPrefix("import ") && $0 != "@main" }
       .flatMap { $0.split(separator: " ") }.joined(separator: " ")

@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-/// What errors tell people: `sync-cli: what failed: why: what to do`.
+/// Checks the form of error messages: `sync-cli: what failed: why: what to do`.
 @Suite struct MessageTests {
-  /// A literal message in the source, with where it stands.
+  /// A literal message in the source and its location.
   private struct Message {
     let place: String
     let text: String
@@ -32,7 +32,7 @@ import Testing
     for message in messages {
       // A literal within an interpolation ends the match early.
       let isCut = message.text.count { $0 == "(" } > message.text.count { $0 == ")" }
-      // One that goes on with another message ends with its advice.
+      // A message that continues with another message ends with the advice of that one.
       let isComposed =
         isCut || message.text.hasSuffix("+ ") || message.text.contains("context.text)")
         || message.text.contains("message)")
@@ -43,7 +43,7 @@ import Testing
 
   @Test("no message counts things without looking at how many there are")
   func plurals() throws {
-    // What is bounded from below by two, or is a bound itself.
+    // Excludes counts that are at least two and constants that are bounds.
     let pattern =
       #/\\\((?!Limits|Self\.|WireLimits)[\w.]*(?:count|Count|records|blobs|writes|parked|evicted|rewritten|places)\) (?:keys|records|blobs|files|segments|members|places|values|writes|peers|lines|objects)\b/#
     for path in Repository.files(in: "Sources", ending: ".swift") {

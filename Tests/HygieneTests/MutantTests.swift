@@ -1,14 +1,14 @@
 import Foundation
 import Testing
 
-/// The faults that the mutation check plants: a long run that nobody starts every day.
+/// Checks the faults that the mutation check plants, since its long run does not happen every day.
 @Suite("The planted faults")
 struct MutantTests {
   @Test("each have one place in the sources, and suites that are to notice them")
   func apply() throws {
     let mutants = Repository.texts.filter { $0.hasPrefix("scripts/mutants/") && $0.hasSuffix(".mutant") }
     #expect(mutants.count > 50)
-    // A filter finds what is in one of these files, or in a type of that name.
+    // A test filter matches the name of a file or of a type.
     let files = Repository.swiftFiles.filter { $0.hasPrefix("Tests/") }
     let tests = Data(try files.map(Repository.read).joined().utf8)
     for path in mutants {

@@ -1,21 +1,22 @@
-/// The calls that the libraries offer, as their sources declare them: enough for what is formatted as these are.
+/// The public calls of the libraries, parsed from their sources; relies on the formatting of swift-format.
 struct PublicCall: Hashable {
-  /// The type that it is of.
+  /// The type that declares it.
   let type: String
   /// `put(_:_:type:)`, or the name of a property.
   let name: String
-  /// Is it called with `await`?
+  /// Whether it is `async`.
   let isAsync: Bool
-  /// Can it fail?
+  /// Whether it throws.
   let canFail: Bool
-  /// A function, an initializer, or a property whose getter throws: what may do more than tell what is known.
+  /// A function, an initializer, or a property whose getter is `throws` or `async`: it may do more than
+  /// return a stored value.
   let isCall: Bool
-  /// Can asynchronous code not call it?
+  /// Whether it is `noasync`.
   let isBarred: Bool
-  /// What its comment says, in one line.
+  /// Its doc comment, in one line.
   let comment: String
 
-  /// All of them, of libraries alone.
+  /// All public calls of the libraries.
   static func all() throws -> [PublicCall] {
     var calls: [PublicCall] = []
     for path in Repository.swiftFiles where path.hasPrefix("Sources/") && !path.hasPrefix("Sources/sync-cli/")
@@ -24,7 +25,7 @@ struct PublicCall: Hashable {
       var type: String?
       var attributes = ""
       for (index, line) in lines.enumerated() {
-        // Most lines are neither, and expressions are slow.
+        // Skip most lines early: regular expressions are slow.
         guard !line.hasPrefix("   "), !line.hasPrefix("  /") else { continue }
         if !line.hasPrefix(" "), !line.hasPrefix("/"),
           let found = line.prefixMatch(
@@ -58,7 +59,7 @@ struct PublicCall: Hashable {
     else { return nil }
     let isBarred = (attributes + lines[index]).contains("noasync")
     let comment = comment(above: index, in: lines)
-    // The longest declaration has fewer lines.
+    // Longer than any declaration.
     let text = lines[index..<min(index + 12, lines.count)].joined(separator: "\n")
     if let name = found.6 {
       let getter = text.prefix { $0 != "}" }
@@ -97,7 +98,7 @@ struct PublicCall: Hashable {
       isCall: true, isBarred: isBarred, comment: comment)
   }
 
-  /// Attributes may stand between the two.
+  /// The doc comment above a declaration; attributes may come between them.
   private static func comment(above index: Int, in lines: [String]) -> String {
     var before = index - 1
     while before >= 0, lines[before].hasPrefix("  @") { before -= 1 }
@@ -109,7 +110,8 @@ struct PublicCall: Hashable {
     return comment.reversed().joined(separator: " ")
   }
 
-  /// Does the comment say with which errors it fails, or whose errors those are? A code, `- Throws:`, or another call that it is as.
+  /// Whether the comment documents the errors: a code, `- Throws:`, or a reference to another call ("as
+  /// `Store.put`").
   var saysErrors: Bool {
     comment.contains("- Throws: ") || comment.contains(/`\.[a-z]/)
       || comment.contains(/\b([Aa]s|[Ss]ee) (`|the same)/)

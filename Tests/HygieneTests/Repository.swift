@@ -1,8 +1,8 @@
 import Foundation
 
-/// The files of the repository, as they stand in the working tree.
+/// The files of the repository in the working tree.
 enum Repository {
-  /// Its top directory.
+  /// The top directory.
   static let top: String = {
     var url = URL(fileURLWithPath: #filePath)
     while url.path != "/",
@@ -13,7 +13,8 @@ enum Repository {
     return url.path
   }()
 
-  /// Paths of all files below `folder` with that ending, relative to the top, sorted. What is built is left out.
+  /// Paths of all files below `folder` with that ending, relative to the top, sorted. Build products are left
+  /// out.
   static func files(in folder: String, ending: String = "") -> [String] {
     guard let walk = FileManager.default.enumerator(atPath: top + "/" + folder) else { return [] }
     return walk.compactMap { $0 as? String }
@@ -29,7 +30,7 @@ enum Repository {
     files(in: $0, ending: ".swift")
   }
 
-  /// All files that people wrote; the inputs of the fuzzers are bytes.
+  /// All text files; the inputs of the fuzzers are binary.
   static let texts: [String] =
     ["Sources", "Tests", "Benchmarks", "Fuzz", "Examples", "scripts", "docs", "schemas", ".ci"].flatMap {
       files(in: $0)
@@ -37,7 +38,7 @@ enum Repository {
     .filter { !$0.hasPrefix("Fuzz/Corpus/") }
     + ["Makefile", "Package.swift", ".gitignore", ".swift-format"] + documents
 
-  /// The documents at the top.
+  /// The documents in the top directory.
   static let documents = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "NOTICE"]
 
   static func isFile(_ path: String) -> Bool {

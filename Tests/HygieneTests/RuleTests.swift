@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// The documents that explain the rules, the terms and the decisions name what there is.
+/// Checks that the names in the documents on rules, terms and decisions exist.
 @Suite struct RuleTests {
   /// The numbers of the rules that `docs/rules.md` explains.
   private static func rules() throws -> Set<Int> {

@@ -1,6 +1,6 @@
 import Testing
 
-/// What a reader of the sources may rely on.
+/// Conventions of the sources.
 @Suite struct SourceTests {
   private let sources = Repository.swiftFiles.filter { $0.hasPrefix("Sources/") }
 
@@ -67,7 +67,7 @@ import Testing
     let command =
       #"^[^/]*"[^"]*(`(init|join|invite|peer|verify|dump|load|push|pull|serve|status)\b|sync-cli|--force)"#
     #expect(try Repository.matches(command, in: libraries) == [])
-    // Each call that is named so is one that the tool has a word for.
+    // The tool must have a command name for each call that a library's message names.
     let tool = try Repository.read("Sources/sync-cli/Output/ToolWords.swift")
     let calls = try libraries.flatMap { path in
       try Repository.lines(path).filter { !$0.drop { $0 == " " }.hasPrefix("//") }
@@ -84,7 +84,7 @@ import Testing
     let declaration = try Regex(
       #"^ *(public|package)( (static|final|mutating|nonisolated|borrowing|consuming|indirect|override))*"#
         + #" (func|var|let|struct|enum|class|protocol|init|typealias|subscript|actor)\b"#)
-    // What a type does for a protocol is documented there.
+    // Implementations of a protocol are documented at the protocol.
     for path in sources where !path.hasPrefix("Sources/SyncStore/Platform/DiskStorage") {
       let lines = try Repository.lines(path)
       for (index, line) in lines.enumerated() where line.contains(declaration) {
@@ -108,7 +108,7 @@ import Testing
   @Test("no path of somebody's machine is in the repository")
   func machinePaths() throws {
     let pattern = #"(^|[^\w.])/(wo"# + #"rk|ro"# + #"ot|ho"# + #"me|far"# + #"m)/\w"#
-    // Tests name files in storage that exists in memory alone.
+    // Tests use such paths in an in-memory storage.
     #expect(try Repository.matches(pattern, in: Repository.texts.filter { !$0.hasPrefix("Tests/") }) == [])
   }
 

@@ -1,7 +1,8 @@
 import Testing
 
-/// Strings are compared by their bytes (`String.hasSameBytes(as:)` says why): the operators of the standard library are hidden in
-/// each module, and a table that is keyed by strings is a `StringDictionary` or a `StringSet`.
+/// Checks that strings are compared by their bytes (`String.hasSameBytes(as:)` explains why): each module
+/// hides the operators of the standard library, and a table keyed by strings is a `StringDictionary` or a
+/// `StringSet`.
 @Suite("Strings as identity")
 struct StringIdentityTests {
   private let sources = Repository.swiftFiles.filter { $0.hasPrefix("Sources/") }
@@ -38,14 +39,14 @@ struct StringIdentityTests {
     for name in ["==", "!=", "~=", "<", ">"] {
       #expect(texts[0].contains { $0.contains("static func \(name) (") }, "\(name)")
     }
-    // SyncStoreFoundation has no strings that it compares.
+    // SyncStoreFoundation compares no strings.
     let modules = Set(sources.compactMap { $0.split(separator: "/").dropFirst().first })
     #expect(modules == ["SyncStore", "SyncStoreFoundation", "Replication", "sync-cli"])
   }
 
   @Test("no line of text is split, or searched, by characters, which a combining mark can hide")
   func characters() throws {
-    // Of texts that this program wrote itself, or that are checked as a whole before.
+    // These files split text that the program wrote itself, or that was validated as a whole before.
     let allowed = [
       "Sources/SyncStore/Crypto/KeyRingFile.swift", "Sources/Replication/Protocol/GroupKeyRing.swift",
       "Sources/SyncStore/Changes/Change.swift", "Sources/SyncStore/Blobs/BlobCatalogue+Schema.swift",

@@ -1,14 +1,14 @@
 import Testing
 
-/// Which files may make which system calls: that a path reaches the kernel only where an open store's directory is held, and that
-/// every call that a sandbox can refuse is behind one function that has a fallback.
+/// Checks which files make which system calls: a path reaches the kernel only relative to the held directory
+/// of an open store, and every call that a sandbox can refuse is made by one function with a fallback.
 @Suite struct SystemCallTests {
   private let swift = Repository.swiftFiles.filter { $0.hasPrefix("Sources/") }
   private let c =
     Repository.files(in: "Sources", ending: ".c") + Repository.files(in: "Sources", ending: ".h")
 
-  /// Calls that take a path alone. What they name changes when a directory is renamed; those whose names end with "at" are
-  /// relative to one that is held open.
+  /// Calls that take only a path, which names another file once a directory is renamed; the calls whose names
+  /// end with "at" are relative to a held directory.
   private static let byPath = [
     "open", "creat", "fopen", "opendir", "scandir", "stat", "lstat", "statfs", "statvfs", "access",
     "mkdir",
@@ -21,11 +21,11 @@ import Testing
     "execve",
   ]
 
-  /// Who may, and why.
+  /// The files that may make such calls, and why.
   private static let allowed: [String: Set<String>] = [
     // The link in /proc that leads to a held directory, and whether a path still leads there.
     "Sources/SyncStore/Platform/DirectoryAnchor.swift": ["lstat"],
-    // Which process has a lock: the files of the processes, as /proc shows them.
+    // Which process holds a lock, as the files in /proc show.
     "Sources/SyncStore/Platform/DiskStorage+LockHolders.swift": ["stat"],
     // A path that a caller names, made absolute before anything is opened.
     "Sources/SyncStore/Platform/SystemCall.swift": ["realpath"],
@@ -59,7 +59,7 @@ import Testing
     }
   }
 
-  /// Calls above POSIX, and the one file that makes each.
+  /// Calls above POSIX, and the only file that makes each.
   private static let refusable = [
     "openat2": "files.c", "renameat2": "files.c", "statx": "files.c", "fallocate": "files.c",
     "membarrier": "shim.c", "sync_file_range": "shim.c", "syncfs": "shim.c",
@@ -68,7 +68,8 @@ import Testing
     "SYS_futex": "shim.c",
     "epoll_create1": "sockets.c", "eventfd": "sockets.c", "accept4": "sockets.c",
   ]
-  /// None of these is used: a change that begins to gives it a fallback, a row above, and one in `RefusedCallTests`.
+  /// Unused calls: the change that introduces one adds a fallback, a row above, and one in
+  /// `RefusedCallTests`.
   private static let unused = [
     "memfd_create", "close_range", "copy_file_range", "preadv2", "pwritev2", "O_TMPFILE",
     "pidfd_open",

@@ -1,8 +1,8 @@
 import Foundation
 import Testing
 
-/// Keeps the words of the field in the code: retired names, the register of a literal translation, long lines and
-/// signatures that cannot be read at the call. Each message names what to write instead.
+/// Keeps the words of the field in the code: retired names, the register of a literal translation, long lines
+/// and signatures that cannot be read at the call. Each message names what to write instead.
 @Suite struct WordTests {
   /// Names that were replaced, as whole words in the code, and the term to use.
   private static let retired = [
@@ -74,7 +74,8 @@ import Testing
 
   // MARK: Signatures
 
-  /// Signatures that C or an old promise prescribes, or that are still to be changed. The lists may only shrink.
+  /// Signatures that C or an old promise prescribes, or that are still to be changed. The lists may only
+  /// shrink.
   private static let unlabelled: Set<String> = [
     "Sources/Replication/TLS/TLSContext.swift select",
     "Sources/SyncStore/Blobs/SQLite+SharedMemory.swift map",

@@ -1,5 +1,5 @@
-// refuse-call CALL ERRNO PROGRAM WORD...: runs a program to which the kernel refuses one system call, as the sandbox of a container
-// runtime or of a service manager does: by a seccomp filter, which needs no privileges.
+// refuse-call CALL ERRNO PROGRAM WORD...: runs a program with one system call refused by a seccomp filter,
+// which needs no privileges, as the sandbox of a container runtime or of a service manager does.
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -17,11 +17,11 @@
 #define OWN_ARCHITECTURE AUDIT_ARCH_AARCH64
 #endif
 
-// A call, or the uses of it whose second or third argument has one value.
+// A call, or only its uses with one value of the second or third argument.
 struct refused {
   const char *name;
   unsigned number;
-  // The argument looked at, from 0; -1 for none.
+  // Index of the argument that is compared, from 0; -1 for none.
   int argument;
   unsigned value;
 };
@@ -59,7 +59,8 @@ static int refuse(const struct refused *call, unsigned code) {
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OWN_ARCHITECTURE, 0, 5),
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call->number, 0, 3),
-    // The lower half, on the little-endian machines that this is for; the number once more where no argument counts.
+    // The lower half of the argument (both supported processors are little-endian); the call number again if
+    // no argument is compared.
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, where),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call->argument < 0 ? call->number : call->value, 0, 1),
     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | code),

@@ -1,6 +1,7 @@
-// Stands in for a kernel with pages of 64 KiB: LD_PRELOAD it. Mappings begin at multiples of 64 KiB, what is no such multiple is refused
-// with EINVAL as that kernel would, lengths are rounded up, and sysconf tells the size. So code that counts on pages of 4 KiB
-// fails, or loses the neighbouring bytes that such a kernel would take with a page.
+// Simulates a kernel with pages of 64 KiB; load it with LD_PRELOAD. Mappings begin at multiples of 64 KiB,
+// other addresses and offsets are refused with EINVAL as by that kernel, lengths are rounded up, and sysconf
+// returns the size. So code that assumes pages of 4 KiB fails, or loses the neighbouring bytes that such a
+// kernel would unmap or discard with a page.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdint.h>

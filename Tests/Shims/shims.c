@@ -1,5 +1,5 @@
-// Runs the C shims on the processor that it was compiled for: `make arm` does so for the host, and for aarch64 under an emulator. What
-// they give is compared with the plainest code that does the same.
+// Runs the C shims on the processor that this is compiled for: `make arm` does so for the host, and for
+// aarch64 under an emulator. Results are compared with those of the simplest equivalent code.
 #define _GNU_SOURCE
 #include "CLinux.h"
 #include "CLinuxFaults.h"
@@ -33,7 +33,7 @@ static void check_lines(void) {
   uint64_t state = 1;
   _Alignas(64) uint64_t words[8];
   for (int round = 0; round < 200000; round++) {
-    // Few tags, so that some words bear the one that is looked for.
+    // Few tags, so that some words have the tag that is searched for.
     uint16_t tag = (uint16_t)(next_random(&state) & 7);
     struct sync_line expected = {0, 0, 0};
     for (int n = 0; n < 8; n++) {
@@ -59,14 +59,14 @@ static void check_zeros(void) {
       expected = (int64_t)(next_random(&state) % count);
       bytes[start + (uint64_t)expected] = 1;
     }
-    // What lies around it does not count.
+    // Bytes outside the range must not count.
     if (start > 0) bytes[start - 1] = 1;
     bytes[start + count] = 1;
     CHECK(sync_last_nonzero(bytes + start, count) == expected);
   }
 }
 
-// A page of a file that was cut while it was mapped: zeros are read, and it is noted.
+// A page of a file that was truncated while mapped: reads return zeros, and the fault is recorded.
 static void check_faults(const char *path) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);

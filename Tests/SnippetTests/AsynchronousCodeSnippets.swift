@@ -1,7 +1,7 @@
 import SyncStore
 import Testing
 
-/// The code of `AsynchronousCode.md`. `GuideTests` sees to it that the two are the same.
+/// The code of `AsynchronousCode.md`. `GuideTests` checks that both are equal.
 @Suite struct AsynchronousCodeSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }

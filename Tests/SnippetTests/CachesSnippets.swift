@@ -2,7 +2,7 @@ import SyncStore
 import Synchronization
 import Testing
 
-/// The code of `Caches.md`. `GuideTests` sees to it that the two are the same.
+/// The code of `Caches.md`. `GuideTests` checks that both are equal.
 @Suite struct CachesSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }

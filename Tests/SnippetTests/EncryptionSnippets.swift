@@ -1,7 +1,7 @@
 import SyncStore
 import Testing
 
-/// The code of `Encryption.md`. `DocumentTests` sees to it that the two are the same.
+/// The code of `Encryption.md`. `GuideTests` checks that both are equal.
 @Suite struct EncryptionSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }

@@ -1,7 +1,7 @@
 import SyncStore
 import Testing
 
-/// The code of `Errors.md`. `DocumentTests` sees to it that the two are the same.
+/// The code of `Errors.md`. `GuideTests` checks that both are equal.
 @Suite struct ErrorsSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }
@@ -38,7 +38,7 @@ import Testing
     // end
   }
 
-  /// Compiled, not run: the log is that of the whole process, and other tests listen to it.
+  /// Compiled, not run: the log belongs to the whole process, and other tests read it.
   private func listen() {
     // snippet
     StoreLog.redirect(from: .warning) { entry in

@@ -4,7 +4,7 @@ import SyncStore
 import Synchronization
 import Testing
 
-/// The second half of the program that uses every row of `docs/comparison.md`; the first one is `EveryRowTests`.
+/// The second half of the program that uses every row of `docs/comparison.md`; `EveryRowTests` is the first.
 @Suite("Every row of the comparison, continued") struct EveryRowContinuedTests {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }
@@ -80,7 +80,7 @@ import Testing
     try store.put("a", 1)
     try store.close()
     let heard = Mutex<[StoreLog.Entry]>([])
-    // There is one log for the process, which another test may redirect meanwhile.
+    // The process has one log, which a concurrent test may redirect.
     for attempt in 0..<50 where heard.withLock({ $0.isEmpty }) {
       let copy = here + "log copy \(attempt)"
       try FileManager.default.copyItem(atPath: here + "log", toPath: copy)
@@ -193,7 +193,7 @@ import Testing
 
   // MARK: What none of them has
 
-  /// What a program does on a full disk: reading and deleting go on.
+  /// On a full disk reads and deletes still work.
   private static func putMakingRoom(_ store: Store, _ key: Key, _ value: [UInt8]) throws {
     do {
       try store.put(key, value)

@@ -3,7 +3,8 @@ import SyncStore
 import SyncStoreFoundation
 import Testing
 
-/// A program that uses every row of `docs/comparison.md` by the names that stand there, through the public interface alone.
+/// A program that uses every row of `docs/comparison.md` by the names in it, through the public interface
+/// alone.
 @Suite("Every row of the comparison") struct EveryRowTests {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }
@@ -336,7 +337,7 @@ import Testing
     try scratch.write("preferences.plist", Array(list))
     #expect(try store.importAll(fromPropertyListAt: here + "preferences.plist", prefix: "p/").imported == 2)
     #expect(try store.get("p/age", default: 0) == 7)
-    // Count, the varint that is passed over, "k" and the varint 5.
+    // The count, the skipped varint, "k" and the varint 5.
     try scratch.write("mmkv", [8, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0x07, 1, 0x6B, 1, 5])
     #expect(try store.importAll(from: MMKVFile(path: here + "mmkv")) { _ in .integer }.imported == 1)
     #expect(try store.get("k", default: 0) == 5)

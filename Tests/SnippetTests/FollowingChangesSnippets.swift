@@ -1,7 +1,7 @@
 import SyncStore
 import Testing
 
-/// The code of `FollowingChanges.md`. `GuideTests` sees to it that the two are the same.
+/// The code of `FollowingChanges.md`. `GuideTests` checks that both are equal.
 @Suite struct FollowingChangesSnippets {
   private let scratch = Scratch()
 
@@ -48,7 +48,7 @@ import Testing
     let store = try Store.openOrCreate(at: scratch.path + "/store")
     try store.put("limit/a", 1)
     try store.put("limit/b", 2)
-    // Of another type from the start, and later on: neither ends the reload.
+    // A value of another type, at the start or later, must not end the reload.
     try store.put("limit/c", "none")
     // snippet
     actor Settings {
@@ -110,7 +110,7 @@ import Testing
           if sent.count == 3 { try store.put("order/end", round) }
         }
       } catch is Enough {}
-      // The end of the round before was not acknowledged: it comes first.
+      // The last change of the previous round was not acknowledged, so it is delivered first.
       #expect(sent.count == 3 && sent.contains(Key(stringLiteral: "order/\(round)0")))
     }
     try store.close()

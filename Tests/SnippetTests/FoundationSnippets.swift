@@ -3,7 +3,7 @@ import SyncStore
 import SyncStoreFoundation
 import Testing
 
-/// The code of `SyncStoreFoundation.md`. `DocumentTests` sees to it that the two are the same.
+/// The code of `SyncStoreFoundation.md`. `GuideTests` checks that both are equal.
 @Suite struct FoundationSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }

@@ -1,7 +1,7 @@
 import SyncStore
 import Testing
 
-/// The code of `GettingStarted.md`. `DocumentTests` sees to it that the two are the same.
+/// The code of `GettingStarted.md`. `GuideTests` checks that both are equal.
 @Suite struct GettingStartedSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }

@@ -1,7 +1,7 @@
 import SyncStore
 import Testing
 
-/// The code of `SyncStore.md`. `DocumentTests` sees to it that the two are the same.
+/// The code of `SyncStore.md`. `GuideTests` checks that both are equal.
 @Suite struct LandingSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }

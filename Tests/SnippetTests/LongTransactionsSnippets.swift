@@ -1,7 +1,7 @@
 import SyncStore
 import Testing
 
-/// The code of `LongTransactions.md`. `GuideTests` sees to it that the two are the same.
+/// The code of `LongTransactions.md`. `GuideTests` checks that both are equal.
 @Suite struct LongTransactionsSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }

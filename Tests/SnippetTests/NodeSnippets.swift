@@ -2,7 +2,7 @@ import Replication
 import SyncStore
 import Testing
 
-/// The code of `Replication.md`. `DocumentTests` sees to it that the two are the same.
+/// The code of `Replication.md`. `GuideTests` checks that both are equal.
 @Suite struct NodeSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }

@@ -1,7 +1,7 @@
 import SyncStore
 import Testing
 
-/// The code of `Performance.md`. `DocumentTests` sees to it that the two are the same.
+/// The code of `Performance.md`. `GuideTests` checks that both are equal.
 @Suite struct PerformanceSnippets {
 
   @Test("what the page says happens")
@@ -11,7 +11,7 @@ import Testing
     thumbnails.set("a.png", [1, 2, 3], cost: 3)
     let thumbnail = thumbnails.get("a.png")
     // end
-    // Another test may say that memory is short meanwhile.
+    // A concurrent test may signal memory pressure.
     #expect(thumbnail ?? [1, 2, 3] == [1, 2, 3])
   }
 }

@@ -1,7 +1,7 @@
 import SyncStore
 import Testing
 
-/// The code of `README.md`. `DocumentTests` sees to it that the two are the same.
+/// The code of `README.md`. `GuideTests` checks that both are equal.
 @Suite struct ReadmeSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }

@@ -1,8 +1,8 @@
 import Foundation
 
-/// A directory of a test's own, removed with its last reference.
+/// A temporary directory, removed with its last reference.
 ///
-/// In the sources here a path begins with `here + `, which is not in the documents: there it is relative.
+/// Paths in the snippets begin with `here + `; the documents show them without it, as relative paths.
 final class Scratch: Sendable {
   let path = NSTemporaryDirectory() + "sync-store-snippet-" + UUID().uuidString
 

@@ -1,13 +1,13 @@
 import SyncStore
 import Testing
 
-/// The code of `StoresAsThings.md`. `GuideTests` sees to it that the two are the same.
+/// The code of `StoresAsThings.md`. `GuideTests` checks that both are equal.
 @Suite struct StoresAsThingsSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }
 
   private func copyFiles(of path: String) throws -> Bool {
-    // As another process would: this one keeps everybody out.
+    // The store is held exclusively: opening it again fails, as it does for another process.
     #expect(#expect(throws: StoreError.self) { try Store.open(at: path) }?.code == .busy)
     return true
   }

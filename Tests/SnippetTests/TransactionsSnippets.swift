@@ -1,7 +1,7 @@
 import SyncStore
 import Testing
 
-/// The code of `Transactions.md`. `DocumentTests` sees to it that the two are the same.
+/// The code of `Transactions.md`. `GuideTests` checks that both are equal.
 @Suite struct TransactionsSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }

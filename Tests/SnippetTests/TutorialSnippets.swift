@@ -2,7 +2,7 @@ import FoundationEssentials
 import SyncStore
 import Testing
 
-/// The programs of the tutorials, each step in a namespace of its own, as their files have it.
+/// The programs of the tutorials, each step in its own namespace, equal to their files.
 private struct Embedded1 {
   // snippet
   struct Logger {
@@ -147,7 +147,7 @@ private struct Service5 {
   // end
 }
 
-/// Where the programs of the tutorials have their stores.
+/// Directory of the stores of the tutorials' programs.
 private enum Place {
   @TaskLocal static var path = ""
 }

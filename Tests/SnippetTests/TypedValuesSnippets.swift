@@ -3,7 +3,7 @@ import SyncStore
 import SyncStoreFoundation
 import Testing
 
-/// The code of `TypedValues.md`. `DocumentTests` sees to it that the two are the same.
+/// The code of `TypedValues.md`. `GuideTests` checks that both are equal.
 @Suite struct TypedValuesSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }
@@ -54,7 +54,8 @@ import Testing
     try store.close()
   }
 
-  /// What `Date`, `UUID` and `Data` are stored as by a program that does not link `SyncStoreFoundation`: their own `Codable`.
+  /// `Date`, `UUID` and `Data` as a program without `SyncStoreFoundation` stores them: by their own
+  /// `Codable`.
   @Test("dates and identifiers that were stored without the library are not read as such, and are put again")
   func withoutFoundation() throws {
     let store = try Store.create(at: here + "store")

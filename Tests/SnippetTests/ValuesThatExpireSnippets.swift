@@ -1,7 +1,7 @@
 import SyncStore
 import Testing
 
-/// The code of `ValuesThatExpire.md`. `GuideTests` sees to it that the two are the same.
+/// The code of `ValuesThatExpire.md`. `GuideTests` checks that both are equal.
 @Suite struct ValuesThatExpireSnippets {
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }

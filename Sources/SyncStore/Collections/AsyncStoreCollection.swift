@@ -1,4 +1,4 @@
-/// A collection for asynchronous code: what reads several elements, writes, or waits for other writers does
+/// A collection for asynchronous code. Calls that read several elements, write, or wait for other writers do
 /// so on a thread that may block, never on one of the cooperative pool. Made by `AsyncStore.collection`.
 ///
 /// ```swift
@@ -7,17 +7,16 @@
 /// try await orders.update(7) { $0.customer = "Bo" }
 /// ```
 ///
-/// Calls of the collection that are missing here never wait (`key(of:)`, `changes`), or is part of a
-/// transaction (`in:`, within `AsyncStore.transaction`): `collection` is the collection itself.
+/// Calls that are missing here either never wait (`key(of:)`, `changes`) or belong to a transaction (`in:`,
+/// within `AsyncStore.transaction`): make them on `collection`.
 ///
-/// *Cancellation*: a task that is cancelled before its work was begun gets `.cancelled`, and nothing was
-/// done.
+/// *Cancellation*: a task that is cancelled before its work began gets `.cancelled`, and nothing was done.
 public struct AsyncStoreCollection<Element: Codable & Identifiable & Sendable>: Sendable
 where Element.ID: KeyComponent & Sendable {
-  /// The collection itself.
+  /// The synchronous collection.
   public let collection: StoreCollection<Element>
 
-  /// That of a collection.
+  /// Wraps a collection.
   public init(_ collection: StoreCollection<Element>) { self.collection = collection }
 
   private func perform<Result: Sendable>(
@@ -39,7 +38,7 @@ where Element.ID: KeyComponent & Sendable {
     try await perform { collection throws(StoreError) in try collection.snapshot() }
   }
 
-  /// Reads from one moment of the collection, on a thread that may block, as `AsyncStore.withSnapshot` does.
+  /// Reads from a snapshot of the collection, on a thread that may block, as `AsyncStore.withSnapshot` does.
   public func withSnapshot<Result: Sendable>(
     _ body: @escaping @Sendable (CollectionSnapshot<Element>) throws -> Result
   ) async throws -> Result {
@@ -85,7 +84,7 @@ where Element.ID: KeyComponent & Sendable {
     }
   }
 
-  /// The elements of one value in an index. As `ReadableCollection.all(by:equalTo:)`.
+  /// The elements with one value in an index. As `ReadableCollection.all(by:equalTo:)`.
   public func all<Value: Sendable>(
     by index: CollectionIndex<Element, Value>, equalTo value: Value, reversed: Bool = false,
     limit: Int = .max, after: Element? = nil
@@ -95,8 +94,8 @@ where Element.ID: KeyComponent & Sendable {
     }
   }
 
-  /// Visits the elements in the order of their identifiers, until `body` stops; it is called on one thread.
-  /// As `ReadableCollection.forEach`.
+  /// Visits the elements in the order of their identifiers until `body` stops; `body` runs on one thread. As
+  /// `ReadableCollection.forEach`.
   public func forEach(
     reversed: Bool = false, after: Element.ID? = nil,
     _ body: @escaping @Sendable (Element) throws -> ScanStep
@@ -107,20 +106,20 @@ where Element.ID: KeyComponent & Sendable {
     }
   }
 
-  /// How many elements there are. As `ReadableCollection.count`.
+  /// The number of elements. As `ReadableCollection.count`.
   public var count: Int {
     get async throws(StoreError) {
       try await perform { collection throws(StoreError) in try collection.count }
     }
   }
 
-  /// How many elements have identifiers in a range. As `ReadableCollection.count(in:)`.
+  /// The number of elements whose identifiers are in a range. As `ReadableCollection.count(in:)`.
   public func count<Bounds: KeyBounds & Sendable>(in bounds: Bounds) async throws(StoreError) -> Int
   where Bounds.Bound == Element.ID {
     try await perform { collection throws(StoreError) in try collection.count(in: bounds) }
   }
 
-  /// How many elements have one value in an index. As `ReadableCollection.count(by:equalTo:)`.
+  /// The number of elements with one value in an index. As `ReadableCollection.count(by:equalTo:)`.
   public func count<Value: Sendable>(
     by index: CollectionIndex<Element, Value>, equalTo value: Value
   ) async throws(StoreError) -> Int {

@@ -2,8 +2,8 @@
 extension StoreCollection {
   /// Adds an element that expires. Throws `.duplicateIdentifier` if one with its identifier exists.
   ///
-  /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an
-  ///   identifier, or an entry of an index, that makes no key.
+  /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier
+  ///   or index entry that is not a valid key.
   public func insert(
     _ element: Element, expiration: Expiration, durability: Durability? = nil
   ) throws(StoreError) {
@@ -14,9 +14,9 @@ extension StoreCollection {
 
   /// Adds an element that expires. Throws `.duplicateIdentifier` if one with its identifier exists.
   ///
-  /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an
-  ///   identifier, or an entry of an index, that makes no key; `.outOfBounds` if it does not fit into the
-  ///   transaction any more.
+  /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier
+  ///   or index entry that is not a valid key; `.outOfBounds` if it does not fit into the transaction any
+  ///   more.
   public func insert(
     _ element: Element, expiration: Expiration, in transaction: inout Transaction
   ) throws(StoreError) {
@@ -27,8 +27,8 @@ extension StoreCollection {
 
   /// Adds an element that expires, or replaces the one with its identifier.
   ///
-  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
-  ///   index, that makes no key.
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier or index entry that is
+  ///   not a valid key.
   public func insertOrReplace(
     _ element: Element, expiration: Expiration, durability: Durability? = nil
   ) throws(StoreError) {
@@ -39,8 +39,8 @@ extension StoreCollection {
 
   /// Adds an element that expires, or replaces the one with its identifier.
   ///
-  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
-  ///   index, that makes no key; `.outOfBounds` if it does not fit into the transaction any more.
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier or index entry that is
+  ///   not a valid key; `.outOfBounds` if it does not fit into the transaction any more.
   public func insertOrReplace(
     _ element: Element, expiration: Expiration, in transaction: inout Transaction
   ) throws(StoreError) {
@@ -55,7 +55,7 @@ extension StoreCollection {
   ///
   /// **Do not use `Store.expire` with the element's key:** it leaves the index entries unchanged.
   ///
-  /// - Throws: as `Store.expire`; `.invalidKey` for an identifier that makes no key.
+  /// - Throws: as `Store.expire`; `.invalidKey` for an identifier that is not a valid key.
   @discardableResult
   public func expire(
     _ identifier: Element.ID, _ expiration: Expiration, durability: Durability? = nil
@@ -68,7 +68,7 @@ extension StoreCollection {
   /// Changes the deadline of an element and its index entries. False if none has that identifier, or it has
   /// expired.
   ///
-  /// - Throws: as `Transaction.expire`; `.invalidKey` for an identifier that makes no key.
+  /// - Throws: as `Transaction.expire`; `.invalidKey` for an identifier that is not a valid key.
   @discardableResult
   public func expire(
     _ identifier: Element.ID, _ expiration: Expiration, in transaction: inout Transaction
@@ -77,8 +77,8 @@ extension StoreCollection {
     let element = try existing(key, transaction)
     try invalidateUnknownIndexes(in: &transaction)
     guard try transaction.expire(key, expiration) else { return false }
-    // Give the entries exactly the deadline that the element now has; one in the past has ended it, and ends
-    // its entries.
+    // Give the entries exactly the element's new deadline. A deadline in the past has expired the element,
+    // and must expire its entries, too.
     let left = try transaction.entry(key)
     let same = left.map { $0.deadline.map { .at($0) } ?? .never } ?? expiration
     for entry in element.map({ layout.entries(ofStored: $0) }) ?? [] { try transaction.expire(entry, same) }
@@ -88,7 +88,7 @@ extension StoreCollection {
   /// The deadline of an element in milliseconds since 1970; nil if none has that identifier, or it does not
   /// expire.
   ///
-  /// - Throws: as `Store.deadline(of:)`; `.invalidKey` for an identifier that makes no key.
+  /// - Throws: as `Store.deadline(of:)`; `.invalidKey` for an identifier that is not a valid key.
   public func deadline(of identifier: Element.ID) throws(StoreError) -> UInt64? {
     try source.deadline(of: try layout.key(identifier))
   }

@@ -1,22 +1,22 @@
 /// The writes of a collection within a transaction.
 ///
-/// Their order matters once copies meet: entries of the element that is replaced are deleted first, then the
-/// element is written, then all of its entries are, also those that were there already. So whatever another
-/// copy has deleted in a write that loses against this one was stamped before these entries (decision 13).
+/// Their order matters once copies merge: first the index entries of the replaced element are deleted, then
+/// the element is written, then all of its entries, including those already there. So if another copy's write
+/// loses against this one, its deletes of entries have stamps before these entries (decision 13).
 extension StoreCollection {
-  /// Adds an element. `.duplicateIdentifier` if there is one of its identifier.
+  /// Adds an element. Throws `.duplicateIdentifier` if one with its identifier exists.
   ///
-  /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an
-  ///   identifier, or an entry of an index, that makes no key; `.outOfBounds` if it does not fit into the
-  ///   transaction any more.
+  /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier
+  ///   or index entry that is not a valid key; `.outOfBounds` if it does not fit into the transaction any
+  ///   more.
   public func insert(_ element: Element, in transaction: inout Transaction) throws(StoreError) {
     guard try insertOrIgnore(element, in: &transaction) else { throw duplicate(element.id) }
   }
 
-  /// Adds an element unless there is one of its identifier: false in that case.
+  /// Adds an element unless one with its identifier exists; false in that case.
   ///
-  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
-  ///   index, that makes no key; `.outOfBounds` if it does not fit into the transaction any more.
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier or index entry that is
+  ///   not a valid key; `.outOfBounds` if it does not fit into the transaction any more.
   @discardableResult
   public func insertOrIgnore(
     _ element: Element, in transaction: inout Transaction
@@ -24,19 +24,19 @@ extension StoreCollection {
     try add(element, expiration: nil, in: &transaction)
   }
 
-  /// Adds an element, or puts it in the place of the one of its identifier.
+  /// Adds an element, or replaces the one with its identifier.
   ///
-  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
-  ///   index, that makes no key; `.outOfBounds` if it does not fit into the transaction any more.
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier or index entry that is
+  ///   not a valid key; `.outOfBounds` if it does not fit into the transaction any more.
   public func insertOrReplace(_ element: Element, in transaction: inout Transaction) throws(StoreError) {
     let key = try layout.key(element.id)
     try write(element, key, replacing: try existing(key, transaction), in: &transaction)
   }
 
-  /// Puts an element in the place of the one of its identifier. False if there is none.
+  /// Replaces the element with the same identifier. False if there is none.
   ///
-  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
-  ///   index, that makes no key; `.outOfBounds` if it does not fit into the transaction any more.
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier or index entry that is
+  ///   not a valid key; `.outOfBounds` if it does not fit into the transaction any more.
   @discardableResult
   public func replace(_ element: Element, in transaction: inout Transaction) throws(StoreError) -> Bool {
     let key = try layout.key(element.id)
@@ -45,9 +45,9 @@ extension StoreCollection {
     return true
   }
 
-  /// Changes an element, which keeps its deadline. False if there is none of that identifier.
+  /// Changes an element, which keeps its deadline. False if none has that identifier.
   ///
-  /// - Throws: what `body` throws, too. `.invalidKey` if it changes the identifier.
+  /// - Throws: what `body` throws; `.invalidKey` if it changes the identifier.
   @discardableResult
   public func update(
     _ identifier: Element.ID, in transaction: inout Transaction, _ body: (inout Element) throws -> Void
@@ -57,7 +57,7 @@ extension StoreCollection {
     let old = try value.decoded(Element.self, of: key)
     var element = old
     try body(&element)
-    // As keys, which tell apart texts that Swift takes for equal.
+    // Compare as keys: Swift's `==` treats different bytes as equal if they are canonically equivalent.
     guard element.id.keyBytes == identifier.keyBytes else {
       throw StoreError(
         .invalidKey,
@@ -69,9 +69,9 @@ extension StoreCollection {
     return true
   }
 
-  /// Takes an element away. False if there was none.
+  /// Deletes an element. False if none has that identifier.
   ///
-  /// - Throws: as `Transaction.delete`; `.invalidKey` for an identifier that makes no key.
+  /// - Throws: as `Transaction.delete`; `.invalidKey` for an identifier that is not a valid key.
   @discardableResult
   public func delete(
     _ identifier: Element.ID, in transaction: inout Transaction
@@ -86,25 +86,25 @@ extension StoreCollection {
     return try transaction.delete(key)
   }
 
-  /// The element of an identifier as the transaction leaves it so far; nil if there is none.
+  /// The element with an identifier, including earlier writes of the transaction; nil if there is none.
   ///
-  /// - Throws: as `Transaction.get(_:as:)`; `.invalidKey` for an identifier that makes no key.
+  /// - Throws: as `Transaction.get(_:as:)`; `.invalidKey` for an identifier that is not a valid key.
   public func get(_ identifier: Element.ID, in transaction: borrowing Transaction) throws(StoreError)
     -> Element?
   {
     try transaction.get(try layout.key(identifier), as: Element.self)
   }
 
-  /// Is there an element of that identifier, as the transaction leaves it so far?
+  /// Whether an element with that identifier exists, including earlier writes of the transaction.
   ///
-  /// - Throws: as `Transaction.contains`; `.invalidKey` for an identifier that makes no key.
+  /// - Throws: as `Transaction.contains`; `.invalidKey` for an identifier that is not a valid key.
   public func contains(
     _ identifier: Element.ID, in transaction: borrowing Transaction
   ) throws(StoreError) -> Bool {
     try transaction.contains(try layout.key(identifier))
   }
 
-  /// Adds an element unless there is one of its identifier: false in that case.
+  /// Adds an element unless one with its identifier exists; false in that case.
   func add(
     _ element: Element, expiration: Expiration?, in transaction: inout Transaction
   ) throws(StoreError) -> Bool {
@@ -114,13 +114,15 @@ extension StoreCollection {
     return true
   }
 
-  /// The element to be replaced, if it has index entries to delete. One that cannot be decoded has none.
+  /// The element to be replaced if the collection has indexes, whose entries must be deleted; nil if it
+  /// cannot be decoded, as it then has no entries.
   func existing(_ key: Key, _ transaction: borrowing Transaction) throws(StoreError) -> Element? {
     guard layout.hasIndexes, let value = try transaction.get(key) else { return nil }
     return try? value.decoded(as: Element.self)
   }
 
-  /// Without a deadline the store's default holds, for the entries as well.
+  /// Writes an element and its index entries, all with the same deadline. Without an expiration the store's
+  /// default applies to all of them.
   func write(
     _ element: Element, _ key: Key, replacing old: Element?, expiration: Expiration? = nil,
     in transaction: inout Transaction

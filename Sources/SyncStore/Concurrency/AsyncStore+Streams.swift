@@ -1,7 +1,7 @@
-/// Values that are larger than the memory one wants to give them, for asynchronous code.
+/// Streaming of large values for asynchronous code.
 extension AsyncStore {
-  /// Sets a key to bytes that come piece by piece, as `Store.put(…, writing:)`. Nothing is written if
-  /// `pieces` fails, or the task is cancelled before the last piece has come.
+  /// Sets a key to the bytes of a sequence of pieces, as `Store.put(…, writing:)`. Nothing is written if
+  /// `pieces` throws, or if the task is cancelled before the last piece.
   ///
   /// - Throws: as `put`; what `pieces` throws.
   public func put<Pieces: AsyncSequence>(
@@ -51,7 +51,7 @@ extension AsyncStore {
 /// }
 /// ```
 public struct AsyncValueReader: AsyncSequence, Sendable {
-  /// Bytes of a piece, but for the last one.
+  /// Size of each piece in bytes; the last one may be shorter.
   public static let pieceBytes = 1 << 20
 
   /// The synchronous reader that does the work.
@@ -59,9 +59,9 @@ public struct AsyncValueReader: AsyncSequence, Sendable {
 
   init(_ reader: ValueReader) { self.reader = reader }
 
-  /// Bytes of the value.
+  /// Size of the value in bytes.
   public var size: UInt64 { reader.size }
-  /// As it was put.
+  /// The type stored with the value.
   public var type: ValueType { reader.type }
 
   /// Up to `count` bytes from `offset`; fewer only at the end.
@@ -72,7 +72,7 @@ public struct AsyncValueReader: AsyncSequence, Sendable {
     return try await AsyncStore.perform { () throws(StoreError) in try reader.read(count, at: offset) }
   }
 
-  /// Works on all of it in place, mapped, after it was verified. `body` runs to its end on one thread.
+  /// Calls `body` with the mapped bytes of the value, after verifying them. `body` runs on one thread.
   ///
   /// - Throws: as `ValueReader.withBytes`; `.cancelled`.
   public func withBytes<Result: Sendable>(
@@ -82,7 +82,7 @@ public struct AsyncValueReader: AsyncSequence, Sendable {
     return try await AsyncStore.perform { () throws(StoreError) in try reader.withBytes(body) }
   }
 
-  /// Works on all of it in place, mapped, as it lies on the disk. `body` runs to its end on one thread.
+  /// Calls `body` with the mapped bytes of the value without verifying them. `body` runs on one thread.
   ///
   /// - Throws: as `ValueReader.withUnverifiedBytes`; `.cancelled`.
   public func withUnverifiedBytes<Result: Sendable>(
@@ -92,7 +92,7 @@ public struct AsyncValueReader: AsyncSequence, Sendable {
     return try await AsyncStore.perform { () throws(StoreError) in try reader.withUnverifiedBytes(body) }
   }
 
-  /// Gives the pieces, in order.
+  /// Iterates over the pieces in order.
   public struct AsyncIterator: AsyncIteratorProtocol {
     private let reader: AsyncValueReader
     private var offset: UInt64 = 0
@@ -110,6 +110,6 @@ public struct AsyncValueReader: AsyncSequence, Sendable {
     }
   }
 
-  /// From its start.
+  /// An iterator from the start of the value.
   public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self) }
 }

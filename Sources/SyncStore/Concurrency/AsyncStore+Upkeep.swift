@@ -1,31 +1,31 @@
-/// Keys of encrypted stores, what comes from elsewhere, and looking at a store from outside its values.
+/// Encryption, imports, inspection and settings of a store, for asynchronous code.
 extension AsyncStore {
   // MARK: Encryption
 
-  /// Asks for another passphrase from now on. As `Store.changePassphrase`.
+  /// Changes the passphrase. As `Store.changePassphrase`.
   public func changePassphrase(to passphrase: Passphrase) async throws(StoreError) {
     try await perform { () throws(StoreError) in try store.changePassphrase(to: passphrase) }
   }
 
-  /// Writes all anew under a new master key. As `Store.renewKeys`.
+  /// Rewrites everything under a new master key. As `Store.renewKeys`.
   @discardableResult
   public func renewKeys() async throws(StoreError) -> Store.RekeyingReport {
     try await perform { () throws(StoreError) in try store.renewKeys() }
   }
 
-  /// Encrypts a plain store. As `Store.encrypt`.
+  /// Encrypts an unencrypted store. As `Store.encrypt`.
   @discardableResult
   public func encrypt(with passphrase: Passphrase) async throws(StoreError) -> Store.RekeyingReport {
     try await perform { () throws(StoreError) in try store.encrypt(with: passphrase) }
   }
 
-  /// Makes an encrypted store a plain one. As `Store.decrypt`.
+  /// Decrypts an encrypted store. As `Store.decrypt`.
   @discardableResult
   public func decrypt() async throws(StoreError) -> Store.RekeyingReport {
     try await perform { () throws(StoreError) in try store.decrypt() }
   }
 
-  /// Goes on with a re-keying that was interrupted. As `Store.finishRekeying`.
+  /// Resumes an interrupted re-keying. As `Store.finishRekeying`.
   @discardableResult
   public func finishRekeying() async throws(StoreError) -> Store.RekeyingReport {
     try await perform { () throws(StoreError) in try store.finishRekeying() }
@@ -33,10 +33,10 @@ extension AsyncStore {
 
   // MARK: Coming from elsewhere
 
-  /// Sets each key that another store, or a snapshot of one, has in a range. As `Store.importAll(from:)`.
+  /// Imports the keys that another store, or a snapshot of one, has in a range. As `Store.importAll(from:)`.
   ///
-  /// - Parameter unreadable: hears of keys whose value cannot be read, on the thread that does the work; when
-  ///   it returns they are passed over.
+  /// - Parameter unreadable: called for each key whose value cannot be read, on the thread that does the
+  ///   work; if it returns, the key is skipped.
   /// - Throws: as `Store.importAll(from:)`; `.cancelled`.
   @discardableResult
   public func importAll(
@@ -48,7 +48,7 @@ extension AsyncStore {
     }
   }
 
-  /// The same from a store for asynchronous code.
+  /// Imports the keys that another asynchronous store has in a range. As `Store.importAll(from:)`.
   @discardableResult
   public func importAll(
     from other: AsyncStore, _ range: KeyRange = .all, conflict: ImportConflict = .replace,
@@ -57,7 +57,7 @@ extension AsyncStore {
     try await importAll(from: other.store, range, conflict: conflict, unreadable: unreadable)
   }
 
-  /// Sets a key for each of an MMKV file (`MMKVFile.read`). As `Store.importAll(from:prefix:conflict:kind:)`.
+  /// Imports each key of an MMKV file (`MMKVFile.read`). As `Store.importAll(from:prefix:conflict:kind:)`.
   @discardableResult
   public func importAll(
     from file: MMKVFile, prefix: String = "", conflict: ImportConflict = .replace,
@@ -66,7 +66,7 @@ extension AsyncStore {
     try await withStore { try $0.importAll(from: file, prefix: prefix, conflict: conflict, kind: kind) }
   }
 
-  /// Sets a key for each of a property list's. As `Store.importAll(fromPropertyListAt:)`.
+  /// Imports each key of a property list. As `Store.importAll(fromPropertyListAt:)`.
   @discardableResult
   public func importAll(
     fromPropertyListAt path: String, prefix: String = "", conflict: ImportConflict = .replace
@@ -81,22 +81,22 @@ extension AsyncStore {
     try await perform { () throws(StoreError) in try store.log(from: position, limit: limit) }
   }
 
-  /// Why a key has the value it has; nil if nothing is known of it. As `Store.explain`.
+  /// Explains how a key got its present value; nil if nothing is known of the key. As `Store.explain`.
   public func explain(_ key: Key) async throws(StoreError) -> Explanation? {
     try await perform { () throws(StoreError) in try store.explain(key) }
   }
 
-  /// From whom a received write came. As `Store.origin`.
+  /// The actor of the copy that sent a received write. As `Store.origin`.
   public func origin(of entry: LogEntry) async throws(StoreError) -> ActorID? {
     try await perform { () throws(StoreError) in try store.origin(of: entry) }
   }
 
-  /// Beaten concurrent values that are kept, newest first. As `Store.conflicts`.
+  /// Concurrent values that lost and are kept, newest first. As `Store.conflicts`.
   public func conflicts() async throws(StoreError) -> [LogEntry] {
     try await perform { () throws(StoreError) in try store.conflicts() }
   }
 
-  /// Writes a beaten value again as a new write. As `Store.restore`.
+  /// Restores a value that lost, by a new write. As `Store.restore`.
   public func restore(_ beaten: LogEntry) async throws(StoreError) {
     try await perform { () throws(StoreError) in try store.restore(beaten) }
   }
@@ -111,7 +111,7 @@ extension AsyncStore {
     try await perform { () throws(StoreError) in try store.status() }
   }
 
-  /// Which large values are not here, and why. As `Store.absentValues`.
+  /// Large values that are not on this copy, and why. As `Store.absentValues`.
   public func absentValues() async throws(StoreError) -> AbsentValues {
     try await perform { () throws(StoreError) in try store.absentValues() }
   }
@@ -122,17 +122,17 @@ extension AsyncStore {
     try await perform { () throws(StoreError) in try store.lastBlobTrim() }
   }
 
-  /// Says which large values this copy takes from now on. As `Store.setBlobPolicy`.
+  /// Sets which large values this copy fetches. As `Store.setBlobPolicy`.
   public func setBlobPolicy(_ policy: BlobPolicy) async throws(StoreError) {
     try await perform { () throws(StoreError) in try store.setBlobPolicy(policy) }
   }
 
-  /// Says how much of the large values this copy keeps from now on. As `Store.setBlobLimits`.
+  /// Sets how much of the large values this copy keeps. As `Store.setBlobLimits`.
   public func setBlobLimits(_ limits: BlobLimits) async throws(StoreError) {
     try await perform { () throws(StoreError) in try store.setBlobLimits(limits) }
   }
 
-  /// Gives what was written while the clock ran ahead the present time. As `Store.restampUnsent`.
+  /// Gives the present time to writes stamped while the clock ran ahead. As `Store.restampUnsent`.
   @discardableResult
   public func restampUnsent() async throws(StoreError) -> Store.RestampReport {
     try await perform { () throws(StoreError) in try store.restampUnsent() }
@@ -140,9 +140,9 @@ extension AsyncStore {
 }
 
 extension MMKVFile {
-  /// Reads a file on a thread that may block: what `init(path:cryptKey:)` does, for asynchronous code.
+  /// Reads a file on a thread that may block, as `init(path:cryptKey:)` does.
   ///
-  /// - Parameter cryptKey: of an encrypted one, its key: at most 16 bytes count.
+  /// - Parameter cryptKey: the key of an encrypted file; at most 16 bytes count.
   /// - Throws: as `init`; `.cancelled`.
   public static func read(
     path: String, cryptKey: [UInt8]? = nil, cipher: Cipher? = nil

@@ -1,22 +1,21 @@
-/// Typed values, which may be large, and what writes by what is there.
+/// Typed values and conditional writes for asynchronous code.
 extension AsyncStore {
-  /// The value of a key as a type of the program, also one that lies in the blob tier; nil if it has none. As
-  /// `Store.get(_:as:)`.
+  /// The decoded value of a key, which may be in the blob tier; nil if it has none. As `Store.get(_:as:)`.
   public func get<Content: Decodable & Sendable>(
     _ key: Key, as type: Content.Type
   ) async throws(StoreError) -> Content? {
     try await perform { () throws(StoreError) in try store.get(key, as: type) }
   }
 
-  /// The value of a key as a type of the program; the default if it has none. As `Store.get(_:default:)`.
+  /// The decoded value of a key; the default if it has none. As `Store.get(_:default:)`.
   public func get<Content: Decodable & Sendable>(
     _ key: Key, default fallback: @autoclosure () -> Content
   ) async throws(StoreError) -> Content {
     try await get(key, as: Content.self) ?? fallback()
   }
 
-  /// Works on the value of a key in place, also one that lies in the blob tier; nil if it has none. `body`
-  /// runs to its end on one thread. As `Store.withValue`.
+  /// Calls `body` with the bytes of a value in place, also of one in the blob tier; nil if the key has none.
+  /// `body` runs on one thread. As `Store.withValue`.
   public func withValue<Result: Sendable>(
     _ key: Key, _ body: @escaping @Sendable (RawSpan) throws -> Result
   ) async throws -> Result? {
@@ -28,15 +27,14 @@ extension AsyncStore {
     try await perform { () throws(StoreError) in try store.versioned(key) }
   }
 
-  /// The value of a key as a type of the program, together with its version; nil if it has none. As
-  /// `Store.versioned(_:as:)`.
+  /// The decoded value of a key together with its version; nil if it has none. As `Store.versioned(_:as:)`.
   public func versioned<Content: Decodable & Sendable>(
     _ key: Key, as type: Content.Type
   ) async throws(StoreError) -> Versioned<Content>? {
     try await perform { () throws(StoreError) in try store.versioned(key, as: type) }
   }
 
-  /// Sets a key if it holds what is expected, as `Store.put` does.
+  /// Sets a key if its present state is the expected one, as `Store.put` does.
   @_disfavoredOverload
   public func put(
     _ key: Key, _ value: some Encodable, expecting expectation: Expected, expiration: Expiration? = nil,
@@ -58,7 +56,7 @@ extension AsyncStore {
     }
   }
 
-  /// Sets a key to bytes unless it already has this value, type and deadline: false in that case. As
+  /// Sets a key to bytes unless it already has this value, type and deadline; false in that case. As
   /// `Store.putIfChanged`.
   public func putIfChanged(
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expiration: Expiration? = nil,
@@ -69,7 +67,7 @@ extension AsyncStore {
     }
   }
 
-  /// Sets a key unless it already has this value, type and deadline: false in that case. As
+  /// Sets a key unless it already has this value, type and deadline; false in that case. As
   /// `Store.putIfChanged`.
   @_disfavoredOverload
   public func putIfChanged(
@@ -93,7 +91,7 @@ extension AsyncStore {
     return try await transaction(durability: durability) { try $0.update(key, default: fallback, body) }
   }
 
-  /// Deletes keys, all or none, and tells how many had a value. As `Store.delete(contentsOf:)`.
+  /// Deletes keys atomically and returns how many had a value. As `Store.delete(contentsOf:)`.
   @discardableResult
   public func delete(
     contentsOf keys: some Sequence<Key>, durability: Durability? = nil
@@ -105,10 +103,10 @@ extension AsyncStore {
   }
 }
 
-/// Reads in key order, for which the keys may have to be sorted first. Calls that visit them one by one
-/// (`scan`, `scanEntries`, `forEachValue`) is called within `withStore`.
+/// Reads in key order, which may have to sort the keys first. Call `scan`, `scanEntries` and `forEachValue`,
+/// which visit keys one by one, within `withStore`.
 extension AsyncStore {
-  /// Keys with their values' sizes and types, in the order of bytes. As `Store.list`.
+  /// Keys and their values' sizes and types, in the order of bytes. As `Store.list`.
   public func list(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max
   ) async throws(StoreError) -> [Entry] {
@@ -117,7 +115,7 @@ extension AsyncStore {
     }
   }
 
-  /// Keys that begin so with their values' sizes and types, in the order of bytes. As `Store.list`.
+  /// Keys with a prefix and their values' sizes and types, in the order of bytes. As `Store.list`.
   public func list(
     prefix: [UInt8], after: Key? = nil, reversed: Bool = false, limit: Int = .max
   ) async throws(StoreError) -> [Entry] {
@@ -190,7 +188,8 @@ extension AsyncStore {
     try await perform { () throws(StoreError) in try Store.verifyBackup(file) }
   }
 
-  /// The same; `progress` is told how many bytes were read of how many.
+  /// Verifies a backup and reports to `progress` how many bytes were read of the total. As
+  /// `Store.verifyBackup`.
   public static func verifyBackup(
     _ file: String, progress: @escaping @Sendable (_ done: UInt64, _ total: UInt64) -> Void
   ) async throws(StoreError) {

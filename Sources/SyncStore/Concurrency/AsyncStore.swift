@@ -1,20 +1,19 @@
-/// A store for asynchronous code: each call that may wait, for other writers, a sync or a disk, does so on a
+/// A store for asynchronous code. A call that may wait for other writers, a sync or a disk does so on a
 /// thread of its own, never on one of the cooperative pool.
 ///
 /// ```swift
 /// let store = try await AsyncStore.open(at: path)
 /// try await store.put("a", "1")
-/// let value = try store.store.get("a")        // what waits for nothing is called as it is
+/// let value = try store.store.get("a")        // does not wait: call it directly
 /// ```
 ///
-/// *Cancellation*: a task that is cancelled before its work was begun gets `.cancelled`, and nothing was
-/// done. Work that has begun goes on to its end, but for a pausable transaction, which ends between two
-/// steps.
+/// *Cancellation*: a task that is cancelled before its work began gets `.cancelled`, and nothing was done.
+/// Work that has begun runs to its end, except that a pausable transaction ends between two steps.
 public struct AsyncStore: Sendable {
-  /// The store itself: for all that is quick, and for synchronous code.
+  /// The store itself, for calls that do not wait and for synchronous code.
   public let store: Store
 
-  /// That of an open store.
+  /// Wraps an open store.
   public init(_ store: Store) { self.store = store }
 
   // MARK: Opening
@@ -86,7 +85,7 @@ public struct AsyncStore: Sendable {
     }
   }
 
-  /// Sets a key if what it holds is what is expected, as `Store.put` does.
+  /// Sets a key if its present state is the expected one, as `Store.put` does.
   public func put(
     _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
     expiration: Expiration? = nil, durability: Durability? = nil
@@ -123,7 +122,7 @@ public struct AsyncStore: Sendable {
     }
   }
 
-  /// Does several writes at once, as `Store.transaction` does. `body` runs to its end on one thread; other
+  /// Performs several writes atomically, as `Store.transaction` does. `body` runs on one thread; other
   /// writers wait for it.
   public func transaction<Result: Sendable>(
     durability: Durability? = nil, _ body: @escaping @Sendable (inout Transaction) throws -> Result
@@ -131,8 +130,8 @@ public struct AsyncStore: Sendable {
     try await Self.performAny { try store.transaction(durability: durability, body) }
   }
 
-  /// Does much work in steps, as `Store.pausableTransaction` does. Between two steps it notices that the task
-  /// was cancelled: it throws `.cancelled` then, and the steps before stay.
+  /// Performs a large amount of work in steps, as `Store.pausableTransaction` does. If the task is cancelled,
+  /// the next step is not begun: `.cancelled` is thrown, and the earlier steps stay.
   @discardableResult
   public func pausableTransaction(
     durability: Durability? = nil,
@@ -158,7 +157,7 @@ public struct AsyncStore: Sendable {
     try await perform { () throws(StoreError) in try store.sync() }
   }
 
-  /// The value of a key, which may lie in the blob tier; nil if it has none. As `Store.get`.
+  /// The value of a key, which may be in the blob tier; nil if it has none. As `Store.get`.
   public func get(_ key: Key) async throws(StoreError) -> Value? {
     try await perform { () throws(StoreError) in try store.get(key) }
   }
@@ -174,13 +173,13 @@ public struct AsyncStore: Sendable {
     try await perform { () throws(StoreError) in try store.export(key, toFileAt: file) }
   }
 
-  /// All keys and values as they are now, as `Store.snapshot` does, which may have to sort all keys.
+  /// A snapshot of all keys and values, as `Store.snapshot` makes it; this may have to sort all keys.
   public func snapshot() async throws(StoreError) -> Snapshot {
     try await perform { () throws(StoreError) in try store.snapshot() }
   }
 
-  /// Reads from one moment of the store, on a thread that may block: what others write meanwhile does not
-  /// show. The snapshot is closed at the end.
+  /// Reads from a snapshot of the store, on a thread that may block. Concurrent writes do not show in it. The
+  /// snapshot is closed at the end.
   ///
   /// - Throws: as `Store.snapshot`, and what `body` throws.
   public func withSnapshot<Result: Sendable>(
@@ -193,13 +192,13 @@ public struct AsyncStore: Sendable {
     }
   }
 
-  /// Gives back all space that superseded records take up, as `Store.compact` does.
+  /// Reclaims the space of all superseded records, as `Store.compact` does.
   @discardableResult
   public func compact() async throws(StoreError) -> UInt64 {
     try await perform { () throws(StoreError) in try store.compact() }
   }
 
-  /// Gives back what can be had without, as `Store.trim` does.
+  /// Reclaims space in the journal and the blob tier and drops caches, as `Store.trim` does.
   @discardableResult
   public func trim() async throws(StoreError) -> UInt64 {
     try await perform { () throws(StoreError) in try store.trim() }
@@ -220,14 +219,15 @@ public struct AsyncStore: Sendable {
     try await perform { () throws(StoreError) in try store.verify() }
   }
 
-  /// The same; `progress` is told how many bytes were read of how many.
+  /// Reads every record and every blob, as `Store.verify` does, and reports to `progress` how many bytes were
+  /// read of the total.
   public func verify(
     progress: @escaping @Sendable (_ done: UInt64, _ total: UInt64) -> Void
   ) async throws(StoreError) -> VerificationReport {
     try await perform { () throws(StoreError) in try store.verify(progress: progress) }
   }
 
-  /// Any other work with the store that may block, a scan for example: on a thread that may.
+  /// Runs any other work with the store that may block, such as a scan, on a thread that may.
   ///
   /// - Throws: what `body` throws; `.cancelled`.
   public func withStore<Result: Sendable>(
@@ -248,7 +248,7 @@ extension AsyncStore {
     try await Self.perform(work)
   }
 
-  /// Does work on a thread that may block. `.cancelled` if the task was cancelled before it began.
+  /// Runs work on a thread that may block. `.cancelled` if the task was cancelled before it began.
   package static func perform<Result: Sendable>(
     isCancellable: Bool = true, _ work: @escaping @Sendable () throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
@@ -268,14 +268,15 @@ extension AsyncStore {
     return try result.get()
   }
 
-  /// The same for what throws anything.
+  /// Runs work that may throw any error, on a thread that may block.
   private static func performAny<Result: Sendable>(
     _ work: @escaping @Sendable () throws -> Result
   ) async throws -> Result {
     try await perform { () throws(StoreError) in Swift.Result { try work() } }.get()
   }
 
-  /// Does a write: with those of other tasks if it is to be durable, and does not take long by itself.
+  /// Performs a write. A small one that must be durable shares the append and the sync of other tasks' writes
+  /// (`AsyncWriter`).
   private func write<Result: Sendable>(
     _ durability: Durability?, isLarge: Bool,
     _ append: @escaping @Sendable (Durability) throws(StoreError) -> Result
@@ -307,13 +308,13 @@ extension AsyncStore {
   }
 }
 
-/// Decides whether work was begun or cancelled first.
+/// Decides which came first: the beginning of the work or its cancellation.
 private final class StartOrCancel: Sendable {
   private let state = LockedField(State.open)
 
   private enum State { case open, begun, cancelled }
 
-  /// May it begin?
+  /// Claims the beginning; false if the work was cancelled first.
   func begin() -> Bool {
     state.withLock { state in
       if state == .open { state = .begun }

@@ -1,8 +1,8 @@
-/// Makes the writes of tasks that do not wait themselves: what has come while a sync was running is appended
-/// next, and made durable by one sync. So any number of tasks share syncs, on one thread.
+/// Group commit for tasks, on one thread: writes that arrive during a sync are appended after it and made
+/// durable together by the next sync.
 final class AsyncWriter: Sendable {
   private struct Job {
-    /// Appends. Returns what is to be synced afterwards, if anything.
+    /// Appends. Returns the store to be synced afterwards, if any.
     var append: @Sendable () throws(StoreError) -> Store?
     var finish: @Sendable (StoreError?) -> Void
   }
@@ -15,7 +15,8 @@ final class AsyncWriter: Sendable {
   private let state = LockedField(State())
   private let queue = Background.SerialQueue("syncstore.writer")
 
-  /// Has `append` called, in turn, then what it returns synced; `finish` hears how that went.
+  /// Queues a write: calls `append`, syncs the store that it returns, then calls `finish` with the error, if
+  /// any.
   func add(
     _ append: @escaping @Sendable () throws(StoreError) -> Store?,
     finish: @escaping @Sendable (StoreError?) -> Void

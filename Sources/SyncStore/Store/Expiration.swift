@@ -92,15 +92,15 @@ public struct Lifetime: Hashable, Comparable, Sendable {
 /// Deadlines. A deadline is part of the record: it replicates with the value, and changing it writes a new
 /// record.
 extension Store {
-  /// Changes the deadline of a key's value, and not the value. False if the key has no value or it has
+  /// Changes the deadline of a key's value, not the value itself. False if the key has no value or it has
   /// expired: an expired value cannot be revived.
   ///
   /// ```swift
   /// try store.expire("session", .after(.hours(1)))
   /// ```
   ///
-  /// It is a new write of the same value, which replicates; the content of a large value is not copied. If
-  /// the value has this deadline already, nothing is written.
+  /// The change is a new write of the same value, which replicates; the content of a large value is not
+  /// copied. If the value already has this deadline, nothing is written.
   ///
   /// - Throws: as `put`; `.damaged` if the record cannot be read; `.blobUnavailable` if a large value is not
   ///   on this copy: a write whose value no copy can supply must not win. Read the value first.
@@ -134,18 +134,18 @@ extension Store {
 
   /// When the value of a key expires, in milliseconds since 1970; nil if it has no value, or does not expire.
   ///
-  /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
+  /// - Throws: `.damaged` if damage leaves it unknown what the key holds; `.closed`, `.forked`.
   public func deadline(of key: Key) throws(StoreError) -> UInt64? { try entry(key)?.deadline }
 
-  /// How many keys have a value, and how many had one that has expired and was not replaced. Looks at every
-  /// key.
+  /// Numbers of keys with a live value, an expired value that was not replaced, and a deadline. Visits every
+  /// key in the range.
   ///
   /// - Throws: `.damaged` as `scanEntries`; `.closed`, `.forked`.
   public func keyCounts(in range: KeyRange = .all) throws(StoreError) -> KeyCounts {
     let now = environment.now()
     let view = try snapshotState()
     var counts = KeyCounts()
-    // Judged by the beginning of time nothing has expired.
+    // At time 0 nothing has expired, so the scan also visits expired entries.
     let all = SnapshotState.Scan(range: range, after: nil, reversed: false, limit: .max, time: 0)
     try StoreError.only {
       _ = try view.visitEntries(all, in: self) { entry in
@@ -161,8 +161,7 @@ extension Store {
     return counts
   }
 
-  /// The deadline of a value that is written now; without an expiration that of
-  /// `Configuration.defaultLifetime`.
+  /// The deadline of a value that is written now; nil means `Configuration.defaultLifetime`.
   @inline(__always)
   func deadline(for expiration: Expiration?) -> UInt64? {
     if let expiration { return expiration.deadline(from: environment.now()) }
@@ -180,7 +179,7 @@ extension Transaction {
   }
 }
 
-/// How many keys there are.
+/// Numbers of keys by the state of their values.
 public struct KeyCounts: Hashable, Sendable {
   /// Keys that have a value.
   public internal(set) var live = 0
@@ -188,6 +187,6 @@ public struct KeyCounts: Hashable, Sendable {
   public internal(set) var expired = 0
   /// Keys whose value has a deadline, expired or not.
   public internal(set) var withDeadline = 0
-  /// All of them, with the expired ones.
+  /// Live and expired keys together.
   public var all: Int { live + expired }
 }

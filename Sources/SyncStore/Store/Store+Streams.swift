@@ -145,7 +145,7 @@ public struct ValueReader: Sendable {
 
   /// Calls `body` with the mapped bytes of the value, after verifying them.
   ///
-  /// - Throws: `.damaged` if it is not what was put.
+  /// - Throws: `.damaged` if the bytes are not those that were put.
   public func withBytes<Result>(_ body: (RawSpan) throws(StoreError) -> Result) throws(StoreError) -> Result {
     switch source {
     case .bytes(let bytes): return try bytes.withRawSpan { span throws(StoreError) in try body(span) }

@@ -127,7 +127,7 @@ extension Store {
       let bytes = try storage.open(file, .readOnly).read(status.size + 1, at: 0)
       if bytes.count <= configuration.blobThreshold { return .inline(bytes) }
     }
-    // Its size may have changed since.
+    // The size of the file may have changed since it was opened.
     let blobs = try blobs
     let isPacked = blobs.packs.settings.takes(status.size)
     let reference = try blobs.put(fileAt: file, durable: !deferring && !isPacked)

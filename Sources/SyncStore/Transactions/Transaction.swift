@@ -52,7 +52,7 @@ public struct Transaction: ~Copyable {
       key: key.bytes, content: content, type: type, deadline: deadline, held: held)
   }
 
-  /// Registers a blob that must be durable before the transaction is.
+  /// Records a blob of the transaction: it must be durable before the transaction is.
   mutating func trackBlob(of content: Record.Content) {
     if case .blob(let blob) = content { pendingBlobs.append(blob) }
   }

@@ -1,17 +1,16 @@
-/// Typed values: any `Codable` type is stored together with its type, and read back as what it was or not at
-/// all.
+/// Typed values: any `Codable` type is stored with its type; reading as an incompatible type fails.
 ///
-/// - An absent key is nil, or the default; a value of another type is never taken for absent: it is
-///   `.wrongType`.
-/// - A number is read as any type of number of its kind that holds it exactly, else it is `.outOfBounds`.
-/// - A property that the stored value lacks is nil if it is optional, else `.wrongType`; what the type does
-///   not know is passed over. So properties can be added, removed and put in another order.
-/// - `Data`, `Date` and `UUID` are at home in `SyncStoreFoundation`: import that, too.
+/// - An absent key is nil, or the default; a value of another type is `.wrongType`, never treated as absent.
+/// - A number can be read as any number type of its kind that holds it exactly; otherwise it is
+///   `.outOfBounds`.
+/// - A property that the stored value lacks is nil if it is optional, otherwise `.wrongType`; unknown
+///   properties are ignored. So properties can be added, removed and reordered.
+/// - For `Data`, `Date` and `UUID` also import `SyncStoreFoundation`.
 extension Store {
-  /// Sets a key to a value of any type that can be encoded.
+  /// Sets a key to a value of any `Encodable` type.
   ///
-  /// An array literal of whole numbers is taken for bytes: `put("k", [1, 2, 3])` is the put of `[UInt8]`.
-  /// Where it is to be an array of numbers say so: `put("k", [1, 300] as [Int])`.
+  /// An array literal of whole numbers is treated as bytes: `put("k", [1, 2, 3])` is the put of `[UInt8]`.
+  /// For an array of numbers state the type: `put("k", [1, 300] as [Int])`.
   ///
   /// - Parameters:
   ///   - expiration: when it expires; nil is the default of the configuration.
@@ -26,7 +25,7 @@ extension Store {
     }
   }
 
-  /// Sets a key to a number, a text or a truth value.
+  /// Sets a key to a number, a string or a Boolean.
   ///
   /// - Parameters:
   ///   - expiration: when it expires; nil is the default of the configuration.
@@ -44,7 +43,7 @@ extension Store {
   /// Sets a key to a typed value if its present state is the expected one; see the put of bytes.
   /// `Expected.equal(to:)` expects a typed value.
   ///
-  /// - Throws: as the same for bytes, and as `EncodedValue`.
+  /// - Throws: as the call for bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public func put<Content: Encodable>(
     _ key: Key, _ value: Content, expecting expectation: Expected, expiration: Expiration? = nil,
@@ -56,9 +55,9 @@ extension Store {
     )
   }
 
-  /// Sets a key unless it has this very value, type and deadline already. False in that case.
+  /// Sets a key unless it already has this value, type and deadline. False in that case.
   ///
-  /// - Throws: as the same for bytes, and as `EncodedValue`.
+  /// - Throws: as the call for bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public func putIfChanged<Content: Encodable>(
     _ key: Key, _ value: Content, expiration: Expiration? = nil, durability: Durability? = nil
@@ -67,7 +66,7 @@ extension Store {
     return try putIfChanged(key, form.bytes, type: form.type, expiration: expiration, durability: durability)
   }
 
-  /// The value of a key as a number, a text or a truth value; nil if it has none.
+  /// The value of a key as a number, a string or a Boolean; nil if it has none.
   ///
   /// - Throws: as `get`; `.wrongType` if it is of another type, `.outOfBounds` if it does not fit.
   @inlinable
@@ -76,7 +75,7 @@ extension Store {
     do throws(StoreError) { return try Content(scalar) } catch { throw error.of(key) }
   }
 
-  /// The value of a key as a type of the program; nil if it has none.
+  /// The decoded value of a key; nil if it has none.
   ///
   /// - Throws: as `get`, and as `EncodedValue.decoded`.
   public func get<Content: Decodable>(_ key: Key, as _: Content.Type) throws(StoreError) -> Content? {
@@ -88,9 +87,10 @@ extension Store {
     }
   }
 
-  /// The value of a key as a number, a text or a truth value; the default if it has none.
+  /// The value of a key as a number, a string or a Boolean; the default if it has none.
   ///
-  /// - Throws: as `get(_:as:)`: a value of another type is no reason to take the default.
+  /// - Throws: as `get(_:as:)`; also if the value is of another type: the default applies to absent keys
+  ///   only.
   public func get<Content: ScalarValue>(
     _ key: Key, default fallback: @autoclosure () -> Content
   ) throws(StoreError) -> Content {
@@ -99,16 +99,17 @@ extension Store {
 }
 
 extension ReadableStore {
-  /// The value of a key as a type of the program; nil if it has none.
+  /// The decoded value of a key; nil if it has none.
   ///
   /// - Throws: as `get`, and as `EncodedValue.decoded`.
   public func get<Content: Decodable>(_ key: Key, as _: Content.Type) throws(StoreError) -> Content? {
     try get(key)?.decoded(Content.self, of: key)
   }
 
-  /// The value of a key as a type of the program; the default if it has none.
+  /// The decoded value of a key; the default if it has none.
   ///
-  /// - Throws: as `get(_:as:)`: a value of another type is no reason to take the default.
+  /// - Throws: as `get(_:as:)`; also if the value is of another type: the default applies to absent keys
+  ///   only.
   public func get<Content: Decodable>(
     _ key: Key, default fallback: @autoclosure () -> Content
   ) throws(StoreError) -> Content {
@@ -117,7 +118,7 @@ extension ReadableStore {
 }
 
 extension Transaction {
-  /// Sets a key to a value of any type that can be encoded, as `Store.put` does.
+  /// Sets a key to a value of any `Encodable` type, as `Store.put` does.
   ///
   /// - Throws: as the put of bytes, and as `EncodedValue`.
   @_disfavoredOverload
@@ -128,9 +129,9 @@ extension Transaction {
     try put(key, form.bytes, type: form.type, expiration: expiration)
   }
 
-  /// Sets a key if what it holds is what is expected, as this transaction leaves it so far.
+  /// Sets a key if its state, including earlier writes of this transaction, is the expected one.
   ///
-  /// - Throws: as the same for bytes, and as `EncodedValue`.
+  /// - Throws: as the call for bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public mutating func put<Content: Encodable>(
     _ key: Key, _ value: Content, expecting expectation: Expected, expiration: Expiration? = nil
@@ -139,9 +140,9 @@ extension Transaction {
     return try put(key, form.bytes, expecting: expectation, type: form.type, expiration: expiration)
   }
 
-  /// Sets a key unless it has this very value, type and deadline already. False in that case.
+  /// Sets a key unless it already has this value, type and deadline. False in that case.
   ///
-  /// - Throws: as the same for bytes, and as `EncodedValue`.
+  /// - Throws: as the call for bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public mutating func putIfChanged<Content: Encodable>(
     _ key: Key, _ value: Content, expiration: Expiration? = nil
@@ -159,7 +160,8 @@ extension Transaction {
 
   /// The typed value of a key, including earlier writes of this transaction; the default if it has none.
   ///
-  /// - Throws: as `get(_:as:)`: a value of another type is no reason to take the default.
+  /// - Throws: as `get(_:as:)`; also if the value is of another type: the default applies to absent keys
+  ///   only.
   public func get<Content: Decodable>(
     _ key: Key, default fallback: @autoclosure () -> Content
   ) throws(StoreError) -> Content {
@@ -168,7 +170,7 @@ extension Transaction {
 }
 
 extension Value {
-  /// The same as `decoded`, with an error that names the key.
+  /// Decodes the value; errors name the key.
   @inline(__always)
   func decoded<Content: Decodable>(_: Content.Type, of key: Key) throws(StoreError) -> Content {
     do throws(StoreError) { return try EncodedValue.decode(Content.self, from: bytes, type: type) } catch {
@@ -178,7 +180,7 @@ extension Value {
 }
 
 extension StoreError {
-  /// The same of the value of a key.
+  /// This error with the key in its message.
   @usableFromInline @inline(never)
   func of(_ key: Key) -> StoreError { StoreError(code, "key \(key): \(message)", path: path, errno: errno) }
 }
