@@ -45,9 +45,9 @@ import Testing
         "changes(from:)": "an asynchronous sequence", "key(of:)": "computed", "reading(_:)": "computed",
         "contains(_:in:)": "in a transaction", "delete(_:in:)": "in a transaction",
         "expire(_:_:in:)": "in a transaction", "get(_:in:)": "in a transaction",
-        "insert(_:in:)": "in a transaction", "insert(_:expiration:in:)": "in a transaction",
-        "insertOrIgnore(_:in:)": "in a transaction",
-        "insertOrReplace(_:in:)": "in a transaction", "insertOrReplace(_:expiration:in:)": "in a transaction",
+        "insert(_:expiration:in:)": "in a transaction",
+        "insertOrIgnore(_:expiration:in:)": "in a transaction",
+        "insertOrReplace(_:expiration:in:)": "in a transaction",
         "replace(_:in:)": "in a transaction", "update(_:in:_:)": "in a transaction",
       ]),
     Pair(

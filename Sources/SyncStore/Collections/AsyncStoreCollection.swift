@@ -129,15 +129,8 @@ where Element.ID: KeyComponent & Sendable {
   // MARK: One element
 
   /// `StoreCollection.insert`.
-  public func insert(_ element: Element, durability: Durability? = nil) async throws(StoreError) {
-    try await perform { collection throws(StoreError) in
-      try collection.insert(element, durability: durability)
-    }
-  }
-
-  /// `StoreCollection.insert(_:expiration:)`.
   public func insert(
-    _ element: Element, expiration: Expiration, durability: Durability? = nil
+    _ element: Element, expiration: Expiration? = nil, durability: Durability? = nil
   ) async throws(StoreError) {
     try await perform { collection throws(StoreError) in
       try collection.insert(element, expiration: expiration, durability: durability)
@@ -147,23 +140,16 @@ where Element.ID: KeyComponent & Sendable {
   /// `StoreCollection.insertOrIgnore`.
   @discardableResult
   public func insertOrIgnore(
-    _ element: Element, durability: Durability? = nil
+    _ element: Element, expiration: Expiration? = nil, durability: Durability? = nil
   ) async throws(StoreError) -> Bool {
     try await perform { collection throws(StoreError) in
-      try collection.insertOrIgnore(element, durability: durability)
+      try collection.insertOrIgnore(element, expiration: expiration, durability: durability)
     }
   }
 
   /// `StoreCollection.insertOrReplace`.
-  public func insertOrReplace(_ element: Element, durability: Durability? = nil) async throws(StoreError) {
-    try await perform { collection throws(StoreError) in
-      try collection.insertOrReplace(element, durability: durability)
-    }
-  }
-
-  /// `StoreCollection.insertOrReplace(_:expiration:)`.
   public func insertOrReplace(
-    _ element: Element, expiration: Expiration, durability: Durability? = nil
+    _ element: Element, expiration: Expiration? = nil, durability: Durability? = nil
   ) async throws(StoreError) {
     try await perform { collection throws(StoreError) in
       try collection.insertOrReplace(element, expiration: expiration, durability: durability)

@@ -1,55 +1,5 @@
 /// Elements that expire. Their index entries have the same deadline.
 extension StoreCollection {
-  /// Adds an element that expires. Throws `.duplicateIdentifier` if one with its identifier exists.
-  ///
-  /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier
-  ///   or index entry that is not a valid key.
-  public func insert(
-    _ element: Element, expiration: Expiration, durability: Durability? = nil
-  ) throws(StoreError) {
-    try transaction(durability) { transaction throws(StoreError) in
-      try insert(element, expiration: expiration, in: &transaction)
-    }
-  }
-
-  /// Adds an element that expires. Throws `.duplicateIdentifier` if one with its identifier exists.
-  ///
-  /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier
-  ///   or index entry that is not a valid key; `.outOfBounds` if it does not fit into the transaction any
-  ///   more.
-  public func insert(
-    _ element: Element, expiration: Expiration, in transaction: inout Transaction
-  ) throws(StoreError) {
-    guard try add(element, expiration: expiration, in: &transaction) else {
-      throw duplicate(element.id)
-    }
-  }
-
-  /// Adds an element that expires, or replaces the one with its identifier.
-  ///
-  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier or index entry that is
-  ///   not a valid key.
-  public func insertOrReplace(
-    _ element: Element, expiration: Expiration, durability: Durability? = nil
-  ) throws(StoreError) {
-    try transaction(durability) { transaction throws(StoreError) in
-      try insertOrReplace(element, expiration: expiration, in: &transaction)
-    }
-  }
-
-  /// Adds an element that expires, or replaces the one with its identifier.
-  ///
-  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier or index entry that is
-  ///   not a valid key; `.outOfBounds` if it does not fit into the transaction any more.
-  public func insertOrReplace(
-    _ element: Element, expiration: Expiration, in transaction: inout Transaction
-  ) throws(StoreError) {
-    let key = try layout.key(element.id)
-    try write(
-      element, key, replacing: try existing(key, transaction), expiration: expiration,
-      in: &transaction)
-  }
-
   /// Changes the deadline of an element and its index entries. False if none has that identifier, or it has
   /// expired.
   ///
@@ -80,7 +30,7 @@ extension StoreCollection {
     // Give the entries exactly the element's new deadline. A deadline in the past has expired the element,
     // and must expire its entries, too.
     let left = try transaction.entry(key)
-    let same = left.map { $0.deadline.map { .at($0) } ?? .never } ?? expiration
+    let same = left.map { Expiration(deadline: $0.deadline) } ?? expiration
     for entry in element.map({ layout.entries(ofStored: $0) }) ?? [] { try transaction.expire(entry, same) }
     return true
   }

@@ -114,7 +114,7 @@ extension StoreCollection {
             // An existing entry may expire before the element, whose deadline other writers have changed.
             let ends = try transaction.get(key).map { $0.deadline ?? .max } ?? 0
             if ends < value.deadline ?? .max {
-              try transaction.put(key, [], expiration: value.deadline.map { .at($0) } ?? .never)
+              try transaction.put(key, [], expiration: Expiration(deadline: value.deadline))
             }
           }
         }

@@ -9,8 +9,12 @@ extension StoreCollection {
   /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier
   ///   or index entry that is not a valid key; `.outOfBounds` if it does not fit into the transaction any
   ///   more.
-  public func insert(_ element: Element, in transaction: inout Transaction) throws(StoreError) {
-    guard try insertOrIgnore(element, in: &transaction) else { throw duplicate(element.id) }
+  public func insert(
+    _ element: Element, expiration: Expiration? = nil, in transaction: inout Transaction
+  ) throws(StoreError) {
+    guard try insertOrIgnore(element, expiration: expiration, in: &transaction) else {
+      throw duplicate(element.id)
+    }
   }
 
   /// Adds an element unless one with its identifier exists; false in that case.
@@ -19,18 +23,24 @@ extension StoreCollection {
   ///   not a valid key; `.outOfBounds` if it does not fit into the transaction any more.
   @discardableResult
   public func insertOrIgnore(
-    _ element: Element, in transaction: inout Transaction
+    _ element: Element, expiration: Expiration? = nil, in transaction: inout Transaction
   ) throws(StoreError) -> Bool {
-    try add(element, expiration: nil, in: &transaction)
+    let key = try layout.key(element.id)
+    guard try !transaction.contains(key) else { return false }
+    try write(element, key, replacing: nil, expiration: expiration, in: &transaction)
+    return true
   }
 
   /// Adds an element, or replaces the one with its identifier.
   ///
   /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier or index entry that is
   ///   not a valid key; `.outOfBounds` if it does not fit into the transaction any more.
-  public func insertOrReplace(_ element: Element, in transaction: inout Transaction) throws(StoreError) {
+  public func insertOrReplace(
+    _ element: Element, expiration: Expiration? = nil, in transaction: inout Transaction
+  ) throws(StoreError) {
     let key = try layout.key(element.id)
-    try write(element, key, replacing: try existing(key, transaction), in: &transaction)
+    try write(
+      element, key, replacing: try existing(key, transaction), expiration: expiration, in: &transaction)
   }
 
   /// Replaces the element with the same identifier. False if there is none.
@@ -65,7 +75,7 @@ extension StoreCollection {
       )
     }
     try write(
-      element, key, replacing: old, expiration: value.deadline.map { .at($0) } ?? .never, in: &transaction)
+      element, key, replacing: old, expiration: Expiration(deadline: value.deadline), in: &transaction)
     return true
   }
 
@@ -104,16 +114,6 @@ extension StoreCollection {
     try transaction.contains(try layout.key(identifier))
   }
 
-  /// Adds an element unless one with its identifier exists; false in that case.
-  func add(
-    _ element: Element, expiration: Expiration?, in transaction: inout Transaction
-  ) throws(StoreError) -> Bool {
-    let key = try layout.key(element.id)
-    guard try !transaction.contains(key) else { return false }
-    try write(element, key, replacing: nil, expiration: expiration, in: &transaction)
-    return true
-  }
-
   /// The element to be replaced if the collection has indexes, whose entries must be deleted; nil if it
   /// cannot be decoded, as it then has no entries.
   func existing(_ key: Key, _ transaction: borrowing Transaction) throws(StoreError) -> Element? {
@@ -138,7 +138,7 @@ extension StoreCollection {
         try transaction.delete(entry)
       }
     }
-    let expiration = source.deadline(for: expiration).map { Expiration.at($0) } ?? .never
+    let expiration = Expiration(deadline: source.deadline(for: expiration))
     try transaction.put(key, form.bytes, type: form.type, expiration: expiration)
     for entry in entries { try transaction.put(entry, [], expiration: expiration) }
   }

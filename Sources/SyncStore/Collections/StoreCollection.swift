@@ -71,8 +71,12 @@ where Element.ID: KeyComponent {
   ///
   /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an
   ///   identifier, or an entry of an index, that makes no valid key.
-  public func insert(_ element: Element, durability: Durability? = nil) throws(StoreError) {
-    guard try insertOrIgnore(element, durability: durability) else { throw duplicate(element.id) }
+  public func insert(
+    _ element: Element, expiration: Expiration? = nil, durability: Durability? = nil
+  ) throws(StoreError) {
+    guard try insertOrIgnore(element, expiration: expiration, durability: durability) else {
+      throw duplicate(element.id)
+    }
   }
 
   /// Adds an element unless there already is one with its identifier: false in that case.
@@ -80,10 +84,12 @@ where Element.ID: KeyComponent {
   /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
   ///   index, that makes no valid key.
   @discardableResult
-  public func insertOrIgnore(_ element: Element, durability: Durability? = nil) throws(StoreError) -> Bool {
-    if try putWithoutIndexes(element, unlessKnown: true, durability) { return true }
+  public func insertOrIgnore(
+    _ element: Element, expiration: Expiration? = nil, durability: Durability? = nil
+  ) throws(StoreError) -> Bool {
+    if expiration == nil, try putWithoutIndexes(element, unlessKnown: true, durability) { return true }
     return try transaction(durability) { transaction throws(StoreError) in
-      try insertOrIgnore(element, in: &transaction)
+      try insertOrIgnore(element, expiration: expiration, in: &transaction)
     }
   }
 
@@ -104,10 +110,12 @@ where Element.ID: KeyComponent {
   ///
   /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
   ///   index, that makes no valid key.
-  public func insertOrReplace(_ element: Element, durability: Durability? = nil) throws(StoreError) {
-    if try putWithoutIndexes(element, unlessKnown: false, durability) { return }
+  public func insertOrReplace(
+    _ element: Element, expiration: Expiration? = nil, durability: Durability? = nil
+  ) throws(StoreError) {
+    if expiration == nil, try putWithoutIndexes(element, unlessKnown: false, durability) { return }
     try transaction(durability) { transaction throws(StoreError) in
-      try insertOrReplace(element, in: &transaction)
+      try insertOrReplace(element, expiration: expiration, in: &transaction)
     }
   }
 
@@ -149,7 +157,7 @@ where Element.ID: KeyComponent {
   ///
   /// - Throws: `.duplicateIdentifier` if there already is one with any of their identifiers; `.outOfBounds`
   ///   if they and their index entries exceed a transaction (`Limits.transactionBytes`): then add them in
-  ///   batches of some thousand; as `insert(_:durability:)`.
+  ///   batches of some thousand; as `insert(_:expiration:durability:)`.
   public func insert(
     contentsOf elements: some Sequence<Element>, durability: Durability? = nil
   ) throws(StoreError) {
@@ -160,7 +168,8 @@ where Element.ID: KeyComponent {
 
   /// Atomically adds those elements whose identifiers are not there yet, and returns their number.
   ///
-  /// - Throws: `.outOfBounds` as `insert(contentsOf:durability:)`; as `insertOrIgnore(_:durability:)`.
+  /// - Throws: `.outOfBounds` as `insert(contentsOf:durability:)`; as
+  ///   `insertOrIgnore(_:expiration:durability:)`.
   @discardableResult
   public func insertOrIgnore(
     contentsOf elements: some Sequence<Element>, durability: Durability? = nil
@@ -174,7 +183,8 @@ where Element.ID: KeyComponent {
 
   /// Adds elements, replacing those with their identifiers, all or none.
   ///
-  /// - Throws: `.outOfBounds` as `insert(contentsOf:durability:)`; as `insertOrReplace(_:durability:)`.
+  /// - Throws: `.outOfBounds` as `insert(contentsOf:durability:)`; as
+  ///   `insertOrReplace(_:expiration:durability:)`.
   public func insertOrReplace(
     contentsOf elements: some Sequence<Element>, durability: Durability? = nil
   ) throws(StoreError) {

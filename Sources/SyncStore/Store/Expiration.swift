@@ -17,6 +17,9 @@ public enum Expiration: Hashable, Sendable {
   /// Never.
   case never
 
+  /// The expiration of a value that has this deadline, in milliseconds since 1970; nil is `.never`.
+  init(deadline: UInt64?) { self = deadline.map { .at($0) } ?? .never }
+
   /// The deadline of a value that is written at `time`, both in milliseconds since 1970; nil if it never
   /// expires.
   func deadline(from time: @autoclosure () -> UInt64) -> UInt64? {

@@ -97,7 +97,7 @@ extension Transaction {
     if held?.bytes != form.bytes || held?.type != form.type {
       // A value that never expires stays so: the store's default applies to new values only.
       try put(
-        key, form.bytes, type: form.type, expiration: held.map { $0.deadline.map { .at($0) } ?? .never })
+        key, form.bytes, type: form.type, expiration: held.map { Expiration(deadline: $0.deadline) })
     }
     return content
   }

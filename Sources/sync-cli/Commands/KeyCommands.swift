@@ -17,7 +17,7 @@ enum KeyCommands {
   ) { invocation, _ in
     let key = try Key(bytes: invocation.operands[0].bytes)
     let type = try type(invocation)
-    let deadline = try invocation.milliseconds("ttl").map { System.wallMilliseconds + $0 }
+    let expiration = try invocation.milliseconds("ttl").map { Expiration.at(System.wallMilliseconds + $0) }
     let operand = invocation.operands.count > 1 ? invocation.operands[1] : nil
     switch (operand, invocation.value("file")) {
     case (nil, nil):
@@ -33,19 +33,19 @@ enum KeyCommands {
           advice: "give a file, or use \"sync-cli import\"")
       }
       try invocation.withStore {
-        try $0.put(key, from: source, type: type, expiration: deadline.map { .at($0) })
+        try $0.put(key, from: source, type: type, expiration: expiration)
       }
     case (let operand?, nil) where operand.bytes == [UInt8(ascii: "-")]:
       let source = Descriptor(standard: 0)
       try invocation.withStore {
-        try $0.put(key, from: source, type: type, expiration: deadline.map { .at($0) })
+        try $0.put(key, from: source, type: type, expiration: expiration)
       }
     case (let operand?, nil):
       guard let bytes = ValueText.bytes(of: operand.bytes, as: type) else {
         throw invocation.usage(
           "\"\(operand.shown)\"", reason: "not of type \(type)", advice: ValueText.expectation(type))
       }
-      try invocation.withStore { try $0.put(key, bytes, type: type, expiration: deadline.map { .at($0) }) }
+      try invocation.withStore { try $0.put(key, bytes, type: type, expiration: expiration) }
     }
     return .done
   }
