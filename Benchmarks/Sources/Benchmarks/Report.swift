@@ -157,7 +157,6 @@ final class Report {
         $0.peer == SyncStorePeer.title || engines.contains($0.peer)
       }
       .map { (engine: $0.peer, nanoseconds: Self.median($0.values) * factor) }
-      .sorted { first, _ in first.engine == SyncStorePeer.title }
       return times.count > 1 ? Plot.Row(workload: workload, times: times) : nil
     }
     return Plot(rows: drawn, caption: caption)

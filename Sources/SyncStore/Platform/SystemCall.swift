@@ -73,8 +73,11 @@ package enum SystemCall {
     return UInt64(max(time.tv_sec, 0)) * 1000 + UInt64(time.tv_nsec) / 1_000_000
   }
 
-  /// Sleeps for about this long.
-  static func sleep(microseconds: UInt32) { uncancelled { _ = usleep(microseconds) } }
+  /// Sleeps for about this long, at most a second. A signal handler may end it early: callers check their
+  /// condition again.
+  static func sleep(microseconds: UInt32) {
+    uncancelled { if usleep(microseconds) != 0 { assert(errno == EINTR, "too long a sleep") } }
+  }
 
   /// Eight unpredictable bytes from the kernel (`getrandom`, used by Swift's system generator).
   package static func randomWord() -> UInt64 { UInt64.random(in: 0...UInt64.max) }

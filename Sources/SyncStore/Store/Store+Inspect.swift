@@ -86,7 +86,7 @@ extension Store {
       return engine.losers
     }
     // Repeated calls that find few losers end no step of a pass: without this they keep waiting writers out.
-    engine.yieldToWaiters()
+    yieldEngineLock()
     var entries: [LogEntry] = []
     try visit(places, pin: pin) { engine, place throws(StoreError) -> Result<LogEntry?, StoreError> in
       do throws(StoreError) {
