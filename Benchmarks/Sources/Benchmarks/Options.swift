@@ -23,7 +23,7 @@ struct Options {
   /// Of the file of results.
   var name = ""
   var results = "Benchmarks/results"
-  /// Where the picture of the headline figures goes; beside the results if nil.
+  /// Path of the plot of the headline figures; nil writes it to the results folder.
   var plot: String?
   /// Where the stores are made: a disk, or durable puts mean nothing.
   var data = "Benchmarks/.build/data"

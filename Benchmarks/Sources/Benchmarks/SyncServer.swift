@@ -41,7 +41,7 @@ enum SyncServer {
 
   private static func say(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
 
-  /// Records of 116 bytes: a key of 16 and a value of 100, of which 66 are incompressible.
+  /// Records of 116 bytes: a key of 16 and a value of 100, with 66 incompressible bytes.
   private static func fill(_ store: Store, _ keys: Int) throws {
     for start in stride(from: 0, to: keys, by: 5000) {
       try store.transaction(durability: .relaxed) { transaction in

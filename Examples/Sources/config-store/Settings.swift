@@ -66,8 +66,8 @@ final class SettingsStore {
     }
   }
 
-  /// Changes a property based on its current value, with optimistic concurrency across processes: retried
-  /// until no other change came in between. (`Store.update` would block other writers meanwhile; this blocks
+  /// Changes a property based on its current value, with optimistic concurrency across processes: it
+  /// retries after a concurrent change. (`Store.update` would block other writers during `body`; this blocks
   /// none.)
   func change<Content: Codable>(
     _ key: Key, from initial: Content, _ body: (Content) -> Content

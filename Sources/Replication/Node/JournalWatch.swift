@@ -60,7 +60,7 @@ final class JournalWatch {
   }
 
   /// The store could not arm the notification, so no session would be woken: retries, since descriptors or
-  /// memory may be available by then. Does nothing if the watch was woken and armed again meanwhile.
+  /// memory may be available by then. Does nothing if the watch has since been woken and armed again.
   private func scheduleRetry(_ number: UInt64) {
     _ = context.loop.schedule(after: Self.retryMilliseconds) { [weak self] in
       guard let self, number == armings else { return }

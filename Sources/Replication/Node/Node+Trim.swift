@@ -14,7 +14,7 @@ extension Node {
   /// members confirm to hold intact now. Evicted values are fetched again when read. Dials members that are
   /// not connected.
   ///
-  /// Readers and writers do not wait for it. A copy that is evicting confirms nothing to others meanwhile, so
+  /// Readers and writers do not wait for it. While a copy evicts it confirms no blob to other copies, so
   /// that no two copies can evict the last replicas.
   ///
   /// - Parameters:

@@ -21,7 +21,7 @@ extension NodeCore {
     }
     guard change.hasCome else { return }
     context.log.emit(.debug, "the network has changed: connections are looked at")
-    // The kernel retransmits what was sent meanwhile at ever longer intervals: a new connection is faster.
+    // Unacknowledged data is retransmitted with exponential backoff: a new connection is faster.
     for driver in drivers { driver.probe(within: Self.afterReturnMilliseconds) }
     onNetwork()
   }

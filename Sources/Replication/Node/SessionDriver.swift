@@ -48,8 +48,8 @@ final class SessionDriver {
   private var hasEnded = false
   /// When the other side last sent anything, by the loop's clock.
   private(set) var lastHeard = MonotonicClock.milliseconds()
-  /// When it last sent or accepted anything: a peer that is receiving a large value has nothing to send
-  /// meanwhile.
+  /// When it last sent or accepted anything: a peer that is receiving a large value sends nothing
+  /// during that time.
   private(set) var lastMoved = MonotonicClock.milliseconds()
 
   /// A session over a link whose handshake is done.

@@ -4,7 +4,7 @@ internal import SyncStore
 extension SessionStore {
   /// Opens a round for the journal's growth, and returns its first batch with it.
   ///
-  /// If another thread is syncing the journal, the batch is prepared meanwhile; `answer` is called, by the
+  /// If another thread is syncing the journal, prepares the batch concurrently; `answer` is called, by the
   /// thread that synced, once the whole round is durable (rule R7): only then may it leave.
   func openLiveUpdate(
     _ receiver: RoundReceiver, after begin: UInt64, to peer: ActorID?,

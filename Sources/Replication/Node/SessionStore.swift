@@ -252,8 +252,8 @@ package final class SessionStore: Sendable {
     return needs
   }
 
-  /// Completes a blob of which an earlier session received all bytes, but ended before moving it into place.
-  /// False if the bytes do not match: they are discarded, and the blob is fetched from the start.
+  /// Completes a blob whose bytes an earlier session received entirely, before it ended without installing
+  /// it. False if the bytes do not match: they are discarded, and the blob is fetched from the start.
   private func completes(_ blob: BlobReference) throws(StoreError) -> Bool {
     do throws(StoreError) {
       try store.blobs.complete(blob, durable: true)

@@ -1,7 +1,7 @@
 import COpenSSLPeer
 import Foundation
 
-/// SHA-256 by OpenSSL: the baseline for large values, each of which is hashed once.
+/// SHA-256 by OpenSSL: the baseline for large values; the store hashes each of them once.
 @safe
 struct PlainHash {
   private let algorithm: OpaquePointer?
