@@ -314,7 +314,7 @@ def settle(on):
 @protocol(
     "settle and search on: a key of a later bucket is found although the earlier one gets an empty slot",
     ["empty too early"],
-    [(INDEX + "HashIndex+Change.swift", "let free = isProbedPast ? Slot.removed : Slot.empty")])
+    [(INDEX + "HashIndex+Change.swift", "let free = isPassed ? Slot.removed : Slot.empty")])
 def search_on(on):
     # Key 9 belongs in the first bucket and lies in the second. Key 5 of the first is removed; 9 is
     # displaced, so the free slots stay `removed` until 9 is removed, too.
@@ -342,7 +342,7 @@ def search_on(on):
         (INDEX + "HashIndex+Growth.swift",
          "for index in 0..<half { try entry(half + index).store(try entry(index).load()) }"),
         (INDEX + "HashIndex+Growth.swift",
-         "try entry(index).store(Sealed.entry(new))"),
+         "try entry(index).store(CheckedWord.entry(new))"),
         (PLATFORM + "MappedPages.swift",
          "Atomic<UInt32>.self).pointee.load(ordering: .acquiring)"),
     ])
@@ -387,11 +387,11 @@ def split(on):
     ["no begin", "no end", "relaxed begin", "relaxed look", "even is enough"],
     [
         (INDEX + "IndexCheckpoint.swift",
-         "header.store(changes | 1, at: Field.changes)"),
+         "header.store(seqlock | 1, at: Field.changes)"),
         (INDEX + "IndexCheckpoint.swift",
-         "header.store(changes &+ 1, at: Field.changes)"),
+         "header.store(seqlock &+ 1, at: Field.changes)"),
         ("Sources/SyncStore/Store/Engine+Search.swift",
-         "isWritingIndex || changes & 1 == 0 && changes == index.ledger.changes"),
+         "isWritingIndex || changes & 1 == 0 && changes == index.checkpoint.seqlock"),
     ])
 def several_keys(on):
     def writer():
