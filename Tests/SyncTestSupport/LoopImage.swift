@@ -46,7 +46,9 @@ package final class LoopImage: Sendable {
     // No blocks reserved for the superuser.
     guard
       type == "tmpfs"
-        || Self.run(["mkfs.\(type)", "-q"] + (type == "ext4" ? ["-F", "-m", "0"] : ["-f"]) + make + [image])
+        || Self.run(
+          ["mkfs.\(type)", "-q"] + (type == "ext4" ? ["-F", "-m", "0"] : ["-f"])
+            + (isThin ? ["-b", "4096"] : []) + make + [image])
     else { throw StoreError(.inputOutput, "cannot make the file system", path: image) }
     try mount()
     unsafe chmod(path, 0o700)
@@ -56,6 +58,18 @@ package final class LoopImage: Sendable {
     guard Self.run(["mount", "-t", type, "-o", options, image, path]) else {
       throw StoreError(.inputOutput, "cannot mount it", path: image)
     }
+    if isThin { try limitRequests() }
+  }
+
+  /// Limits requests to one page. The loop driver reports success for a write of which its file took only a
+  /// part: with larger requests a thin disk would confirm syncs of data that it has lost.
+  private func limitRequests() throws {
+    let failure = StoreError(.inputOutput, "cannot limit the requests of its device", path: image)
+    guard let device, let file = unsafe fopen("/sys/block/\(device)/queue/max_sectors_kb", "w") else {
+      throw failure
+    }
+    unsafe fputs("4", file)
+    guard unsafe fclose(file) == 0 else { throw failure }
   }
 
   /// Unmounts and remounts: afterwards only what reached the disk is visible. No file of it may be open.
