@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 scripts/deps.sh xfsprogs btrfs-progs f2fs-tools || true
 swift=${SWIFT:-swift}
 count=${COUNT:-50}
-suites=${1:-'KillPointTests|RealPageSubsetTests|BackupCrashTests|PackCrashTests|DeathTests|RotationTests|RecoveryTests|SharedModeTests'}
+suites=${1:-'KillPointTests|RealPageSubsetTests|BackupCrashTests|PackCrashTests|WriterDeathTests|RotationTests|RecoveryTests|SharedModeTests'}
 $swift build --build-tests
 $swift build -c release --package-path Fuzz --product Kills
 bin=$($swift build --show-bin-path)

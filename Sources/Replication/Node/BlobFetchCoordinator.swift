@@ -293,7 +293,7 @@ final class BlobFetchCoordinator {
 
   func connect(_ route: Route.Known, endpoints: ArraySlice<Endpoint>, failure: ReplicationError) {
     guard let endpoint = endpoints.first, !isStopped else { return connected(route.name, error: failure) }
-    core.dial(route.target, endpoint: endpoint, direction: .pull, controlOnly: true) { [weak self] driver in
+    core.dial(route.target, endpoint: endpoint, direction: .pull, mode: .controlOnly) { [weak self] driver in
       driver.onOpen = { [weak self, weak driver] in
         guard let self, let driver else { return }
         if let device = core.outgoing.values.first(where: { $0.driver === driver })?.device {

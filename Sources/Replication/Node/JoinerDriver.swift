@@ -26,14 +26,15 @@ final class JoinerDriver {
   /// Connects to the inviter, redeems the invitation, and calls `completion` once.
   static func run(
     _ invitation: Invitation, as device: DeviceID, name: String, at endpoint: Endpoint, context: TLSContext,
-    loop: EventLoop, workers: WorkerPool, completion: @escaping Completion
+    runtime: NodeRuntime, completion: @escaping Completion
   ) {
+    let loop = runtime.loop
     TCPConnector.connect(to: endpoint, loop: loop) { result in
       do throws(ReplicationError) {
         let connection = try result.get()
         let engine = try HandshakeEngine(
           context, protocols: [WireLimits.joinProtocol], accept: { shown, _ in shown == invitation.inviter })
-        let link = PeerLink(connection, engine: engine, worker: workers.queue(), loop: loop)
+        let link = PeerLink(connection, engine: engine, worker: runtime.workers.queue(), loop: loop)
         // The closures keep the link alive until it ends.
         link.onEnd = { error in
           withExtendedLifetime(link) {}

@@ -12,6 +12,21 @@ public struct Joined: Sendable {
   public let right: Member.Right
 }
 
+/// The services that joining runs on. Tests may pass others than those of the process.
+struct NodeRuntime: Sendable {
+  /// The machine that the store is on.
+  var environment: Environment
+  /// The event loop of the connections.
+  var loop: EventLoop
+  /// Runs blocking work.
+  var workers: WorkerPool
+
+  /// The real machine, with the loop and the workers that the nodes of this process share.
+  static func real() throws(ReplicationError) -> NodeRuntime {
+    NodeRuntime(environment: .real(), loop: try EventLoop.shared(), workers: .shared)
+  }
+}
+
 extension Node {
   /// Redeems an invitation: this installation becomes a member, with a new, empty copy in `path`. Pulls
   /// nothing yet.
@@ -35,14 +50,13 @@ extension Node {
   ) async throws(ReplicationError) -> Joined {
     try await join(
       token, at: path, name: name, scope: scope, configuration: configuration, timeout: timeout,
-      environment: .real(), loop: try EventLoop.shared(), workers: .shared)
+      runtime: .real())
   }
 
-  /// `join` with a given environment, for tests.
-  package static func join(
+  /// `join` with a given runtime, for tests.
+  static func join(
     _ token: String, at path: String, name: String, scope: KeyScope? = nil,
-    configuration: SyncStore.Configuration, timeout: UInt64 = 180, environment: Environment,
-    loop: EventLoop, workers: WorkerPool
+    configuration: SyncStore.Configuration, timeout: UInt64 = 180, runtime: NodeRuntime
   ) async throws(ReplicationError) -> Joined {
     let invitation = try Invitation(text: token)
     guard StoreIdentity.isName(name) else {
@@ -51,12 +65,12 @@ extension Node {
         "cannot join as \"\(name)\": use 1 to \(Limits.nameBytes) bytes without blanks or slashes")
     }
     let path = try mappingStoreErrors { () throws(StoreError) in
-      try environment.storage.canonicalPath(of: path)
+      try runtime.environment.storage.canonicalPath(of: path)
     }
     // Anchored from here on: the directory may be renamed while the inviter's answer is pending.
-    let environment = try await workers.run { () throws(ReplicationError) in
+    let environment = try await runtime.workers.run { () throws(ReplicationError) in
       try mappingStoreErrors { () throws(StoreError) in
-        var environment = environment
+        var environment = runtime.environment
         _ = try environment.storage.createDirectory(path)
         try environment.storage.syncParentDirectory(of: path)
         environment.storage = try environment.storage.anchored(at: path)
@@ -66,7 +80,7 @@ extension Node {
     let storage = environment.storage
     let keys = StoreKeys(path: path, storage: storage)
     // Made durable before it is presented: an answer that is lost can then be requested again.
-    let identity = try await workers.run { () throws(ReplicationError) in
+    let identity = try await runtime.workers.run { () throws(ReplicationError) in
       try mappingStoreErrors { () throws(StoreError) in
         guard try storage.status(path + "/" + StoreIdentity.fileName) == nil else {
           throw StoreError(.alreadyExists, "there is a store already: join in another directory", path: path)
@@ -75,8 +89,8 @@ extension Node {
       return try keys.makeIdentity()
     }
     let accept = try await redeem(
-      invitation, as: identity, name: name, timeout: timeout, loop: loop, workers: workers)
-    let store = try await workers.run { () throws(ReplicationError) in
+      invitation, as: identity, name: name, timeout: timeout, runtime: runtime)
+    let store = try await runtime.workers.run { () throws(ReplicationError) in
       try keys.replaceGroupKeys(
         with: try GroupKeyRing(text: String(decoding: accept.groupKeys, as: UTF8.self)))
       let store = try mappingStoreErrors { () throws(StoreError) in
@@ -100,15 +114,14 @@ extension Node {
   }
 
   private static func redeem(
-    _ invitation: Invitation, as identity: DeviceIdentity, name: String, timeout: UInt64, loop: EventLoop,
-    workers: WorkerPool
+    _ invitation: Invitation, as identity: DeviceIdentity, name: String, timeout: UInt64, runtime: NodeRuntime
   ) async throws(ReplicationError) -> JoinAccept {
     let context = try TLSContext(role: .client, identity: identity)
     let deadline = MonotonicClock.milliseconds() + min(timeout, 86_400) * 1000
     var backoff = Backoff(base: 100, cap: 2_000)
     while true {
       let failure: JoinerDriver.Failure
-      switch await attempt(invitation, as: identity, name: name, context, loop: loop, workers: workers) {
+      switch await attempt(invitation, as: identity, name: name, context, runtime: runtime) {
       case .success(let accept): return accept
       case .failure(let why): failure = why
       }
@@ -126,17 +139,16 @@ extension Node {
   /// precedence.
   private static func attempt(
     _ invitation: Invitation, as identity: DeviceIdentity, name: String, _ context: TLSContext,
-    loop: EventLoop, workers: WorkerPool
+    runtime: NodeRuntime
   ) async -> Result<JoinAccept, JoinerDriver.Failure> {
     var failure = JoinerDriver.Failure(
       ReplicationError(.network, "the invitation has no address: invite again"), reached: false)
     for address in invitation.addresses {
       guard let endpoint = Endpoint(address) else { continue }
       let result = await withCheckedContinuation { continuation in
-        loop.execute {
+        runtime.loop.execute {
           JoinerDriver.run(
-            invitation, as: identity.id, name: name, at: endpoint, context: context, loop: loop,
-            workers: workers
+            invitation, as: identity.id, name: name, at: endpoint, context: context, runtime: runtime
           ) { continuation.resume(returning: $0) }
         }
       }

@@ -12,6 +12,8 @@ struct NodeContext: Sendable {
   let log: NodeLog
   /// Devices for which large values are being read through.
   let scans = HoldingsScans()
+  /// Bytes held by all sessions of the node.
+  let budget: LoopBound<FlowBudget>
   /// Bounds how often peers make this copy a new actor.
   let renewals = Locked(RenewalThrottle())
   /// Seconds without a received byte before a session sends a ping.
@@ -29,6 +31,7 @@ struct NodeContext: Sendable {
     serverTLS = try TLSContext(role: .server, identity: identity)
     clientTLS = try TLSContext(role: .client, identity: identity)
     invitations = InvitationService(store: store, identity: identity)
+    budget = LoopBound(FlowBudget(), to: loop)
     self.log = NodeLog(log)
     self.pingSeconds = pingSeconds
   }

@@ -34,7 +34,7 @@ extension NodeCore {
       return now - driver.lastHeard <= Self.supersedeMilliseconds
     }
     if isHeld { return false }
-    let isDialled = outgoing.values.contains { $0.device == device && $0.staysOpen && $0.driver != nil }
+    let isDialled = outgoing.values.contains { $0.device == device && $0.mode == .live && $0.driver != nil }
     return !isDialled || device < context.identity.id
   }
 

@@ -20,8 +20,7 @@ final class NodeCore {
     var link: PeerLink?
     var device: DeviceID?
     var driver: SessionDriver?
-    var staysOpen = false
-    var controlOnly = false
+    var mode = SessionMode.once
   }
 
   struct Incoming {
@@ -29,6 +28,16 @@ final class NodeCore {
     var link: PeerLink?
     var device: DeviceID?
     var driver: SessionDriver?
+  }
+
+  /// The callbacks of one dialled session.
+  private struct DialHandlers {
+    /// Called when the session starts.
+    let begun: (SessionDriver) -> Void
+    /// Called when the session's figures have changed.
+    let progress: (SessionFigures) -> Void
+    /// Called once: how the session ended, or why there was none.
+    let completion: (Result<DialEnd, ReplicationError>) -> Void
   }
 
   let context: NodeContext
@@ -42,7 +51,6 @@ final class NodeCore {
   private(set) var outgoing: [UInt64: Outgoing] = [:]
   private(set) var isStopping = false
   let watch: JournalWatch
-  let budget = FlowBudget()
   /// Checks, while sessions catch up, whether the journal has grown past `reviewedPosition`.
   var rightsTimer: UInt64?
   /// The journal position at the last review of rights. Nil once a session has begun: its right was read
@@ -228,16 +236,14 @@ final class NodeCore {
     // A control-only session moves no records: it cannot replace the one that the device has dialled.
     if context.identity.id < device,
       outgoing.values.contains(where: {
-        $0.device == device && !$0.controlOnly && $0.driver?.isLive == false
+        $0.device == device && $0.mode != .controlOnly && $0.driver?.isLive == false
       })
     {
       return refuse(number, link: link, reason: "both sides dialled at once: the other connection goes on")
     }
     let driver = SessionDriver(
       role: .server, peerName: member.name, remotePeer: context.remotePeer(device, right: right),
-      staysOpen: grantsLive(to: device), link: link,
-      store: context.store, workers: context.workers, budget: budget, loop: loop,
-      pingSeconds: context.pingSeconds
+      mode: grantsLive(to: device) ? .live : .once, link: link, context: context
     ) { [weak self, context] end in
       context.report(end, of: member.name)
       self?.recordRivalSessions(of: number, device)
@@ -291,9 +297,8 @@ final class NodeCore {
 
   /// Connects to a peer, authenticates it, and runs one session. Calls `completion` once.
   func dial(
-    _ target: DialTarget, endpoint: Endpoint, direction: SessionDirection, staysOpen: Bool = false,
-    controlOnly: Bool = false, begun: @escaping (SessionDriver) -> Void = { _ in },
-    progress: @escaping (SessionFigures) -> Void,
+    _ target: DialTarget, endpoint: Endpoint, direction: SessionDirection, mode: SessionMode = .once,
+    begun: @escaping (SessionDriver) -> Void = { _ in }, progress: @escaping (SessionFigures) -> Void,
     completion: @escaping (Result<DialEnd, ReplicationError>) -> Void
   ) {
     guard !isStopping else {
@@ -314,9 +319,8 @@ final class NodeCore {
       case .success(let connection):
         do throws(ReplicationError) {
           try runSession(
-            number, target: target, over: connection, direction: direction, staysOpen: staysOpen,
-            controlOnly: controlOnly,
-            begun: begun, progress: progress, finish: finish)
+            number, target: target, over: connection, direction: direction, mode: mode,
+            handlers: DialHandlers(begun: begun, progress: progress, completion: finish))
         } catch {
           connection.close()
           finish(.failure(error))
@@ -327,9 +331,7 @@ final class NodeCore {
 
   private func runSession(
     _ number: UInt64, target: DialTarget, over connection: TCPConnection, direction: SessionDirection,
-    staysOpen: Bool, controlOnly: Bool, begun: @escaping (SessionDriver) -> Void,
-    progress: @escaping (SessionFigures) -> Void,
-    finish: @escaping (Result<DialEnd, ReplicationError>) -> Void
+    mode: SessionMode, handlers: DialHandlers
   ) throws(ReplicationError) {
     let gate = PeerAuthorizer(store: context.store, target: target)
     let engine = try HandshakeEngine(
@@ -337,33 +339,30 @@ final class NodeCore {
       accept: { gate.authorizes($0, applicationProtocol: $1) })
     let link = PeerLink(connection, engine: engine, worker: WorkerPool.handshakes.queue(), loop: loop)
     link.onEnd = { error in
-      finish(
+      handlers.completion(
         .failure(
           gate.failure ?? error
             ?? ReplicationError(.network, "\(connection.remote) closed the connection: look into its log")
         ))
     }
-    link.onEstablished = { [weak self, context, loop] other in
+    link.onEstablished = { [weak self, context] other in
       guard let self, let member = gate.member, let right = member.right.inSession else {
         link.close()
-        return finish(
+        return handlers.completion(
           .failure(
             ReplicationError(.notAMember, "\(connection.remote) is not a member here: \(TLSEngine.cure)")))
       }
       let driver = SessionDriver(
         role: .client(direction), peerName: member.name,
-        remotePeer: context.remotePeer(other.device, right: right),
-        staysOpen: staysOpen, link: link, store: context.store, workers: context.workers, budget: budget,
-        loop: loop, controlOnly: controlOnly, pingSeconds: context.pingSeconds
+        remotePeer: context.remotePeer(other.device, right: right), mode: mode, link: link, context: context
       ) { end in
-        finish(.success(DialEnd(peer: member.name, device: other.device, end: end)))
+        handlers.completion(.success(DialEnd(peer: member.name, device: other.device, end: end)))
       }
-      driver.onProgress = progress
-      outgoing[number] = Outgoing(
-        link: link, device: other.device, driver: driver, staysOpen: staysOpen, controlOnly: controlOnly)
+      driver.onProgress = handlers.progress
+      outgoing[number] = Outgoing(link: link, device: other.device, driver: driver, mode: mode)
       attach(driver, number: number, device: other.device)
       driver.start()
-      begun(driver)
+      handlers.begun(driver)
     }
     outgoing[number]?.link = link
     link.start()

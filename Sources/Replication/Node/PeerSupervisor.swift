@@ -184,7 +184,7 @@ final class PeerSupervisor {
     core.dial(
       peer.known.target, endpoint: endpoint,
       direction: right == .readOnly || peer.mayOnlyPull ? .pull : .sync,
-      staysOpen: policy.schedule == .live
+      mode: policy.schedule == .live ? .live : .once
     ) { [weak self] driver in
       // Dropped while the connection was being made.
       guard self?.supervised[name]?.isBusy == true else { return driver.stop() }

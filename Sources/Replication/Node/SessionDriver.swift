@@ -54,17 +54,17 @@ final class SessionDriver {
 
   /// A session over a link whose handshake is done.
   init(
-    role: Session.Role, peerName: String, remotePeer: RemotePeer, staysOpen: Bool = false, link: PeerLink,
-    store: Store, workers: WorkerPool, budget: FlowBudget,
-    loop: EventLoop, controlOnly: Bool = false, pingSeconds: Int = Limits.pingSeconds,
-    onEnd: @escaping (End) -> Void
+    role: Session.Role, peerName: String, remotePeer: RemotePeer, mode: SessionMode, link: PeerLink,
+    context: NodeContext, onEnd: @escaping (End) -> Void
   ) {
     session = Session(
-      role: role, peerName: peerName, peerRight: remotePeer.right, staysOpen: staysOpen, knowsChunks: true,
-      knowsTier: true, controlOnly: controlOnly, pingSeconds: pingSeconds)
+      role: role, peerName: peerName, peerRight: remotePeer.right, mode: mode, capabilities: .all,
+      pingSeconds: context.pingSeconds)
     (self.peerName, self.remotePeer) = (peerName, remotePeer)
-    (self.link, self.loop, self.onEnd, self.budget) = (link, loop, onEnd, budget)
-    self.store = SessionStore(store, remotePeer: remotePeer)
+    (self.link, self.onEnd) = (link, onEnd)
+    (loop, budget) = (context.loop, context.budget.value)
+    store = SessionStore(context.store, remotePeer: remotePeer)
+    let workers = context.workers
     (sendingWorker, receivingWorker) = (workers.queue(), workers.queue())
     (decryptionWorker, durabilityWorker) = (workers.queue(), workers.queue())
   }

@@ -132,26 +132,51 @@ package struct Hello: Hashable, Sendable {
   package var wallMilliseconds: UInt64
   /// Digest of the live records, evaluated at the *client's* wall clock in both hellos.
   package var digest: StateDigest
-  /// The side wants to receive.
-  package var receives: Bool
-  /// The side offers to send.
-  package var sends: Bool
+  /// The directions in which the side wants to transfer.
+  package var directions: Directions
   /// Cursor for the other side's actor, if one exists. Never in the client's hello.
   package var cursor: Cursor?
   /// The known group keys. Sent only with the feature `SessionFeature.groupKeys`.
   package var epochs: [EpochCheck]
 
-  /// All fields.
+  /// A hello in the versions of this library. The features that the other side must know follow from the scope.
   package init(
-    versions: ClosedRange<UInt16> = WireLimits.protocolVersions, incompatibleFeatures: UInt64 = 0,
     compatibleFeatures: UInt64 = 0, summary: ReplicaSummary, wallMilliseconds: UInt64, digest: StateDigest,
-    receives: Bool, sends: Bool, cursor: Cursor? = nil, epochs: [EpochCheck] = []
+    directions: Directions, cursor: Cursor? = nil, epochs: [EpochCheck] = []
   ) {
-    (self.versions, self.incompatibleFeatures) = (versions, incompatibleFeatures)
+    versions = WireLimits.protocolVersions
+    incompatibleFeatures = summary.scope == nil ? 0 : NeededFeature.scope
     (self.compatibleFeatures, self.summary) = (compatibleFeatures, summary)
     (self.wallMilliseconds, self.digest) = (wallMilliseconds, digest)
-    (self.receives, self.sends, self.cursor, self.epochs) = (receives, sends, cursor, epochs)
+    (self.directions, self.cursor, self.epochs) = (directions, cursor, epochs)
   }
+
+  /// Directions of transfer, as one side sees them. The bits are those of the wire.
+  package struct Directions: OptionSet, Hashable, Sendable {
+    /// The bits.
+    package let rawValue: UInt8
+    /// From its bits.
+    package init(rawValue: UInt8) { self.rawValue = rawValue }
+    /// The side wants to receive.
+    package static let receives = Directions(rawValue: 1)
+    /// The side offers to send.
+    package static let sends = Directions(rawValue: 2)
+    /// Both directions.
+    package static let both: Directions = [.receives, .sends]
+
+    /// The same transfer as the other side sees it.
+    package var mirrored: Directions {
+      var mirrored: Directions = []
+      if contains(.receives) { mirrored.insert(.sends) }
+      if contains(.sends) { mirrored.insert(.receives) }
+      return mirrored
+    }
+  }
+
+  /// Whether the side wants to receive.
+  package var receives: Bool { directions.contains(.receives) }
+  /// Whether the side offers to send.
+  package var sends: Bool { directions.contains(.sends) }
 }
 
 /// The beginning of a round.

@@ -233,7 +233,7 @@ extension Hello {
     writer.writeVariable(summary.position)
     writer.write(summary.health.rawValue)
     writer.write(raw: digest.bytes)
-    writer.write(UInt8((receives ? 1 : 0) | (sends ? 2 : 0)))
+    writer.write(directions.rawValue)
     writer.write(cursor)
     if compatibleFeatures & SessionFeature.groupKeys != 0 { EpochCheck.write(epochs, to: &writer) }
     summary.scope?.write(to: &writer)
@@ -258,13 +258,13 @@ extension Hello {
     wallMilliseconds = try reader.readVariable()
     summary = ReplicaSummary(
       store: store, actor: actor, sequence: try reader.readVariable(), vector: try reader.readVector(),
-      floor: try reader.readVector(), horizon: try reader.readStamp(), position: try reader.readVariable(),
-      standing: try reader.readStanding())
+      floor: try reader.readVector(), horizon: try reader.readStamp(), position: try reader.readVariable())
+    summary.health = try reader.readStanding()
     guard wallMilliseconds < 1 << 48 else { throw DecodingFailure("wall clock beyond any stamp") }
     digest = try reader.readDigest()
     let directions = try reader.read(UInt8.self)
     guard directions <= 3 else { throw DecodingFailure("directions \(directions)") }
-    (receives, sends) = (directions & 1 != 0, directions & 2 != 0)
+    self.directions = Directions(rawValue: directions)
     cursor = try reader.readCursor()
     epochs =
       compatibleFeatures & SessionFeature.groupKeys != 0 ? try EpochCheck.list(from: &reader) : []

@@ -174,9 +174,10 @@ extension RecordCodec {
     default: throw DecodingFailure("record of unknown kind")
     }
     var entry = CompactBatch.Entry(
-      position: position, stamp: Stamp(rawValue: state.stamp), author: author, sequence: sequence,
-      isTombstone: content == 0, continues: state.continues, type: type, key: key, value: value)
-    if let base { entry.setBase(author: base.actor, sequence: base.sequence) }
+      position: position, stamp: Stamp(rawValue: state.stamp),
+      dot: CompactBatch.IndexedDot(author: author, sequence: sequence), continues: state.continues,
+      type: type, key: key, value: content == 0 ? nil : value)
+    if let base { entry.setBase(CompactBatch.IndexedDot(author: base.actor, sequence: base.sequence)) }
     return entry
   }
 

@@ -182,9 +182,11 @@ struct ReceivingHalf {
 
   private func close(_ end: RoundEnd, isFull: Bool = false) -> RoundClose {
     let (vector, floor) = isNarrow ? statedBySender : (end.vector, end.floor)
-    return RoundClose(
+    var close = RoundClose(
       sender: sender, mark: end.mark, position: end.position, vector: vector, floor: floor,
-      horizon: end.horizon, isFull: isFull, isNarrow: isNarrow, scope: own.scope, expansion: scopeExpansion)
+      horizon: end.horizon, kind: isFull ? .fullState : isNarrow ? .narrowDelta : .delta)
+    (close.scope, close.scopeExpansion) = (own.scope, scopeExpansion)
+    return close
   }
 
   mutating func applied(

@@ -36,10 +36,8 @@ package struct Session: ~Copyable {
 
   private let role: Role
   private let peerRight: MemberRight
-  private let staysOpen: Bool
-  private let knowsChunks: Bool
-  private let knowsTier: Bool
-  private let controlOnly: Bool
+  private let mode: SessionMode
+  private let capabilities: SessionCapabilities
   private let pingSeconds: Int
   private var phase = Phase.unborn
   private var decoder = FrameDecoder(stage: .handshake)
@@ -58,20 +56,16 @@ package struct Session: ~Copyable {
   ///   - role: The side of the connection.
   ///   - peerName: The peer's name in the own store's member record.
   ///   - peerRight: The peer's right in the own store's member record.
-  ///   - staysOpen: Goes live once in step, if the other side wants it too.
-  ///   - knowsChunks: Assembles large blobs from chunks of others, if the other side supports it too.
-  ///   - knowsTier: Answers which blobs are held here.
-  ///   - controlOnly: For a client: transfers no records, stays open, serves `wanted` and `asked`, and ends
-  ///     with `stop`.
+  ///   - mode: How long the session lasts, and whether it transfers records.
+  ///   - capabilities: Optional features that this side offers.
   ///   - pingSeconds: Seconds of silence after which a ping is sent.
   package init(
-    role: Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false, knowsChunks: Bool = false,
-    knowsTier: Bool = false, controlOnly: Bool = false, pingSeconds: Int = Limits.pingSeconds
+    role: Role, peerName: String, peerRight: MemberRight, mode: SessionMode = .once,
+    capabilities: SessionCapabilities = [], pingSeconds: Int = Limits.pingSeconds
   ) {
     self.pingSeconds = max(1, pingSeconds)
     liveness = Liveness(pingSeconds: max(1, pingSeconds))
-    (self.role, self.peerRight, self.staysOpen) = (role, peerRight, staysOpen)
-    (self.knowsChunks, self.knowsTier, self.controlOnly) = (knowsChunks, knowsTier, controlOnly)
+    (self.role, self.peerRight, self.mode, self.capabilities) = (role, peerRight, mode, capabilities)
     port = SessionPort(peerName: peerName)
   }
 
@@ -268,13 +262,14 @@ package struct Session: ~Copyable {
     case .greeting(let direction, let own, let replica):
       peer = hello
       try check(own: own, peer: hello)
-      guard hello.sends == own.receives, hello.receives == own.sends else {
+      guard hello.directions == own.directions.mirrored else {
         throw .refused(.unavailable, "\(port.peerName) does not do what was asked")
       }
       begin(
         Exchange(
-          client: direction, own: own, peer: hello, missing: controlOnly ? [] : replica.missingBlobs,
-          controlOnly: controlOnly, &port))
+          client: direction, own: own, peer: hello,
+          missing: mode == .controlOnly ? [] : replica.missingBlobs, controlOnly: mode == .controlOnly, &port)
+      )
     case .unborn, .preparing, .answering, .running, .closed: throw .violation("a second hello")
     }
   }
@@ -283,26 +278,24 @@ package struct Session: ~Copyable {
     switch phase {
     case .preparing(let direction):
       let own = Hello(
-        incompatibleFeatures: needed(replica),
         compatibleFeatures: features(replica) | (replica.leavesOut ? SessionFeature.leavesOut : 0)
-          | (direction.sends && !controlOnly && replica.summary.scope == nil
+          | (direction.sends && mode != .controlOnly && replica.summary.scope == nil
             ? SessionFeature.scopeExpansion : 0),
         summary: replica.summary,
         wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
-        receives: direction.receives, sends: direction.sends, epochs: replica.epochs)
+        directions: direction.directions, epochs: replica.epochs)
       phase = .greeting(direction, own: own, replica)
       port.send(.hello(own))
       awaitHello()
     case .answering:
       guard let peer else { return }
       let own = Hello(
-        incompatibleFeatures: needed(replica),
         compatibleFeatures: features(replica) & (peer.compatibleFeatures | SessionFeature.groupKeys)
           | (replica.missingBlobs.allSatisfy(\.isSpare) ? SessionFeature.isComplete : 0)
           | (replica.leavesOut ? SessionFeature.leavesOut : 0)
           | (Exchange.requestsKeys(replica.summary, of: peer) ? SessionFeature.scopeExpansion : 0),
         summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
-        receives: peer.sends, sends: peer.receives, cursor: replica.cursor, epochs: replica.epochs)
+        directions: peer.directions.mirrored, cursor: replica.cursor, epochs: replica.epochs)
       do throws(SessionEnd) {
         try check(own: own, peer: peer)
       } catch {
@@ -316,13 +309,9 @@ package struct Session: ~Copyable {
     }
   }
 
-  private func needed(_ replica: Replica) -> UInt64 {
-    replica.summary.scope == nil ? 0 : NeededFeature.scope
-  }
-
   private func features(_ replica: Replica) -> UInt64 {
-    SessionFeature.moreBatches | (staysOpen ? SessionFeature.live | SessionFeature.waitsForKeys : 0)
-      | (knowsChunks ? SessionFeature.chunks : 0) | (knowsTier ? SessionFeature.holdings : 0)
+    SessionFeature.moreBatches | capabilities.rawValue
+      | (mode == .live ? SessionFeature.live | SessionFeature.waitsForKeys : 0)
       | (replica.epochs.isEmpty ? 0 : SessionFeature.groupKeys)
       // Records of a read-only member are not accepted, and it reissues nothing.
       | (replica.repairs && peerRight == .readWrite ? SessionFeature.repair : 0)

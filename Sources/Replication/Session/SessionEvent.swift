@@ -218,6 +218,40 @@ package enum SessionDirection: Hashable, Sendable, CaseIterable {
   package var sends: Bool { self != .pull }
   /// Whether the client receives.
   package var receives: Bool { self != .push }
+
+  /// The directions of the client's hello.
+  package var directions: Hello.Directions {
+    switch self {
+    case .push: .sends
+    case .pull: .receives
+    case .sync: .both
+    }
+  }
+}
+
+/// How long a session lasts, and whether it transfers records.
+package enum SessionMode: Sendable {
+  /// Ends once everything wanted is durable at its destination.
+  case once
+  /// Goes live once in step, if the other side wants it too.
+  case live
+  /// For a client: transfers no records, stays open, serves `wanted` and `asked`, and ends with `stop`.
+  case controlOnly
+}
+
+/// Optional features that a side offers in its hello, as bits of `SessionFeature`.
+package struct SessionCapabilities: OptionSet, Sendable {
+  /// Bits of `Hello.compatibleFeatures`.
+  package let rawValue: UInt64
+  /// Makes a set of these bits.
+  package init(rawValue: UInt64) { self.rawValue = rawValue }
+
+  /// Assembles large blobs from chunks of others, if the other side supports it too.
+  package static let chunks = SessionCapabilities(rawValue: SessionFeature.chunks)
+  /// Answers which blobs are held here.
+  package static let holdings = SessionCapabilities(rawValue: SessionFeature.holdings)
+  /// Everything that this program can do.
+  package static let all: SessionCapabilities = [.chunks, .holdings]
 }
 
 /// The durable state of the own copy at the handshake, loaded by the driver.

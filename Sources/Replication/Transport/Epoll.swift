@@ -2,6 +2,17 @@ private import CLinux
 private import Glibc
 internal import SyncStore
 
+/// The conditions that a descriptor is watched for. Errors and hang-ups are always reported.
+struct IOInterest: OptionSet {
+  /// Bits of epoll.
+  let rawValue: UInt32
+
+  /// Bytes can be read, or a connection can be accepted.
+  static let read = IOInterest(rawValue: UInt32(sync_epoll_in))
+  /// Bytes can be written, or a connection attempt has ended.
+  static let write = IOInterest(rawValue: UInt32(sync_epoll_out))
+}
+
 /// An epoll instance and the descriptor that wakes it.
 ///
 /// This is one of the few files that use `unsafe`: the operating system fills buffers.
@@ -38,7 +49,7 @@ struct Epoll: ~Copyable {
     }
     descriptor = SystemCall.moveAboveStdio(poll)
     wakeDescriptor = SystemCall.moveAboveStdio(wake)
-    _ = sync_epoll_control(descriptor, 0, wakeDescriptor, UInt32(sync_epoll_in), Self.wakeToken)
+    _ = sync_epoll_control(descriptor, 0, wakeDescriptor, IOInterest.read.rawValue, Self.wakeToken)
   }
 
   deinit {
@@ -47,13 +58,13 @@ struct Epoll: ~Copyable {
   }
 
   /// Watches a descriptor. False if the operating system has no room for it.
-  func add(_ watched: Int32, reading: Bool, writing: Bool, token: UInt64) -> Bool {
-    sync_epoll_control(descriptor, 0, watched, Self.bits(reading: reading, writing: writing), token) == 0
+  func add(_ watched: Int32, interest: IOInterest, token: UInt64) -> Bool {
+    sync_epoll_control(descriptor, 0, watched, interest.rawValue, token) == 0
   }
 
   /// Changes the watched conditions.
-  func change(_ watched: Int32, reading: Bool, writing: Bool, token: UInt64) {
-    _ = sync_epoll_control(descriptor, 1, watched, Self.bits(reading: reading, writing: writing), token)
+  func change(_ watched: Int32, interest: IOInterest, token: UInt64) {
+    _ = sync_epoll_control(descriptor, 1, watched, interest.rawValue, token)
   }
 
   /// Stops watching the descriptor.
@@ -93,10 +104,6 @@ struct Epoll: ~Copyable {
   private static func drain(_ wakeDescriptor: Int32) {
     var count: UInt64 = 0
     _ = unsafe read(wakeDescriptor, &count, 8)
-  }
-
-  private static func bits(reading: Bool, writing: Bool) -> UInt32 {
-    UInt32((reading ? sync_epoll_in : 0) | (writing ? sync_epoll_out : 0))
   }
 }
 

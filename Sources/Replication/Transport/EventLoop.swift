@@ -74,19 +74,19 @@ protocol EventHandler: AnyObject {
 
   /// Watches a descriptor; nil if the operating system has no room for it. The handler is retained until
   /// `remove`.
-  func add(_ descriptor: Int32, reading: Bool, writing: Bool, _ handler: any EventHandler) -> UInt64? {
+  func add(_ descriptor: Int32, interest: IOInterest, _ handler: any EventHandler) -> UInt64? {
     checkCurrent()
     unsafe state.lastToken += 1
     let token = unsafe state.lastToken
-    guard epoll.add(descriptor, reading: reading, writing: writing, token: token) else { return nil }
+    guard epoll.add(descriptor, interest: interest, token: token) else { return nil }
     unsafe state.handlers[token] = handler
     return token
   }
 
   /// Changes the watched conditions.
-  func change(_ descriptor: Int32, reading: Bool, writing: Bool, token: UInt64) {
+  func change(_ descriptor: Int32, interest: IOInterest, token: UInt64) {
     checkCurrent()
-    epoll.change(descriptor, reading: reading, writing: writing, token: token)
+    epoll.change(descriptor, interest: interest, token: token)
   }
 
   /// Stops watching the descriptor. Must be called before it is closed.

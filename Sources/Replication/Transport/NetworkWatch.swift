@@ -37,7 +37,7 @@ final class NetworkWatch: EventHandler {
     // The addresses are read after the socket exists, so that no later change is missed.
     (self.loop, self.descriptor, self.onChange) = (loop, SystemCall.moveAboveStdio(descriptor), onChange)
     known = SocketAddress.present() ?? ([], [])
-    guard let token = loop.add(self.descriptor, reading: true, writing: false, self) else {
+    guard let token = loop.add(self.descriptor, interest: .read, self) else {
       close(self.descriptor)
       return nil
     }

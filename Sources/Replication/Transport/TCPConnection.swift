@@ -38,7 +38,7 @@ package final class TCPConnection: EventHandler {
   private var sentBytes: UInt64 = 0
   private var isPaused = false
   private var isFinishing = false
-  private var watched = (reading: true, writing: false)
+  private var watched = IOInterest.read
   private var stallTimer: UInt64?
   private var lingerTimer: UInt64?
   private var finishTimer: UInt64?
@@ -72,7 +72,7 @@ package final class TCPConnection: EventHandler {
       watch()
       return isOpen
     }
-    guard let token = loop.add(descriptor, reading: true, writing: false, self) else {
+    guard let token = loop.add(descriptor, interest: .read, self) else {
       close()
       return false
     }
@@ -139,8 +139,8 @@ package final class TCPConnection: EventHandler {
     if let spoke = onFirstBytes {
       onFirstBytes = nil
       // Received bytes stay in the kernel's buffer until reading starts.
-      watched = (false, false)
-      loop.change(descriptor, reading: false, writing: false, token: token)
+      watched = []
+      loop.change(descriptor, interest: watched, token: token)
       return spoke()
     }
     if event.isWritable {
@@ -215,10 +215,12 @@ package final class TCPConnection: EventHandler {
 
   private func watch() {
     guard isOpen, token != 0 else { return }
-    let wanted = (reading: !isPaused || isFinishing, writing: queuedBytes > 0)
+    var wanted: IOInterest = []
+    if !isPaused || isFinishing { wanted.insert(.read) }
+    if queuedBytes > 0 { wanted.insert(.write) }
     guard wanted != watched else { return }
     watched = wanted
-    loop.change(descriptor, reading: wanted.reading, writing: wanted.writing, token: token)
+    loop.change(descriptor, interest: wanted, token: token)
   }
 
   private func fail(_ code: Int32?) {

@@ -57,7 +57,7 @@ final class TCPConnector: EventHandler {
     current = address
     do throws(ReplicationError) {
       let socket = try Socket.connecting(to: address)
-      guard let token = loop.add(socket.descriptor, reading: false, writing: true, self) else {
+      guard let token = loop.add(socket.descriptor, interest: .write, self) else {
         throw ReplicationError(
           .network, "cannot watch the connection to \(address): no memory is left: end other programs")
       }

@@ -28,7 +28,7 @@ final class TCPListener: EventHandler {
     descriptor = socket.descriptor
     self.socket = consume socket
     (self.loop, self.log, self.accept, self.onConnection) = (loop, log, accept, onConnection)
-    guard let token = loop.add(descriptor, reading: true, writing: false, self) else {
+    guard let token = loop.add(descriptor, interest: .read, self) else {
       throw ReplicationError(.network, "cannot watch \(address): no memory is left: end other programs")
     }
     self.token = token
@@ -60,10 +60,10 @@ final class TCPListener: EventHandler {
     log(
       .warning,
       "accepting rests for \(pause) ms: no descriptors are left: raise the limit on open files (ulimit -n)")
-    loop.change(descriptor, reading: false, writing: false, token: token)
+    loop.change(descriptor, interest: [], token: token)
     pauseTimer = loop.schedule(after: pause) { [weak self] in
       guard let self, socket != nil else { return }
-      loop.change(descriptor, reading: true, writing: false, token: token)
+      loop.change(descriptor, interest: .read, token: token)
     }
     pause = min(pause * 2, TransportLimits.acceptPause.upperBound)
   }

@@ -188,6 +188,10 @@ struct BackupFooter: Equatable {
   /// The salt that the next segment of records must name, and the length of the previous one.
   var chainSalt: UInt64 = 0
   var chainLength: UInt32 = 0
+  /// The predecessor that the next segment of records names: segments of a backup are durable as a whole.
+  var predecessor: SegmentHeader.Predecessor {
+    SegmentHeader.Predecessor(salt: chainSalt, length: chainLength, durable: chainLength)
+  }
   /// SHA-256 of the previous footer; zeros in the first.
   var previous = [UInt8](repeating: 0, count: SHA256.byteCount)
   /// SHA-256 of the headers of the section's other entries, in order.

@@ -129,9 +129,8 @@ struct BackupSection {
     }
     var header = SegmentHeader(
       store: store.id, number: SegmentHeader.compacted | closing.nextCount,
-      salt: store.environment.randomWord(),
-      basePosition: base, size: 0, previousSalt: closing.chainSalt, previousLength: closing.chainLength,
-      previousDurable: closing.chainLength, created: store.environment.now())
+      salt: store.environment.randomWord(), basePosition: base, size: 0, predecessor: closing.predecessor,
+      created: store.environment.now())
     header.generation = try store.journalKeys.generationToBegin()
     closing.nextCount += 1
     return header

@@ -94,7 +94,8 @@ struct Restoration {
     else { throw backup.damaged("a segment in it is none: use another backup") }
     if !isState {
       guard header.covered.lowerBound == (last?.covered.upperBound ?? 1) + 1,
-        last.map({ header.previousSalt == $0.chainSalt && header.basePosition >= $0.basePosition }) ?? true
+        last.map({ header.predecessor.salt == $0.chainSalt && header.basePosition >= $0.basePosition })
+          ?? true
       else { throw backup.damaged("its segments do not follow each other: use another backup") }
       last = header
     }
@@ -112,10 +113,8 @@ struct Restoration {
     }
     var header = SegmentHeader(
       store: backup.header.store, number: number, salt: environment.randomWord(),
-      basePosition: closing.position,
-      size: UInt32(Journal.smallestSegment), previousSalt: closing.chainSalt,
-      previousLength: closing.chainLength,
-      previousDurable: closing.chainLength, created: environment.now())
+      basePosition: closing.position, size: UInt32(Journal.smallestSegment),
+      predecessor: closing.predecessor, created: environment.now())
     header.generation = closing.generation
     let file = try storage.open(journal + "/" + header.name.text, .create)
     try file.allocate(to: Journal.smallestSegment)

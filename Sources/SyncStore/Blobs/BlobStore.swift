@@ -1,5 +1,38 @@
 private import Glibc
 
+/// Who uses the directory of a blob tier, and whether this process may change it.
+package enum BlobAccess: Sendable {
+  /// This process alone.
+  case exclusive
+  /// Any number of processes.
+  case shared
+  /// Any number of processes, of which this one creates and changes nothing.
+  case readOnly
+}
+
+/// The boot, the clock and the source of randomness that a blob tier depends on; tests replace them.
+package struct BlobEnvironment: Sendable {
+  /// Identifies this boot of the machine; 0 if unknown.
+  package var boot: UInt64
+  /// The wall clock, in milliseconds since 1970.
+  package var now: @Sendable () -> UInt64
+  /// Returns an unpredictable 64-bit number.
+  package var randomWord: @Sendable () -> UInt64
+
+  /// This machine, as far as nothing else is given.
+  package init(
+    boot: UInt64 = 0, now: @escaping @Sendable () -> UInt64 = { SystemCall.wallMilliseconds() },
+    randomWord: @escaping @Sendable () -> UInt64 = { SystemCall.randomWord() }
+  ) {
+    (self.boot, self.now, self.randomWord) = (boot, now, randomWord)
+  }
+
+  /// The parts of the store's environment.
+  init(_ environment: Environment) {
+    self.init(boot: environment.bootWord, now: environment.now, randomWord: environment.randomWord)
+  }
+}
+
 /// Large values, each stored once under the SHA-256 of its content.
 ///
 /// Thread safe, and safe between processes that use one directory concurrently. All calls block.
@@ -60,43 +93,37 @@ package final class BlobStore: Sendable {
   private let packsInode: UInt64?
 
   private init(
-    _ files: BlobFiles, _ packs: PackSet, packsInode: UInt64?, readOnly: Bool, keys: BlobKeySource,
-    clock: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64
+    _ files: BlobFiles, _ packs: PackSet, packsInode: UInt64?, keys: BlobKeySource,
+    environment: BlobEnvironment
   ) {
     self.packsInode = packsInode
-    (self.files, self.packs, self.readOnly, self.clock) = (files, packs, readOnly, clock)
-    (self.keys, self.random) = (keys, random)
-    catalogue = BlobCatalogue(files, readOnly: readOnly, clock: clock)
+    (self.files, self.packs, self.readOnly, self.keys) = (files, packs, packs.readOnly, keys)
+    (clock, random) = (environment.now, environment.randomWord)
+    catalogue = BlobCatalogue(files, readOnly: packs.readOnly, clock: environment.now)
   }
 
   /// Opens the blob tier in `directory`, and creates it if it is missing; its parent must exist.
   ///
   /// - Parameters:
-  ///   - readOnly: Nothing is created or changed, and a missing directory is an empty tier.
-  ///   - isShared: Other processes may use it.
-  ///   - boot: Identifies this boot of the machine; 0 if unknown.
+  ///   - access: With `.readOnly` nothing is created or changed, and a missing directory is an empty tier.
   ///   - keys: Encrypt new objects.
-  ///   - clock: Milliseconds since 1970.
   ///   - onFailedSync: Called for each failed sync of packs, and when the tier's directories were replaced.
   package static func open(
-    directory: String, storage: any Storage, readOnly: Bool = false, isShared: Bool = true,
-    packing: PackSettings = PackSettings(), boot: UInt64 = 0, keys: BlobKeySource = .none,
-    clock: @escaping @Sendable () -> UInt64 = { SystemCall.wallMilliseconds() },
-    random: @escaping @Sendable () -> UInt64 = { SystemCall.randomWord() },
+    directory: String, storage: any Storage, access: BlobAccess = .shared,
+    packing: PackSettings = PackSettings(), keys: BlobKeySource = .none,
+    environment: BlobEnvironment = BlobEnvironment(),
     onFailedSync: @escaping @Sendable (StoreError) -> Void = { _ in }
   ) throws(StoreError) -> BlobStore {
     let files = BlobFiles(storage: storage, directory: directory)
-    if !readOnly {
+    if access != .readOnly {
       try files.prepare()
     } else if try storage.status(directory) != nil {
       try files.check()
     }
     let packs = PackSet(
-      files, settings: packing, readOnly: readOnly, isShared: isShared, boot: boot, clock: clock,
-      random: random, onFailedSync: onFailedSync)
-    let inode = try readOnly ? nil : files.packsInode
-    return BlobStore(
-      files, packs, packsInode: inode, readOnly: readOnly, keys: keys, clock: clock, random: random)
+      files, settings: packing, access: access, environment: environment, onFailedSync: onFailedSync)
+    let inode = try access == .readOnly ? nil : files.packsInode
+    return BlobStore(files, packs, packsInode: inode, keys: keys, environment: environment)
   }
 
   /// Records pending reads, and syncs the catalogue. The store can still be used afterwards.

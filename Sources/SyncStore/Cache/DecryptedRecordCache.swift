@@ -28,7 +28,7 @@ final class DecryptedRecordCache: Sendable {
   init?(bytes: Int) {
     guard bytes > 0 else { return nil }
     cache = MemoryCache(
-      name: "opened records", costLimit: bytes, trimInterval: 0, releasesInBackground: false)
+      name: "opened records", costLimit: bytes, trimInterval: 0, release: .onEvictingThread)
   }
 
   /// Number of entries.

@@ -139,8 +139,7 @@ public final class DiskCache: Sendable {
     lock.dropInForkedChildren()
     clock = environment.now
     packs = PackSet(
-      files, settings: settings, readOnly: false, isShared: false, boot: environment.bootWord,
-      clock: environment.now, random: environment.randomWord)
+      files, settings: settings, access: .exclusive, environment: BlobEnvironment(environment))
     limitsNow = LockedField(limits)
     packs.limitFileBytes(to: limits.bytes)
     try packs.load()

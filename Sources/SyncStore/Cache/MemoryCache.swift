@@ -1,3 +1,12 @@
+/// The thread that releases the values that a ``MemoryCache`` evicts.
+public enum EvictedValueRelease: Sendable {
+  /// A background thread. Handing values over costs a microsecond or two: worth it if releasing one takes
+  /// longer.
+  case inBackground
+  /// The thread whose call evicts them.
+  case onEvictingThread
+}
+
 /// Values in memory with least-recently-used eviction: by number, cost, age, or memory pressure.
 ///
 /// After YYMemoryCache: each call is O(1), except those that remove many values. Thread-safe; one mutex, held
@@ -13,10 +22,8 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
   public let name: String
   /// Seconds between two trims by age.
   public let trimInterval: Double
-  /// Whether evicted values are released on a background thread instead of the caller's.
-  ///
-  /// Handing one over costs a microsecond or two: worth it if releasing a value takes longer.
-  public let releasesInBackground: Bool
+  /// The thread that releases evicted values.
+  public let release: EvictedValueRelease
 
   @usableFromInline let mutex = CacheMutex()
   // Guarded by the mutex.
@@ -32,27 +39,26 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
   ///   - costLimit: Maximum total cost, in any unit: often bytes.
   ///   - ageLimit: Values not set or read for this many seconds are evicted by the next trim.
   ///   - trimInterval: Seconds between two trims by age; 0 for none.
-  ///   - releasesInBackground: False to release values on the threads that evict them.
+  ///   - release: The thread that releases evicted values.
   ///   - yieldsToPressure: False to keep everything when the machine is short of memory (`MemoryPressure`).
   public convenience init(
     name: String = "", countLimit: Int = .max, costLimit: Int = .max, ageLimit: Double = .infinity,
-    trimInterval: Double = 5, releasesInBackground: Bool = true, yieldsToPressure: Bool = true
+    trimInterval: Double = 5, release: EvictedValueRelease = .inBackground, yieldsToPressure: Bool = true
   ) {
     self.init(
-      name: name, countLimit: countLimit, costLimit: costLimit, ageLimit: ageLimit,
-      trimInterval: trimInterval,
-      releasesInBackground: releasesInBackground, yieldsToPressure: yieldsToPressure,
-      now: { SystemCall.monotonicMilliseconds() })
+      name: name, limits: CacheLimits(count: countLimit, cost: costLimit, age: ageLimit),
+      trimInterval: trimInterval, release: release,
+      yieldsToPressure: yieldsToPressure, now: { SystemCall.monotonicMilliseconds() })
   }
 
   /// A cache with another clock, in milliseconds, for tests.
-  package init(
-    name: String, countLimit: Int, costLimit: Int, ageLimit: Double, trimInterval: Double,
-    releasesInBackground: Bool, yieldsToPressure: Bool, now: @escaping @Sendable () -> UInt64
+  init(
+    name: String, limits: CacheLimits, trimInterval: Double, release: EvictedValueRelease,
+    yieldsToPressure: Bool, now: @escaping @Sendable () -> UInt64
   ) {
-    (self.name, self.trimInterval, self.releasesInBackground) = (name, trimInterval, releasesInBackground)
+    (self.name, self.trimInterval, self.release) = (name, trimInterval, release)
     self.now = now
-    entries = LRUEntries(limits: CacheLimits(count: countLimit, cost: costLimit, age: ageLimit))
+    entries = LRUEntries(limits: limits)
     maintenance = CacheMaintenance()
     if trimInterval > 0 {
       maintenance.schedule(every: trimInterval) { [weak self] in self?.trimByLimits() }
@@ -62,7 +68,7 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
 
   deinit {
     maintenance.end()
-    if releasesInBackground { Self.release(locked { $0.removeAll() }, inBackground: true) }
+    if release == .inBackground { Self.drop(locked { $0.removeAll() }, release) }
   }
 
   @inlinable @inline(__always)
@@ -120,7 +126,7 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
       if let old { gone.append(old) }
       return gone
     }
-    Self.release(consume gone, inBackground: releasesInBackground)
+    Self.drop(consume gone, release)
   }
 
   /// The value of a key. Setting nil removes it.
@@ -135,7 +141,7 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
 
   /// Removes all keys.
   public func removeAll() {
-    Self.release(locked { $0.removeAll() }, inBackground: releasesInBackground)
+    Self.drop(locked { $0.removeAll() }, release)
   }
 
   // MARK: Trimming
@@ -179,13 +185,13 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
     while true {
       let gone = locked { body(&$0) }
       let isLast = gone.count < LRUEntries<Key, Value>.evictionBatchSize
-      Self.release(consume gone, inBackground: releasesInBackground)
+      Self.drop(consume gone, release)
       if isLast { return }
     }
   }
 
-  @usableFromInline static func release(_ values: consuming [Value], inBackground: Bool) {
-    guard inBackground, !values.isEmpty, LRUEntries<Key, Value>.isWorthReleasing else { return }
+  @usableFromInline static func drop(_ values: consuming [Value], _ release: EvictedValueRelease) {
+    guard release == .inBackground, !values.isEmpty, LRUEntries<Key, Value>.isWorthReleasing else { return }
     let last = Locked(values)
     // Drop this thread's reference before the background thread can.
     values = []

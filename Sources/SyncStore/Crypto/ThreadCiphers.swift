@@ -42,6 +42,22 @@ private import CXXHash
   /// The 16 bytes of a tag.
   typealias Tag = (UInt64, UInt64)
 
+  /// The 12 bytes that must be unique among all encryptions under one key: a location, then a tweak.
+  struct Nonce: Sendable {
+    /// Offset of the record in its segment.
+    var place: UInt32
+    /// Keyed hash of the plaintext: differs between two plaintexts at one location.
+    var tweak: UInt64
+  }
+
+  /// The parts of a message within the two mappings of an encryption or decryption.
+  struct MessageRanges: Sendable {
+    /// In the output: bytes that are authenticated, not encrypted. They are there before the call.
+    var header: Range<Int>
+    /// In the input: the plaintext to encrypt, or the ciphertext to decrypt with the tag that follows it.
+    var body: Range<Int>
+  }
+
   private let slots: UnsafeMutablePointer<Slot>
   private let opened: UnsafeMutablePointer<CachedPlaintext>
   private var next = 0
@@ -112,23 +128,23 @@ private import CXXHash
 
   // MARK: AES-256-GCM
 
-  /// Decrypts `encrypted` (ciphertext, then tag) of `source` into `plain` from `start` on; `header` is the
-  /// authenticated header in `source`, read before anything is written.
+  /// Decrypts the body (ciphertext, then tag) in `source` into `plain` from `start` on; `plain` already has
+  /// the authenticated header.
   ///
   /// False, with undefined content in `plain`, if the tag is wrong. `key` gives the key material of an epoch;
   /// it is called if this thread has no cipher for `id` yet.
   func decrypt(
-    _ id: UInt64, place: UInt32, tweak: UInt64, header: Range<Int>, encrypted: Range<Int>, of source: Mapping,
-    into plain: Mapping, at start: Int, _ key: () -> Secret?
+    _ id: UInt64, nonce: Nonce, ranges: MessageRanges, of source: Mapping, into plain: Mapping,
+    at start: Int, _ key: () -> Secret?
   ) -> Bool {
-    let count = encrypted.count - AES256GCM.tagBytes
+    let count = ranges.body.count - AES256GCM.tagBytes
     guard count >= 0, let cipher = unsafe cipher(id, key) else { return false }
-    return unsafe plain.withMutableBytes(header) { header in
-      unsafe source.withMutableBytes(encrypted) { sealed in
+    return unsafe plain.withMutableBytes(ranges.header) { header in
+      unsafe source.withMutableBytes(ranges.body) { sealed in
         unsafe plain.withMutableBytes(start..<(start + count)) { plain in
           let input = unsafe sealed.bindMemory(to: UInt8.self)
           let output = unsafe plain.bindMemory(to: UInt8.self)
-          unsafe Self.begin(cipher, place: place, tweak: tweak, header: header)
+          unsafe Self.begin(cipher, nonce, header: header)
           unsafe nettle_gcm_aes256_decrypt(&cipher.pointee.gcm, count, output.baseAddress, input.baseAddress)
           var tag: Tag = (0, 0)
           return unsafe withUnsafeMutableBytes(of: &tag) { tag in
@@ -141,20 +157,20 @@ private import CXXHash
     }
   }
 
-  /// Encrypts the bytes `plaintext` of `plain` into `target` from `start` on, authenticating `header`, which
-  /// is in `target`. Returns the tag.
+  /// Encrypts the body in `plain` into `target` from `start` on, and authenticates the header, which `target`
+  /// already has. Returns the tag.
   func encrypt(
-    _ id: UInt64, place: UInt32, tweak: UInt64, header: Range<Int>, plaintext: Range<Int>, of plain: Mapping,
-    into target: Mapping, at start: Int, _ key: Secret
+    _ id: UInt64, nonce: Nonce, ranges: MessageRanges, of plain: Mapping, into target: Mapping,
+    at start: Int, _ key: Secret
   ) -> Tag {
     let cipher = unsafe cipher(id, key)
-    let count = plaintext.count
-    return unsafe target.withMutableBytes(header) { header in
-      unsafe plain.withMutableBytes(plaintext) { plain in
+    let count = ranges.body.count
+    return unsafe target.withMutableBytes(ranges.header) { header in
+      unsafe plain.withMutableBytes(ranges.body) { plain in
         unsafe target.withMutableBytes(start..<(start + count + AES256GCM.tagBytes)) { target in
           let input = unsafe plain.bindMemory(to: UInt8.self)
           let output = unsafe target.bindMemory(to: UInt8.self)
-          unsafe Self.begin(cipher, place: place, tweak: tweak, header: header)
+          unsafe Self.begin(cipher, nonce, header: header)
           unsafe nettle_gcm_aes256_encrypt(&cipher.pointee.gcm, count, output.baseAddress, input.baseAddress)
           unsafe nettle_gcm_aes256_digest(
             &cipher.pointee.gcm, AES256GCM.tagBytes, output.baseAddress! + count)
@@ -190,17 +206,16 @@ private import CXXHash
     return UInt64(littleEndian: block.0)
   }
 
-  // The nonce: the place, then the tweak.
+  /// Sets the nonce, and authenticates the header.
   @inline(__always)
   private static func begin(
-    _ cipher: UnsafeMutablePointer<Cipher>, place: UInt32, tweak: UInt64,
-    header: UnsafeMutableRawBufferPointer
+    _ cipher: UnsafeMutablePointer<Cipher>, _ nonce: Nonce, header: UnsafeMutableRawBufferPointer
   ) {
-    var nonce = (
-      place.littleEndian, UInt32(truncatingIfNeeded: tweak).littleEndian,
-      UInt32(truncatingIfNeeded: tweak >> 32).littleEndian
+    var words = (
+      nonce.place.littleEndian, UInt32(truncatingIfNeeded: nonce.tweak).littleEndian,
+      UInt32(truncatingIfNeeded: nonce.tweak >> 32).littleEndian
     )
-    unsafe withUnsafeBytes(of: &nonce) { nonce in
+    unsafe withUnsafeBytes(of: &words) { nonce in
       unsafe nettle_gcm_aes256_set_iv(
         &cipher.pointee.gcm, AES256GCM.nonceBytes, nonce.bindMemory(to: UInt8.self).baseAddress)
     }

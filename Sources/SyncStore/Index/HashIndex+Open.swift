@@ -1,5 +1,19 @@
 private import Synchronization
 
+/// The store and boot that a new index belongs to, and the secrets that key its hash.
+///
+/// An index of another store, or keyed by another secret, is not trusted.
+package struct IndexIdentity: Sendable {
+  /// The store whose keys it has.
+  var store: StoreID
+  /// Identifies this boot of the machine; 0 if unknown.
+  var boot: UInt64
+  /// 16 random bytes that key the hash, in an encrypted store together with `sealing`.
+  var secret: [UInt8]
+  /// The index secret of an encrypted store; nil for an unencrypted one.
+  var sealing: [UInt8]?
+}
+
 /// Creating, validating, closing and replacing an index.
 extension HashIndex {
   /// The file's name in the store's directory.
@@ -47,33 +61,33 @@ extension HashIndex {
     return .trusted(directory)
   }
 
-  /// Creates an empty index next to `path`, under a temporary name until `install`. `secret` is 16 random
-  /// bytes that key the hash, in an encrypted store together with its secret `sealing`. Pages for `expected`
-  /// keys are allocated at once, which is faster than splitting them one by one.
+  /// Creates an empty index next to `path`, under a temporary name until `install`. Pages for `expected` keys
+  /// are allocated at once, which is faster than splitting them one by one.
   package static func create(
-    at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, secret: [UInt8],
-    sealing: [UInt8]? = nil, expected: Int = 0, maximumDepth: Int = 22
+    at path: String, _ storage: any Storage, identity: IndexIdentity, expected: Int = 0,
+    maximumDepth: Int = 22
   ) throws(StoreError) -> HashIndex {
     let temporary = path + ".new"
     _ = try storage.remove(temporary)
     return try create(
-      on: storage.open(temporary, .create), store: store, boot: boot, secret: secret, sealing: sealing,
-      expected: expected, maximumDepth: maximumDepth)
+      on: storage.open(temporary, .create), identity: identity, expected: expected,
+      maximumDepth: maximumDepth)
   }
 
   /// Creates an empty index in an empty file.
   static func create(
-    on file: any StorageFile, store: StoreID, boot: UInt64, secret: [UInt8], sealing: [UInt8]? = nil,
-    expected: Int = 0, maximumDepth: Int = 22
+    on file: any StorageFile, identity: IndexIdentity, expected: Int = 0, maximumDepth: Int = 22
   ) throws(StoreError) -> HashIndex {
-    precondition(secret.count == 16, "a secret of 16 bytes")
+    precondition(identity.secret.count == 16, "a secret of 16 bytes")
     try file.allocate(to: Int(MappedPages.chunk(of: 0).upperBound) * MappedPages.pageBytes)
-    let keys = IndexKeys(random: secret, secret: sealing)
-    let known = IndexHeader(store: store, boot: boot, secret: secret, check: keys.check, try file.status())
+    let keys = IndexKeys(random: identity.secret, secret: identity.sealing)
+    let known = IndexHeader(
+      store: identity.store, boot: identity.boot, secret: identity.secret, check: keys.check,
+      try file.status())
     try file.write(known.bytes, at: 0)
     let directory = try HashIndex(
       file, writable: true, known, seed: keys.seed, maximumDepth: maximumDepth)
-    directory.boot = boot
+    directory.boot = identity.boot
     try directory.format(expected: expected)
     return directory
   }

@@ -1,3 +1,13 @@
+/// Where an index is stored, and thus which processes use it.
+enum IndexBacking {
+  /// The memory of this process.
+  case memory
+  /// Files under temporary names, which no other process uses yet.
+  case unnamedFiles
+  /// Files under their final names, which all processes of the store use.
+  case shared
+}
+
 /// The index of a journal with its index checkpoint, as one process has them: shared with all other
 /// processes, or, where no file is available or trusted, in memory of this one.
 ///
@@ -7,10 +17,8 @@ final class JournalIndex: @unchecked Sendable {
   let hashIndex: HashIndex
   /// The index checkpoint.
   let checkpoint: IndexCheckpoint
-  /// True if other processes use it: not before it has its name.
-  private(set) var isShared: Bool
-  /// True if it is in files, with or without their names.
-  let isInFiles: Bool
+  /// Where it is stored.
+  private(set) var backing: IndexBacking
   /// The segment numbers in the checkpoint's slots, in order, as far as they were read; owned by the engine.
   private var slotNumbers: [UInt32] = []
   /// Number of slots before those: the checkpoint has all segments since the index was built, and is read
@@ -23,9 +31,16 @@ final class JournalIndex: @unchecked Sendable {
   /// True if it refers to a segment that this process has not mapped yet; owned by the engine.
   var namesUnmappedSegment = false
 
-  private init(_ keys: HashIndex, _ ledger: IndexCheckpoint, isInFiles: Bool, isShared: Bool) {
-    (self.hashIndex, self.checkpoint, self.isInFiles, self.isShared) = (keys, ledger, isInFiles, isShared)
+  private init(_ keys: HashIndex, _ ledger: IndexCheckpoint, backing: IndexBacking) {
+    (self.hashIndex, self.checkpoint, self.backing) = (keys, ledger, backing)
   }
+
+  /// True if other processes use it: not before it has its name.
+  @inline(__always)
+  var isShared: Bool { backing == .shared }
+
+  /// True if it is in files, with or without their names.
+  var isInFiles: Bool { backing != .memory }
 
   /// Location of its files.
   struct Files: Sendable {
@@ -40,6 +55,11 @@ final class JournalIndex: @unchecked Sendable {
 
     fileprivate var index: String { directory + "/" + HashIndex.fileName }
     fileprivate var checkpointPath: String { directory + "/" + IndexCheckpoint.fileName }
+
+    /// The identity of a new index in these files.
+    fileprivate func identity(secret: [UInt8]) -> IndexIdentity {
+      IndexIdentity(store: store, boot: boot, secret: secret, sealing: seal.indexSecret)
+    }
   }
 
   /// The index in the directory, if it can be trusted; nil if it must be rebuilt.
@@ -56,7 +76,7 @@ final class JournalIndex: @unchecked Sendable {
           at: files.checkpointPath, files.storage, identity: identity(of: keys),
           concealing: IndexKeys(random: keys.secret, secret: secret).digest, writable: writable)
       else { return nil }
-      return JournalIndex(keys, ledger, isInFiles: true, isShared: true)
+      return JournalIndex(keys, ledger, backing: .shared)
     } catch {
       // Derived from the journal: a foreign or damaged file here can simply be replaced.
       guard error.code == .foreignFile || error.code == .damaged else { throw error }
@@ -66,26 +86,26 @@ final class JournalIndex: @unchecked Sendable {
 
   /// Creates an empty index in files that have no names yet. `secret` is 16 random bytes.
   static func create(_ files: Files, secret: [UInt8], expected: Int) throws(StoreError) -> JournalIndex {
-    let sealing = files.seal.indexSecret
+    let identity = files.identity(secret: secret)
     let keys = try HashIndex.create(
-      at: files.index, files.storage, store: files.store, boot: files.boot, secret: secret, sealing: sealing,
-      expected: expected)
+      at: files.index, files.storage, identity: identity, expected: expected)
     _ = try files.storage.remove(files.checkpointPath + ".new")
     let file = try files.storage.open(files.checkpointPath + ".new", .create)
     let ledger = try IndexCheckpoint.create(
-      on: file, identity: identity(of: keys),
-      concealing: IndexKeys(random: secret, secret: sealing).digest)
-    return JournalIndex(keys, ledger, isInFiles: true, isShared: false)
+      on: file, identity: Self.identity(of: keys),
+      concealing: IndexKeys(random: secret, secret: identity.sealing).digest)
+    return JournalIndex(keys, ledger, backing: .unnamedFiles)
   }
 
   /// Creates an empty index in memory. `secret` is 16 random bytes.
   static func inMemory(_ files: Files, secret: [UInt8]) -> JournalIndex {
     do throws(StoreError) {
       let keys = try HashIndex.create(
-        on: MemoryFile(path: files.index), store: files.store, boot: files.boot, secret: secret)
+        on: MemoryFile(path: files.index),
+        identity: IndexIdentity(store: files.store, boot: files.boot, secret: secret))
       let ledger = try IndexCheckpoint.create(
         on: MemoryFile(path: files.checkpointPath), identity: identity(of: keys))
-      return JournalIndex(keys, ledger, isInFiles: false, isShared: false)
+      return JournalIndex(keys, ledger, backing: .memory)
     } catch {
       preconditionFailure("memory does not fail: \(error)")
     }
@@ -97,7 +117,7 @@ final class JournalIndex: @unchecked Sendable {
     // Neither file is trusted without the other.
     try files.storage.rename(files.checkpointPath + ".new", to: files.checkpointPath)
     try hashIndex.install(at: files.index, files.storage)
-    isShared = true
+    backing = .shared
   }
 
   /// Removes the index durably, before the journal continues without it.

@@ -36,9 +36,10 @@ extension Journal {
       }
       var header = SegmentHeader(
         store: store, number: number, salt: environment.randomWord(), basePosition: position,
-        size: UInt32(mapping.count), previousSalt: last?.header.chainSalt ?? 0,
-        previousLength: UInt32(length),
-        previousDurable: UInt32(durable), created: environment.now())
+        size: UInt32(mapping.count),
+        predecessor: SegmentHeader.Predecessor(
+          salt: last?.header.chainSalt ?? 0, length: UInt32(length), durable: UInt32(durable)),
+        created: environment.now())
       (header.isReserve, header.isForCompaction) = (part != nil, part == .records)
       header.generation = generation
       let segment = try Segment(

@@ -73,7 +73,7 @@ struct Journal {
     let own = segments[place].header.closedLength
     if own > 0 { return Int(own) }
     guard place + 1 < segments.count else { return segments[place].truncatedEnd }
-    return Int(segments[place + 1].header.previousLength)
+    return Int(segments[place + 1].header.predecessor.length)
   }
 
   /// True if `left` precedes `right` in the journal. Segment numbers do not show the order once compaction
@@ -306,8 +306,8 @@ struct Journal {
   private func checkChain(_ segment: Segment) throws(StoreError) {
     guard let previous = segments.last else { return }
     let end = Int(
-      previous.header.closedLength > 0 ? previous.header.closedLength : segment.header.previousLength)
-    guard segment.header.previousSalt == previous.header.chainSalt,
+      previous.header.closedLength > 0 ? previous.header.closedLength : segment.header.predecessor.length)
+    guard segment.header.predecessor.salt == previous.header.chainSalt,
       segment.header.basePosition >= previous.header.basePosition,
       (SegmentHeader.length...previous.mapping.count).contains(end)
     else {

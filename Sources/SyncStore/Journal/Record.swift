@@ -1,3 +1,14 @@
+/// The writes that a write has replaced, as far as they must be known to tell a conflict from an overwrite.
+package struct CausalContext: Hashable, Sendable {
+  /// The newest replaced write by another actor, through the author's own overwrites.
+  package var base: Dot?
+  /// Replaced writes that the author's vector did not cover.
+  package var open: [Dot]
+
+  /// Both fields.
+  package init(base: Dot? = nil, open: [Dot] = []) { (self.base, self.open) = (base, open) }
+}
+
 /// One write, as the journal keeps it and as a peer receives it: the fields, without checksum and location.
 package struct Record: Hashable, Sendable {
   /// The record's effect on its key.
@@ -31,12 +42,12 @@ package struct Record: Hashable, Sendable {
 
   /// All fields.
   package init(
-    dot: Dot, stamp: Stamp, base: Dot? = nil, open: [Dot] = [], deadline: UInt64? = nil,
-    type: ValueType = .bytes,
-    key: [UInt8], content: Content, continues: Bool = false
+    version: Version, context: CausalContext = CausalContext(), deadline: UInt64? = nil,
+    type: ValueType = .bytes, key: [UInt8], content: Content, continues: Bool = false
   ) {
-    (self.dot, self.stamp, self.base, self.open, self.deadline) = (dot, stamp, base, open, deadline)
-    (self.type, self.key, self.content, self.continues) = (type, key, content, continues)
+    (dot, stamp, base, open) = (version.dot, version.stamp, context.base, context.open)
+    (self.deadline, self.type) = (deadline, type)
+    (self.key, self.content, self.continues) = (key, content, continues)
   }
 
   /// The version that decides between this and another record of its key.

@@ -35,6 +35,18 @@ struct WriteHeader {
   var type: ValueType
 }
 
+/// The fixed fields of a record that depend on its content alone; `RecordEncoder` adds those that depend on
+/// its location.
+private struct FixedFields {
+  var kind: RecordLayout.Kind
+  var flags: RecordLayout.Flags
+  var type = ValueType.bytes
+  /// The number of its author in the segment.
+  var actor: UInt16 = 0
+  var sequence: UInt64 = 0
+  var stamp = Stamp.zero
+}
+
 /// Encodes the records of one append at their final offsets. Checksums, actor numbers and offsets depend on
 /// the location, so the same entries are encoded anew for another segment. Readers see nothing before the
 /// tail is moved past the records.
@@ -152,17 +164,21 @@ struct RecordEncoder {
       position = given ?? position + 1
       store(record, flags.union(.parked))
     case .loser(let record): store(record, flags.union(.loser))
-    case .local(let key, let value?): store(.local, flags, key: key.span, value: value.span)
-    case .local(let key, nil): store(.localRemoval, flags, key: key.span, value: Span())
-    case .checkpoint: store(.checkpoint, flags, key: Span(), value: Span())
+    case .local(let key, let value?):
+      store(FixedFields(kind: .local, flags: flags), key: key.span, value: value.span)
+    case .local(let key, nil):
+      store(FixedFields(kind: .localRemoval, flags: flags), key: key.span, value: Span())
+    case .checkpoint: store(FixedFields(kind: .checkpoint, flags: flags), key: Span(), value: Span())
     case .purge(let purge):
       position += 1
       var flags = flags
       if purge.isParked { flags.insert(.parked) }
       if purge.hadValue { flags.insert(.valued) }
-      store(
-        .purge, flags, actor: number(of: purge.version.dot.actor), sequence: purge.version.dot.sequence,
-        stamp: purge.version.stamp, key: purge.key.span, value: Span())
+      let dot = purge.version.dot
+      let fields = FixedFields(
+        kind: .purge, flags: flags, actor: number(of: dot.actor), sequence: dot.sequence,
+        stamp: purge.version.stamp)
+      store(fields, key: purge.key.span, value: Span())
     }
   }
 
@@ -209,23 +225,24 @@ struct RecordEncoder {
       for dot in heading.open { store(dot, at: &place) }
     }
     let dot = heading.version.dot
-    store(
-      kind, flags, type: heading.type, actor: number(of: dot.actor), sequence: dot.sequence,
-      stamp: heading.version.stamp, behind: place, key: key, value: value)
+    let fixed = FixedFields(
+      kind: kind, flags: flags, type: heading.type, actor: number(of: dot.actor), sequence: dot.sequence,
+      stamp: heading.version.stamp)
+    store(fixed, after: place, key: key, value: value)
   }
 
-  /// Stores a record at `end`. Optional fields are already composed between its fixed part and `behind`.
+  /// Stores a record at `end`. Optional fields are already composed between its fixed part and `optionalEnd`.
   private mutating func store(
-    _ kind: RecordLayout.Kind, _ flags: RecordLayout.Flags, type: ValueType = .bytes, actor: UInt16 = 0,
-    sequence: UInt64 = 0, stamp: Stamp = .zero, behind: Int? = nil, key: Span<UInt8>, value: Span<UInt8>
+    _ fields: FixedFields, after optionalEnd: Int? = nil, key: Span<UInt8>, value: Span<UInt8>
   ) {
-    if behind == nil { compose(RecordLayout.fixedLength + key.count + value.count) }
-    let keyStart = (behind ?? origin + RecordLayout.fixedLength) - origin
+    if optionalEnd == nil { compose(RecordLayout.fixedLength + key.count + value.count) }
+    let keyStart = (optionalEnd ?? origin + RecordLayout.fixedLength) - origin
     let length = keyStart + key.count + value.count
     let record = WritableBytes(target).extracting(origin..<origin + length)
     FixedPart(
-      kind: kind, flags: flags, type: type, actor: actor, keyCount: UInt16(key.count),
-      position: position - segment.header.basePosition, sequence: sequence, stamp: stamp, durable: durable
+      kind: fields.kind, flags: fields.flags, type: fields.type, actor: fields.actor,
+      keyCount: UInt16(key.count), position: position - segment.header.basePosition,
+      sequence: fields.sequence, stamp: fields.stamp, durable: durable
     ).store(in: record, length: length)
     record.store(key, at: keyStart)
     record.store(value, at: keyStart + key.count)
@@ -297,6 +314,7 @@ struct RecordEncoder {
     let number = UInt16(segment.nextNumber + numbers.count)
     numbers[actor] = number
     let name = actor.bytes
-    for _ in 0..<2 { store(.actor, [], actor: number, key: name.span, value: Span()) }
+    let fields = FixedFields(kind: .actor, flags: [], actor: number)
+    for _ in 0..<2 { store(fields, key: name.span, value: Span()) }
   }
 }

@@ -8,13 +8,11 @@ struct RecordView {
   /// The bytes of `bytes`, without a reference that each access would count: this view keeps them mapped.
   private let fields: MappedBytes
 
-  /// Decrypts the record if it is encrypted; with `keeps`, the result is cached if this store caches
-  /// decrypted records.
+  /// Decrypts the record if it is encrypted.
   @inline(__always)
-  init(segment: Segment, offset: Int, keeps: Bool = false) {
+  init(segment: Segment, offset: Int) {
     (self.segment, self.offset) = (segment, offset)
-    decrypted =
-      segment.cipher == nil ? nil : segment.cipher?.decrypt(segment.mapping, at: offset, keeps: keeps)
+    decrypted = segment.cipher == nil ? nil : segment.cipher?.decrypt(segment.mapping, at: offset)
     fields = MappedBytes(decrypted ?? segment.mapping)
   }
 
@@ -171,8 +169,9 @@ struct RecordView {
     default: return nil
     }
     return Record(
-      dot: dot, stamp: stamp, base: base(shape), open: open(shape), deadline: deadline(shape), type: type,
-      key: key(shape), content: content, continues: flags.contains(.continues))
+      version: Version(stamp: stamp, dot: dot), context: CausalContext(base: base(shape), open: open(shape)),
+      deadline: deadline(shape), type: type, key: key(shape), content: content,
+      continues: flags.contains(.continues))
   }
 
   /// The purge that a record of kind `.purge` states.

@@ -136,7 +136,7 @@ extension Journal {
   /// begins (F2, F13).
   func endOfUnpublished(from offset: Int, to limit: Int, in segment: Segment) -> Int {
     let limit = min(limit, segment.mapping.count)
-    var walker = ResyncingRecordIterator(segment, from: offset, limit: limit, isSealed: true)
+    var walker = ResyncingRecordIterator(segment, from: offset, limit: limit, leavesEncrypted: true)
     var end = offset
     while case .record(let view)? = walker.next() {
       if !view.flags.contains(.continues) { end = view.end }

@@ -22,9 +22,9 @@ extension Segment {
   /// the bytes before them were forged to resemble records thousands of times.
   private static let shortRecord = 1024
 
-  /// True if a whole record begins at `offset`, where none is expected. Like `record(at:limit:isSealed:)`, at
-  /// a bounded cost.
-  func isRecordBehindDamage(at offset: Int, limit: Int, isSealed: Bool) -> Bool {
+  /// True if a whole record begins at `offset`, where none is expected. Like
+  /// `record(at:limit:leavesEncrypted:)`, at a bounded cost.
+  func isRecordBehindDamage(at offset: Int, limit: Int, leavesEncrypted: Bool) -> Bool {
     searchCost.searched.add(RecordLayout.alignment, ordering: .relaxed)
     guard let length = possibleLength(at: offset, limit: limit) else { return false }
     let most = Self.hashedAtFirst + Self.hashedPerByte * searchCost.searched.load(ordering: .relaxed)
@@ -32,7 +32,7 @@ extension Segment {
       return false
     }
     searchCost.hashed.add(length, ordering: .relaxed)
-    return record(at: offset, limit: limit, isSealed: isSealed) != nil
+    return record(at: offset, limit: limit, leavesEncrypted: leavesEncrypted) != nil
   }
 
   /// The length of the record that may begin at `offset`; nil if the fields there contradict each other.

@@ -218,23 +218,22 @@ final class Segment: @unchecked Sendable {
   func seed(at offset: Int) -> UInt64 { header.salt &+ UInt64(offset) }
 
   /// The record at `offset`; nil unless one whole record of exactly this offset is there and ends at `limit`
-  /// or before. It is decrypted if needed, unless `isSealed`: then only its cleartext fields may be read.
-  ///
-  /// With `keeps`, the decrypted record is cached if this store caches decrypted records.
-  func record(at offset: Int, limit: Int, isSealed: Bool = false, keeps: Bool = false) -> RecordView? {
+  /// or before. It is decrypted if needed. With `leavesEncrypted`, it is not: then only its cleartext fields
+  /// may be read.
+  func record(at offset: Int, limit: Int, leavesEncrypted: Bool = false) -> RecordView? {
     guard offset + RecordLayout.fixedLength <= limit else { return nil }
     let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
     guard length >= RecordLayout.fixedLength, offset + length <= limit else { return nil }
     let view = RecordView(encrypted: self, offset: offset)
     guard view.checksumHolds(length: length) else { return nil }
-    guard cipher != nil, !isSealed else { return view }
-    return decrypted(at: offset, keeps: keeps)
+    guard cipher != nil, !leavesEncrypted else { return view }
+    return decrypted(at: offset)
   }
 
   /// Decrypts a record; nil for bytes that no writer of this store has put there.
   @inline(never)
-  private func decrypted(at offset: Int, keeps: Bool) -> RecordView? {
-    let view = RecordView(segment: self, offset: offset, keeps: keeps)
+  private func decrypted(at offset: Int) -> RecordView? {
+    let view = RecordView(segment: self, offset: offset)
     return view.isReadable ? view : nil
   }
 

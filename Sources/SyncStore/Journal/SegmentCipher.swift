@@ -164,10 +164,11 @@ final class SegmentCipher: Sendable {
     // Moves the small fields before the variable part, so that one contiguous run is encrypted.
     plain.store(small, at: EncryptedRecordLayout.inner)
     let tag = ciphers.encrypt(
-      id, place: UInt32(truncatingIfNeeded: offset), tweak: tweak,
-      header: (start + RecordLayout.length)..<(start + clear),
-      plaintext: EncryptedRecordLayout.inner..<(isDefinition ? RecordLayout.fixedLength : length), of: plain,
-      into: target, at: start + clear + EncryptedRecordLayout.tweakBytes, writer.key)
+      id, nonce: ThreadCiphers.Nonce(place: UInt32(truncatingIfNeeded: offset), tweak: tweak),
+      ranges: ThreadCiphers.MessageRanges(
+        header: (start + RecordLayout.length)..<(start + clear),
+        body: EncryptedRecordLayout.inner..<(isDefinition ? RecordLayout.fixedLength : length)),
+      of: plain, into: target, at: start + clear + EncryptedRecordLayout.tweakBytes, writer.key)
     plain.store(stamp, at: RecordLayout.stamp)
     // The next read in this thread needs no decryption.
     ciphers.cachePlaintext(plain, id: id, place: offset, tag: tag)
@@ -208,9 +209,10 @@ final class SegmentCipher: Sendable {
     plain.store(offset..<clear, of: mapping, at: 0)
     let stamp = plain.load(RecordLayout.stamp, as: UInt64.self)
     let isAuthentic = ciphers.decrypt(
-      id, place: UInt32(truncatingIfNeeded: place), tweak: mapping.load(clear),
-      header: RecordLayout.length..<(clear - offset),
-      encrypted: (clear + EncryptedRecordLayout.tweakBytes)..<end,
+      id, nonce: ThreadCiphers.Nonce(place: UInt32(truncatingIfNeeded: place), tweak: mapping.load(clear)),
+      ranges: ThreadCiphers.MessageRanges(
+        header: RecordLayout.length..<(clear - offset),
+        body: (clear + EncryptedRecordLayout.tweakBytes)..<end),
       of: mapping, into: plain, at: EncryptedRecordLayout.inner
     ) { key(epoch, in: definitions) }
     guard isAuthentic, plain.load(RecordLayout.length, as: UInt32.self) == UInt32(length) else { return nil }

@@ -13,12 +13,8 @@ struct SegmentHeader: Hashable, Sendable {
   var basePosition: UInt64
   /// Bytes of the file.
   var size: UInt32
-  /// The salt of the segment before this one; 0 for the first.
-  var previousSalt: UInt64
-  /// Where the segment before this one ends; 0 for the first.
-  var previousLength: UInt32
-  /// Offset up to which the segment before this one was known durable when this one was begun.
-  var previousDurable: UInt32
+  /// The segment before this one.
+  var predecessor: Predecessor
   /// When this one was begun, in milliseconds since 1970.
   var created: UInt64
   /// The segment numbers covered: its own, or those of the segments that compaction replaced by it.
@@ -39,17 +35,29 @@ struct SegmentHeader: Hashable, Sendable {
   /// Features required of writers that this program does not know: it may only read (F101).
   private(set) var unknownToWriters: UInt32 = 0
 
+  /// Identifies the end of the segment before this one, so that a missing, swapped or shortened segment is
+  /// detected.
+  struct Predecessor: Hashable, Sendable {
+    var salt: UInt64
+    /// Where its records end.
+    var length: UInt32
+    /// Offset up to which it was known durable when its successor was begun.
+    var durable: UInt32
+
+    /// Of the first segment, which has no predecessor.
+    static let none = Predecessor(salt: 0, length: 0, durable: 0)
+  }
+
   /// Bit set in the numbers of compacted segments.
   static let compacted: UInt32 = 1 << 31
 
   /// The header of a segment to append to.
   init(
-    store: StoreID, number: UInt32, salt: UInt64, basePosition: UInt64, size: UInt32, previousSalt: UInt64,
-    previousLength: UInt32, previousDurable: UInt32, created: UInt64
+    store: StoreID, number: UInt32, salt: UInt64, basePosition: UInt64, size: UInt32,
+    predecessor: Predecessor, created: UInt64
   ) {
     (self.store, self.number, self.salt, self.basePosition) = (store, number, salt, basePosition)
-    (self.size, self.previousSalt, self.previousLength) = (size, previousSalt, previousLength)
-    (self.previousDurable, self.created) = (previousDurable, created)
+    (self.size, self.predecessor, self.created) = (size, predecessor, created)
     (covered, chainSalt) = (number...number, salt)
   }
 
@@ -59,8 +67,7 @@ struct SegmentHeader: Hashable, Sendable {
   ) {
     self.init(
       store: first.store, number: Self.compacted | count, salt: salt, basePosition: first.basePosition,
-      size: 0, previousSalt: first.previousSalt, previousLength: first.previousLength,
-      previousDurable: first.previousDurable, created: created)
+      size: 0, predecessor: first.predecessor, created: created)
     covered = first.covered.lowerBound...last.covered.upperBound
     chainSalt = last.chainSalt
   }
@@ -103,9 +110,9 @@ struct SegmentHeader: Hashable, Sendable {
     writer.write(size)
     writer.write(salt)
     writer.write(basePosition)
-    writer.write(previousSalt)
-    writer.write(previousLength)
-    writer.write(previousDurable)
+    writer.write(predecessor.salt)
+    writer.write(predecessor.length)
+    writer.write(predecessor.durable)
     writer.write(created)
     writer.write(covered.lowerBound)
     writer.write(covered.upperBound)
@@ -188,9 +195,9 @@ struct SegmentHeader: Hashable, Sendable {
       let size = try reader.read(UInt32.self)
       let salt = try reader.read(UInt64.self)
       let basePosition = try reader.read(UInt64.self)
-      let previousSalt = try reader.read(UInt64.self)
-      let previousLength = try reader.read(UInt32.self)
-      let previousDurable = try reader.read(UInt32.self)
+      let predecessor = Predecessor(
+        salt: try reader.read(UInt64.self), length: try reader.read(UInt32.self),
+        durable: try reader.read(UInt32.self))
       let created = try reader.read(UInt64.self)
       let first = try reader.read(UInt32.self)
       let last = try reader.read(UInt32.self)
@@ -198,8 +205,7 @@ struct SegmentHeader: Hashable, Sendable {
       guard first <= last, basePosition < 1 << 62 else { return .bad }
       var header = SegmentHeader(
         store: store, number: number, salt: salt, basePosition: basePosition, size: size,
-        previousSalt: previousSalt, previousLength: previousLength, previousDurable: previousDurable,
-        created: created)
+        predecessor: predecessor, created: created)
       header.covered = first...last
       header.chainSalt = try reader.read(UInt64.self)
       header.closedLength = try reader.read(UInt32.self)

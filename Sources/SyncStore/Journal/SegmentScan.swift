@@ -15,16 +15,19 @@ struct ResyncingRecordIterator {
   private(set) var offset: Int
   private let leavesEncrypted: Bool
 
-  /// With `isSealed` records are not decrypted: only their cleartext fields may be read.
-  init(_ segment: Segment, from offset: Int = SegmentHeader.length, limit: Int, isSealed: Bool = false) {
-    (self.segment, self.offset, self.limit, self.leavesEncrypted) = (segment, offset, limit, isSealed)
+  /// With `leavesEncrypted` records are not decrypted: only their cleartext fields may be read.
+  init(
+    _ segment: Segment, from offset: Int = SegmentHeader.length, limit: Int, leavesEncrypted: Bool = false
+  ) {
+    (self.segment, self.offset, self.limit) = (segment, offset, limit)
+    self.leavesEncrypted = leavesEncrypted
   }
 
   /// The next record or gap; nil at the limit. Zeros up to the limit are a gap, too: the caller knows whether
   /// records were expected there.
   mutating func next() -> Step? {
     guard offset < limit else { return nil }
-    if let view = segment.record(at: offset, limit: limit, isSealed: leavesEncrypted) {
+    if let view = segment.record(at: offset, limit: limit, leavesEncrypted: leavesEncrypted) {
       offset = min(view.end, limit)
       return .record(view)
     }
@@ -35,7 +38,7 @@ struct ResyncingRecordIterator {
       return .gap(start..<limit)
     }
     while offset <= last {
-      if segment.isRecordBehindDamage(at: offset, limit: limit, isSealed: leavesEncrypted) {
+      if segment.isRecordBehindDamage(at: offset, limit: limit, leavesEncrypted: leavesEncrypted) {
         return .gap(start..<offset)
       }
       offset += RecordLayout.alignment
@@ -77,7 +80,7 @@ struct SegmentScan {
       }
       end = max(end, offset)
       // Bytes that are no record: find the next record after them once.
-      var walker = ResyncingRecordIterator(segment, from: offset, limit: limit, isSealed: true)
+      var walker = ResyncingRecordIterator(segment, from: offset, limit: limit, leavesEncrypted: true)
       guard case .gap(let range)? = walker.next() else { continue }
       gaps.append(Gap(range: range, transactionStart: openTransaction ?? range.lowerBound))
       openTransaction = nil
@@ -185,6 +188,7 @@ struct RecoveryPlan: Equatable {
     // Compaction copies only durable records and syncs its copy before installing it.
     let isKnown = headers[index...].contains { $0.compaction > 0 }
     let isFollowed = scans[(index + 1)...].contains { $0.durable > SegmentHeader.length }
-    return isKnown || isFollowed ? end : max(scans[index].durable, Int(headers[index + 1].previousDurable))
+    let recorded = Int(headers[index + 1].predecessor.durable)
+    return isKnown || isFollowed ? end : max(scans[index].durable, recorded)
   }
 }

@@ -209,13 +209,13 @@ final class DiskFile: StorageFile {
     }
     return FileStatus(
       kind: FileStatus.Kind(mode: answer.mode), size: Int(answer.size), links: Int(answer.links),
-      inode: answer.inode, fileSystem: 0, birth: answer.birth, owner: answer.owner,
+      identity: FileIdentity(inode: answer.inode, fileSystem: 0, birth: answer.birth), owner: answer.owner,
       permissions: answer.mode & 0o7777)
   }
 
   private func inFileSystem(_ status: FileStatus) throws(StoreError) -> FileStatus {
     var status = status
-    status.fileSystem = try fileSystem()
+    status.identity.fileSystem = try fileSystem()
     return status
   }
 

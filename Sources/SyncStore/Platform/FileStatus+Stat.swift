@@ -5,8 +5,8 @@ extension FileStatus {
   init(_ answer: stat) {
     self.init(
       kind: Kind(mode: answer.st_mode), size: Int(answer.st_size), links: Int(answer.st_nlink),
-      inode: UInt64(answer.st_ino), fileSystem: UInt64(answer.st_dev), birth: 0, owner: answer.st_uid,
-      permissions: answer.st_mode & 0o7777)
+      identity: FileIdentity(inode: UInt64(answer.st_ino), fileSystem: UInt64(answer.st_dev), birth: 0),
+      owner: answer.st_uid, permissions: answer.st_mode & 0o7777)
   }
 }
 

@@ -16,8 +16,8 @@ final class MemoryFile: StorageFile {
 
   func status() throws(StoreError) -> FileStatus {
     FileStatus(
-      kind: .file, size: state.withLock { $0.size }, links: 1, inode: 0, fileSystem: 0, birth: 0,
-      owner: SystemCall.userID, permissions: 0o600)
+      kind: .file, size: state.withLock { $0.size }, links: 1,
+      identity: FileIdentity(inode: 0, fileSystem: 0, birth: 0), owner: SystemCall.userID, permissions: 0o600)
   }
 
   func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8] {

@@ -138,6 +138,22 @@ package enum LockKind: Sendable {
   case none
 }
 
+/// The numbers that tell a file from every other one. Inode numbers are reused, so the creation time is part
+/// of it.
+package struct FileIdentity: Sendable, Equatable {
+  /// Inode number in the file system.
+  package var inode: UInt64
+  /// Number of the file system.
+  package var fileSystem: UInt64
+  /// Creation time in nanoseconds since 1970; 0 where the file system does not record it.
+  package var birth: UInt64
+
+  /// All fields.
+  package init(inode: UInt64, fileSystem: UInt64, birth: UInt64) {
+    (self.inode, self.fileSystem, self.birth) = (inode, fileSystem, birth)
+  }
+}
+
 /// Status of a directory entry.
 package struct FileStatus: Sendable, Equatable {
   /// The kinds of directory entry that matter here.
@@ -148,12 +164,8 @@ package struct FileStatus: Sendable, Equatable {
   package var size: Int
   /// Number of hard links; 0 once removed while open (F39).
   package var links: Int
-  /// Inode number in the file system.
-  package var inode: UInt64
-  /// Number of the file system.
-  package var fileSystem: UInt64
-  /// Creation time in nanoseconds since 1970; 0 where the file system does not record it.
-  package var birth: UInt64
+  /// The file, whatever its names.
+  package var identity: FileIdentity
   /// User ID of the owner.
   package var owner: UInt32
   /// Permission bits.
@@ -161,13 +173,18 @@ package struct FileStatus: Sendable, Equatable {
 
   /// All fields.
   package init(
-    kind: Kind, size: Int, links: Int, inode: UInt64, fileSystem: UInt64, birth: UInt64, owner: UInt32,
-    permissions: UInt32
+    kind: Kind, size: Int, links: Int, identity: FileIdentity, owner: UInt32, permissions: UInt32
   ) {
-    (self.kind, self.size, self.links, self.inode) = (kind, size, links, inode)
-    (self.fileSystem, self.birth, self.owner) = (fileSystem, birth, owner)
-    self.permissions = permissions
+    (self.kind, self.size, self.links, self.identity) = (kind, size, links, identity)
+    (self.owner, self.permissions) = (owner, permissions)
   }
+
+  /// Inode number in the file system.
+  package var inode: UInt64 { identity.inode }
+  /// Number of the file system.
+  package var fileSystem: UInt64 { identity.fileSystem }
+  /// Creation time in nanoseconds since 1970; 0 where the file system does not record it.
+  package var birth: UInt64 { identity.birth }
 }
 
 /// Defaults for optional file operations.

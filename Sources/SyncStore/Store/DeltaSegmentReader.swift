@@ -76,13 +76,14 @@ struct DeltaSegmentReader {
       record.key < record.value, let author = actorIndex(record.actorNumber)
     else { return nil }
     var entry = CompactBatch.Entry(
-      position: item.position, stamp: Stamp(rawValue: record.bytes.load(RecordLayout.stamp)), author: author,
-      sequence: record.bytes.load(RecordLayout.sequence), isTombstone: record.isTombstone,
+      position: item.position, stamp: Stamp(rawValue: record.bytes.load(RecordLayout.stamp)),
+      dot: CompactBatch.IndexedDot(author: author, sequence: record.bytes.load(RecordLayout.sequence)),
       continues: continues, type: record.type, key: offset &+ record.key..<offset &+ record.value,
-      value: offset &+ record.value..<offset &+ record.bytes.count)
+      value: record.isTombstone ? nil : offset &+ record.value..<offset &+ record.bytes.count)
     if record.flags.contains(.base) {
       guard let base = actorIndex(record.bytes.load(RecordLayout.fixedLength)) else { return nil }
-      entry.setBase(author: base, sequence: record.bytes.load(RecordLayout.fixedLength + 2))
+      entry.setBase(
+        CompactBatch.IndexedDot(author: base, sequence: record.bytes.load(RecordLayout.fixedLength + 2)))
     }
     if record.bytes.load(record.key, as: UInt8.self) != ReservedKey.first { users += 1 }
     return entry

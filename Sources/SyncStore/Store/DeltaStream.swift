@@ -96,7 +96,7 @@ extension Store {
       }
       let close = RoundClose(
         sender: actor, mark: mark, position: position, vector: state.advertisedVector,
-        floor: state.floor, horizon: state.horizon, isFull: isFull)
+        floor: state.floor, horizon: state.horizon, kind: isFull ? .fullState : .delta)
       return RoundSnapshot(close: close, items: items, start: choice.start, snapshotPoint: moment)
     }
     guard let opening else { return nil }

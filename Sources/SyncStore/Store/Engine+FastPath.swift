@@ -118,14 +118,16 @@ extension Engine {
   /// Replays the simple records at the start of `bytes`. Returns the offset of the first byte that is not a
   /// simple record.
   mutating func replayFastPath(
-    _ reading: FastPathReader, bytes: Range<Int>, verifies: Bool, limit: Stamp, indexing: Bool
+    _ reading: FastPathReader, bytes: Range<Int>, limit: Stamp, options: ReplayOptions
   ) -> Int {
     guard parked.isEmpty else { return bytes.lowerBound }
+    let indexing = options.contains(.index)
     var digesting = indexing && index.checkpoint.keepsDigest ? DigestAccumulator() : nil
     var ahead: [FastPathReader.PrefetchedRecord] = []
     ahead.reserveCapacity(Self.readAhead)
     var reader = RecordIterator(
-      reading.segment, from: bytes.lowerBound, limit: bytes.upperBound, verifies: verifies)
+      reading.segment, from: bytes.lowerBound, limit: bytes.upperBound,
+      verifies: options.contains(.verifyChecksums))
     let keys = index.hashIndex
     var offset = bytes.lowerBound
     var isOrdinary = true

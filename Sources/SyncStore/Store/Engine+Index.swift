@@ -216,21 +216,30 @@ extension Engine {
     lost: (Segment, Range<Int>) -> Void = { _, _ in }
   ) throws(StoreError) -> [Location] {
     let start = Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
-    return try liveLocations(from: start, isComplete: false, lost: lost) ?? []
+    return try liveLocations(from: start, options: .toleratesDamage, lost: lost) ?? []
+  }
+
+  /// How `liveLocations` treats damage and purged keys.
+  struct LiveScanOptions: OptionSet {
+    let rawValue: UInt8
+
+    /// Damage found now goes to `lost` instead of throwing `.damaged`.
+    static let toleratesDamage = Self(rawValue: 1)
+    /// Includes the last records of keys purged since: they replace older ones.
+    static let includesPurged = Self(rawValue: 2)
   }
 
   /// Locations of the current records after `start`, as far as this view has read; nil if there are more than
   /// `limit`.
-  ///
-  /// With `purged`, also the last records of keys purged since: they replace older ones.
   func liveLocations(
-    from start: Location, isComplete: Bool = true, purged: Bool = false, limit: Int = .max,
+    from start: Location, options: LiveScanOptions = [], limit: Int = .max,
     lost: (Segment, Range<Int>) -> Void = { _, _ in }
   ) throws(StoreError) -> [Location]? {
     var places: [Location] = []
     // Keys that other processes have overwritten meanwhile: their latest record in this view.
     var overtaken: [[UInt8]: Location] = [:]
     let now = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+    let isComplete = !options.contains(.toleratesDamage)
     try visit(from: start, isComplete: isComplete, lost: lost) { record throws(StoreError) in
       guard record.isWrite, let shape = record.shape else { return true }
       let key = record.key(shape)
@@ -240,7 +249,7 @@ extension Engine {
         return applies(version, limit: now, waited: parked[key]?.contains(record.location) ?? false)
       }
       guard let place = find(key) else {
-        if purged, counts() { overtaken[key] = record.location }
+        if options.contains(.includesPurged), counts() { overtaken[key] = record.location }
         return true
       }
       if place.segment < SegmentHeader.compacted, place >= applied {
@@ -319,7 +328,7 @@ extension Engine {
     if end.offset == SegmentHeader.length { return journal.segment(end.segment)?.header.basePosition }
     guard let segment = journal.table.segment(ofRef: place), segment.header.compaction == 0,
       case let offset = SegmentTable.offset(ofRef: place),
-      let view = segment.record(at: offset, limit: segment.mapping.count, isSealed: true)
+      let view = segment.record(at: offset, limit: segment.mapping.count, leavesEncrypted: true)
     else { return nil }
     if segment.number == end.segment, view.end == end.offset { return view.position }
     return view.location >= end ? 0 : nil

@@ -17,7 +17,9 @@ extension Engine {
     // Above this number of changes a full sort is no slower: in an encrypted store it decrypts each key once,
     // an update at every comparison.
     let most = max(view.count / (view.segments.isEncrypted ? 16 : 4), 256)
-    guard let changes = try liveLocations(from: view.upTo, purged: true, limit: most) else { return nil }
+    guard let changes = try liveLocations(from: view.upTo, options: .includesPurged, limit: most) else {
+      return nil
+    }
     // With a single owner it is changed in place instead of copied.
     sortedIndex = nil
     view.merge(changes, upTo: applied, in: SegmentSnapshot(journal))

@@ -3,6 +3,16 @@
 /// With `indexing`, replay also updates the index: only for the holder of the writers' mutex, or with an
 /// index of its own.
 extension Engine {
+  /// How the records of a segment are replayed.
+  struct ReplayOptions: OptionSet {
+    let rawValue: UInt8
+
+    /// Verifies their checksums, which are not known to be valid.
+    static let verifyChecksums = Self(rawValue: 1)
+    /// Also updates the index.
+    static let index = Self(rawValue: 2)
+  }
+
   /// Replays the journal up to `end`, which lies in a mapped segment. Checksums of the segments in `seen`,
   /// verified a moment ago, are not computed again.
   mutating func replay(upTo end: Location, seen: Set<UInt32> = [], indexing: Bool) {
@@ -21,9 +31,9 @@ extension Engine {
       // A position is never reused, even if compaction has dropped its record.
       position = max(position, segment.header.basePosition)
       let stop = place == last ? end.offset : journal.closedLength(at: place) ?? 0
-      replay(
-        segment, bytes: applied.offset..<stop, areWhole: seen.contains(segment.number), limit: limit,
-        indexing: indexing)
+      var options: ReplayOptions = indexing ? .index : []
+      if !seen.contains(segment.number) { options.insert(.verifyChecksums) }
+      replay(segment, bytes: applied.offset..<stop, limit: limit, options: options)
       place += 1
       applied =
         place > last
@@ -73,27 +83,28 @@ extension Engine {
     guard let segment = journal.segment(end.segment) else { return }
     var start = applied.offset
     if let intake {
-      replay(segment, bytes: start..<intake.start, areWhole: true, limit: limit, indexing: true)
+      replay(segment, bytes: start..<intake.start, limit: limit, options: .index)
       start = indexBulkInsert(intake, in: segment)
     }
-    replay(segment, bytes: start..<end.offset, areWhole: true, limit: limit, indexing: true)
+    replay(segment, bytes: start..<end.offset, limit: limit, options: .index)
     applied = end
     endIndexWrite()
   }
 
-  /// Replays the records in `bytes`; `areWhole` if their checksums are known to be valid.
+  /// Replays the records in `bytes`.
   private mutating func replay(
-    _ segment: Segment, bytes: Range<Int>, areWhole: Bool, limit: Stamp, indexing: Bool
+    _ segment: Segment, bytes: Range<Int>, limit: Stamp, options: ReplayOptions
   ) {
+    let (verifies, indexing) = (options.contains(.verifyChecksums), options.contains(.index))
     let ordinary = FastPathReader(segment)
     var offset = bytes.lowerBound
     while offset < bytes.upperBound {
       if let ordinary {
         offset = replayFastPath(
-          ordinary, bytes: offset..<bytes.upperBound, verifies: !areWhole, limit: limit, indexing: indexing)
+          ordinary, bytes: offset..<bytes.upperBound, limit: limit, options: options)
         if offset >= bytes.upperBound { return }
       }
-      if areWhole {
+      if !verifies {
         let view = RecordView(segment: segment, offset: offset)
         // Bytes may change between two reads; that must not crash the process.
         guard offset + RecordLayout.fixedLength <= bytes.upperBound, view.length >= RecordLayout.fixedLength,

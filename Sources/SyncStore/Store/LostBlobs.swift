@@ -116,9 +116,8 @@ extension Store {
     at path: String, environment: Environment, seal: JournalKeys
   ) throws(StoreError) -> BlobStore {
     try BlobStore.open(
-      directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: true,
-      boot: environment.bootWord, keys: BlobKeySource(seal), clock: environment.now,
-      random: environment.randomWord)
+      directory: path + "/" + StoreLayout.blobs, storage: environment.storage, access: .readOnly,
+      keys: BlobKeySource(seal), environment: BlobEnvironment(environment))
   }
 }
 

@@ -41,6 +41,16 @@ struct SnapshotState: Sendable {
 
   // MARK: Scans
 
+  /// What a scan does about damage in its range.
+  private enum DamagePolicy {
+    /// Fails if a record is damaged, or if the range may lack keys lost to damage.
+    case refusePossibleLoss
+    /// Fails if a record is damaged.
+    case refuseDamaged
+    /// Skips damaged records and passes their locations on.
+    case report((Location) -> Void)
+  }
+
   /// Parameters of a scan.
   struct Scan {
     var range: KeyRange
@@ -56,7 +66,7 @@ struct SnapshotState: Sendable {
   func visit(
     _ scan: Scan, in store: Store, _ body: (RawSpan, RawSpan, EntryDetails) throws -> ScanStep
   ) throws -> Key? {
-    try visit(scan, isCertain: true, in: store) { record, fields in
+    try visit(scan, onDamage: .refusePossibleLoss, in: store) { record, fields in
       let details = EntryDetails(
         type: fields.type, deadline: fields.deadline, stamp: fields.stamp, dot: fields.dot)
       let key = record.extracting(fields.key..<fields.value)
@@ -77,7 +87,7 @@ struct SnapshotState: Sendable {
 
   /// Visits the metadata of keys. Possibly lost keys are ignored: it shows what is there.
   func visitEntries(_ scan: Scan, in store: Store, _ body: (Entry) throws -> ScanStep) throws -> Key? {
-    try visit(scan, isCertain: false, in: store) { try body(try Self.entry($0, fields: $1)) }
+    try visit(scan, onDamage: .refuseDamaged, in: store) { try body(try Self.entry($0, fields: $1)) }
   }
 
   /// Visits everything readable and returns what is not, including records damaged after opening.
@@ -85,7 +95,7 @@ struct SnapshotState: Sendable {
     _ scan: Scan, in store: Store, _ body: (Entry) throws -> Void
   ) throws -> (last: Key?, doubts: [PossibleLoss]) {
     var lost = order.damaged
-    let last = try visit(scan, isCertain: false, lost: { lost.append($0) }, in: store) {
+    let last = try visit(scan, onDamage: .report { lost.append($0) }, in: store) {
       try body(try Self.entry($0, fields: $1))
       return .next
     }
@@ -101,13 +111,13 @@ struct SnapshotState: Sendable {
 
   @inline(__always)
   private func visit(
-    _ scan: Scan, isCertain: Bool, lost: ((Location) -> Void)? = nil, in store: Store,
+    _ scan: Scan, onDamage policy: DamagePolicy, in store: Store,
     _ body: (RawSpan, SegmentSnapshot.Fields) throws -> ScanStep
   ) throws -> Key? {
     guard scan.limit > 0 else { return scan.after }
     let range = scan.after.map { scan.range.after($0, reversed: scan.reversed) } ?? scan.range
     guard !range.isEmpty else { return nil }
-    let (low, high) = try bounds(of: range, isCertain: isCertain, isWhole: lost == nil)
+    let (low, high) = try bounds(of: range, onDamage: policy)
     let segments = order.segments
     var left = scan.limit
     var last: Location?
@@ -125,7 +135,7 @@ struct SnapshotState: Sendable {
         return .next
       }
       if let step { return step }
-      guard let lost else { throw segments.error(at: location) }
+      guard case .report(let lost) = policy else { throw segments.error(at: location) }
       lost(location)
       return .next
     }
@@ -135,13 +145,22 @@ struct SnapshotState: Sendable {
   }
 
   private func bounds(
-    of range: KeyRange, isCertain: Bool, isWhole: Bool
+    of range: KeyRange, onDamage policy: DamagePolicy
   ) throws(StoreError) -> (SortedKeyIndex.Position, SortedKeyIndex.Position) {
-    if isWhole, let lost = order.damaged.first { throw order.segments.error(at: lost) }
-    if isCertain { try possiblyLostKeys?.check(in: order, range.contains) }
+    switch policy {
+    case .refusePossibleLoss:
+      try requireUndamaged()
+      try possiblyLostKeys?.check(in: order, range.contains)
+    case .refuseDamaged: try requireUndamaged()
+    case .report: break
+    }
     let low = try order.firstPosition(notBefore: range.lower)
     guard let upper = range.upper else { return (low, order.end) }
     return (low, try order.firstPosition(notBefore: upper))
+  }
+
+  private func requireUndamaged() throws(StoreError) {
+    if let lost = order.damaged.first { throw order.segments.error(at: lost) }
   }
 }
 

@@ -40,9 +40,25 @@ package final class FullState: Sendable {
   /// Whether the sender holds a write with this dot.
   func isPresent(_ dot: Dot) -> Bool { known.withLock { $0.present.contains(dot) } }
 
-  /// For a key whose record is in doubt: whether the sender holds the same record or another. Nil if it holds
-  /// none.
-  func isSame(_ key: [UInt8]) -> Bool? { known.withLock { $0.doubtful[key] } }
+  /// What the sender holds of the key of a record held here in `state`.
+  func holding(of record: Record, in state: ReplicaState) -> SenderHolding {
+    guard state.isUnconfirmed(record.dot) else { return isPresent(record.dot) ? .same : .nothing }
+    switch known.withLock({ $0.doubtful[record.key] }) {
+    case true?: return .same
+    case false?: return .different
+    case nil: return .nothing
+    }
+  }
+}
+
+/// What the sender of a full state holds of a key, compared with the record held here.
+enum SenderHolding {
+  /// Not this write. Whether another one of the key is recorded only for a record in doubt.
+  case nothing
+  /// This very write.
+  case same
+  /// Another record, which does not beat the one held here.
+  case different
 }
 
 /// The fate of a record held here after another copy's full state has arrived; decided without I/O.
@@ -55,18 +71,17 @@ enum FullStateVerdict: Equatable {
   /// Unknown whether it was deleted: remove it, but keep it as a conflict loser.
   case setAside
 
-  /// Verdict on the current record of a key, held by this copy in `state`. `isPresent`: the sender holds this
-  /// very write. `isContested`: the sender holds another record of the key, which does not beat it. Up to
-  /// `horizon`, a purged delete may have beaten it.
+  /// Verdict on the current record of a key, held by this copy in `state`. Up to `horizon`, a purged delete
+  /// may have beaten it.
   init(
-    _ record: Record, state: ReplicaState, close: RoundClose, horizon: Stamp, isPresent: Bool,
-    isContested: Bool, at time: UInt64
+    _ record: Record, state: ReplicaState, close: RoundClose, horizon: Stamp, senderHolds held: SenderHolding,
+    at time: UInt64
   ) {
     let isCovered = close.vector.covers(record.dot)
-    if record.isReserved || isPresent {
+    if record.isReserved || held == .same {
       self = .keep
     } else if state.isUnconfirmed(record.dot) {
-      if !isCovered || isContested || record.stamp > close.horizon {
+      if !isCovered || held == .different || record.stamp > close.horizon {
         self = .reissue
       } else {
         self = record.isGone(at: time) ? .drop : .setAside
@@ -119,11 +134,9 @@ private enum VerdictRule {
     switch self {
     case .fullState(let full, let close, let behind, let horizon):
       let horizon = position > behind ? horizon : close.horizon
-      let isSame = state.isUnconfirmed(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
       return FullStateVerdict(
-        record, state: state, close: close, horizon: horizon, isPresent: isSame ?? false,
-        isContested: isSame == false,
-        at: time)
+        record, state: state, close: close, horizon: horizon,
+        senderHolds: full.holding(of: record, in: state), at: time)
     case .unknown: return record.isReserved ? .keep : .reissue
     }
   }
@@ -275,7 +288,7 @@ extension Store {
       let start = engine.start(of: judged.position + 1)
       // Writes of the present actor since then are stamped above everything purged, and reissued ones must
       // not be reissued again.
-      places = (try engine.liveLocations(from: start, isComplete: false) ?? []).filter {
+      places = (try engine.liveLocations(from: start, options: .toleratesDamage) ?? []).filter {
         (try? engine.journal.record(at: $0))?.dot?.actor != engine.state.actor
       }
     }

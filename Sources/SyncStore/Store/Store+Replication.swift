@@ -28,10 +28,11 @@ extension Store {
     let (answer, tail) = try readingExclusively { engine, isAlone throws(StoreError) in
       let state = engine.state
       guard let actor = state.actor else { throw missingActorError }
-      let summary = ReplicaSummary(
+      var summary = ReplicaSummary(
         store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.floor,
-        horizon: state.horizon, position: engine.position, standing: state.health, scope: state.scope,
-        expansion: state.scopeExpansion, parted: state.abandonedActors)
+        horizon: state.horizon, position: engine.position)
+      (summary.health, summary.scope) = (state.health, state.scope)
+      (summary.scopeExpansion, summary.abandonedActors) = (state.scopeExpansion, state.abandonedActors)
       let (digest, current) = try engine.digest(at: time, keeps: isAlone)
       let few = environment.scanBatchPositions
       let ground = current.flatMap { DeltaScanContext(behind: 0, few: few, $0, in: &engine) }

@@ -106,8 +106,7 @@ extension Store {
     if plan.count == 0, plan.isHorizonAhead {
       // The floor names the first write.
       let version = try author.nextVersion(wall: plan.wall)
-      let record = Record(
-        dot: version.dot, stamp: version.stamp, key: ReservedKey.restamped, content: .tombstone)
+      let record = Record(version: version, key: ReservedKey.restamped, content: .tombstone)
       transactions.append([.write(record, position: nil)])
     }
     let ownFrontier = engine.localMetadata[StateKey.member].flatMap { DeviceID(bytes: $0) }

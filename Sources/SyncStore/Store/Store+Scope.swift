@@ -211,7 +211,7 @@ extension RoundClose {
   /// limited scope only its own writes count, and only if the receiver covers everything else that the sender
   /// covers.
   func covered(by state: ReplicaState) -> VersionVector {
-    guard isNarrow else { return vector }
+    guard kind == .narrowDelta else { return vector }
     var rest = vector
     rest[sender] = 0
     guard state.vector.covers(rest), state.vector.covers(floor) else { return VersionVector() }

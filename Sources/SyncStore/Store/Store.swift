@@ -131,10 +131,9 @@ public final class Store: Sendable {
         // by itself.
         if isWritable { try checkDirectoryHoldsStore() }
         let opened = try BlobStore.open(
-          directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: !isWritable,
-          isShared: configuration.mode != .exclusive, boot: environment.bootWord,
-          keys: BlobKeySource(journalKeys),
-          clock: environment.now, random: environment.randomWord
+          directory: path + "/" + StoreLayout.blobs, storage: environment.storage,
+          access: configuration.mode.blobAccess, keys: BlobKeySource(journalKeys),
+          environment: BlobEnvironment(environment)
         ) { [weak self] error in _ = self?.poisoned(by: error) }
         blobs = opened
         return opened
@@ -363,4 +362,15 @@ enum StoreLayout {
   static let keyFilesByte = 3
   /// Locked, through an open file of its own, by the node whose address is recorded.
   static let listenerByte = 4
+}
+
+extension Configuration.Mode {
+  /// The same mode for the blob tier.
+  fileprivate var blobAccess: BlobAccess {
+    switch self {
+    case .exclusive: .exclusive
+    case .shared: .shared
+    case .readOnly: .readOnly
+    }
+  }
 }

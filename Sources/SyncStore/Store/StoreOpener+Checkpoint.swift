@@ -100,7 +100,7 @@ extension StoreOpener {
     if isClean {
       // A program that does not maintain the index may have appended since.
       let isSilent =
-        newest.record(at: start.offset, limit: newest.mapping.count, isSealed: true) == nil
+        newest.record(at: start.offset, limit: newest.mapping.count, leavesEncrypted: true) == nil
       return start == applied && isSilent ? start : nil
     }
     guard let last else { return nil }

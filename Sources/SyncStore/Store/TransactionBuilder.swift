@@ -96,8 +96,7 @@ struct TransactionBuilder {
     do throws(StoreError) {
       try append(
         write: Record(
-          dot: version.dot, stamp: version.stamp, base: past.base, open: past.open, deadline: deadline,
-          type: type, key: key, content: content))
+          version: version, context: past, deadline: deadline, type: type, key: key, content: content))
     } catch {
       // A dot without a record would leave a gap in the sequence.
       state.author = author
@@ -155,7 +154,7 @@ struct TransactionBuilder {
     case .win, .lose:
       if parked.contains(where: { $0.dot == record.dot }) { return }
       state.author.clock.observe(record.stamp)
-      let outcome = try resolve(record, against: held, inJournal: false, keepsAll: false, kept: kept)
+      let outcome = try resolve(record, against: held, from: .batch, kept: kept)
       if let outcome { try transferDots(outcome.names, to: outcome.winner) }
     }
   }
@@ -185,7 +184,7 @@ struct TransactionBuilder {
       state.author.clock.observe(record.stamp)
       guard
         let outcome = try resolve(
-          record, against: self.record(of: record.key) ?? stored, inJournal: true, keepsAll: !isAlone,
+          record, against: self.record(of: record.key) ?? stored, from: .journal(keepsAll: !isAlone),
           kept: kept)
       else { continue }
       winner = outcome.winner
@@ -194,21 +193,29 @@ struct TransactionBuilder {
     if let winner { try transferDots(names, to: winner) }
   }
 
+  /// Where a record to be resolved comes from.
+  private enum RecordSource {
+    /// A received batch: the record is to be appended, and beaten values over the limit are dropped.
+    case batch
+    /// The journal, where it was parked. With `keepsAll`, beaten values over the limit make the append fail.
+    case journal(keepsAll: Bool)
+  }
+
   /// Applies the greater of the two records, and keeps the lesser one in a conflict. Returns the greater and
   /// the dots that it must be issued again with; nil if there is only one record.
   private mutating func resolve(
-    _ record: Record, against held: Record?, inJournal: Bool, keepsAll: Bool, kept: Set<StateDigest>
+    _ record: Record, against held: Record?, from source: RecordSource, kept: Set<StateDigest>
   ) throws(StoreError) -> (winner: Record, names: [Dot])? {
     let verdict = Resolution.apply(record, held: held)
     let (winner, loser, isConflict): (Record, Record?, Bool)
     switch verdict {
     case .win(let conflict):
       (winner, loser, isConflict) = (record, held, conflict)
-      if inJournal {
+      switch source {
+      case .batch: try append(write: record)
+      case .journal:
         unparked.append(record)
         recordKey(record.key, at: ~(unparked.count - 1))
-      } else {
-        try append(write: record)
       }
     case .lose(let conflict):
       guard let held else { return nil }
@@ -217,7 +224,7 @@ struct TransactionBuilder {
     }
     guard let loser else { return nil }
     if isConflict || isDoubtful(loser, besides: winner), !kept.contains(StateDigest(of: loser)) {
-      if keepsAll { try keepLoser(loser) } else { try keepBatchLoser(loser) }
+      if case .journal(keepsAll: true) = source { try keepLoser(loser) } else { try keepBatchLoser(loser) }
     }
     return (winner, Resolution.openDots(of: loser, unknownTo: winner, covers: { state.covers($0) }))
   }

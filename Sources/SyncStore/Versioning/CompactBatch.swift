@@ -2,6 +2,18 @@
 /// dots. Keys and values stay in the buffer in which they arrived, so that a million records do not take two
 /// million arrays.
 package struct CompactBatch: Hashable, Sendable {
+  /// A dot whose actor is an index among `actors`.
+  package struct IndexedDot {
+    /// Index of the actor: below 65,536.
+    package var author: Int
+    /// The sequence that it gave the write.
+    package var sequence: UInt64
+
+    /// Both fields.
+    @inlinable
+    package init(author: Int, sequence: UInt64) { (self.author, self.sequence) = (author, sequence) }
+  }
+
   /// A record of the batch. Small, since a batch has thousands: bounded fields are no wider than their bounds
   /// require.
   package struct Entry: Hashable, Sendable {
@@ -29,18 +41,17 @@ package struct CompactBatch: Hashable, Sendable {
     package var continues: Bool
 
     /// All fields; the entry has no base. The ranges are those of its key, of 65,535 bytes at most, and of
-    /// its value, both below 4 GiB; the author is one of the first 65,536 of `actors`.
+    /// its value, both below 4 GiB; without a value it is a tombstone.
     @inlinable
     package init(
-      position: UInt64, stamp: Stamp, author: Int, sequence: UInt64, isTombstone: Bool, continues: Bool,
-      type: ValueType, key: Range<Int>, value: Range<Int>
+      position: UInt64, stamp: Stamp, dot: IndexedDot, continues: Bool, type: ValueType, key: Range<Int>,
+      value: Range<Int>?
     ) {
-      (self.position, self.stamp, self.sequence) = (position, stamp, sequence)
+      (self.position, self.stamp, sequence) = (position, stamp, dot.sequence)
       (keyStart, keyCount) = (UInt32(key.lowerBound), UInt16(key.count))
-      (valueStart, valueCount) = (UInt32(value.lowerBound), UInt32(value.count))
-      (authorIndex, self.isTombstone, self.continues, self.type) = (
-        UInt16(author), isTombstone, continues, type
-      )
+      (valueStart, valueCount) = (UInt32(value?.lowerBound ?? key.upperBound), UInt32(value?.count ?? 0))
+      (authorIndex, isTombstone) = (UInt16(dot.author), value == nil)
+      (self.continues, self.type) = (continues, type)
     }
 
     /// Index of its author among `actors`.
@@ -52,9 +63,9 @@ package struct CompactBatch: Hashable, Sendable {
     /// Range of its value.
     @inlinable package var value: Range<Int> { Int(valueStart)..<Int(valueStart) + Int(valueCount) }
 
-    /// Sets the base: the write with this sequence by one of `actors`.
-    package mutating func setBase(author: Int, sequence: UInt64) {
-      (baseIndex, baseSequence, hasBase) = (UInt16(author), sequence, true)
+    /// Sets the base.
+    package mutating func setBase(_ base: IndexedDot) {
+      (baseIndex, baseSequence, hasBase) = (UInt16(base.author), base.sequence, true)
     }
   }
 
@@ -85,8 +96,8 @@ package struct CompactBatch: Hashable, Sendable {
     return PositionedRecord(
       position: entry.position,
       record: Record(
-        dot: Dot(actor: actors[entry.author], sequence: entry.sequence), stamp: entry.stamp, base: base,
-        type: entry.type, key: Array(bytes[entry.key]),
+        version: Version(stamp: entry.stamp, dot: Dot(actor: actors[entry.author], sequence: entry.sequence)),
+        context: CausalContext(base: base), type: entry.type, key: Array(bytes[entry.key]),
         content: entry.isTombstone ? .tombstone : .inline(Array(bytes[entry.value])),
         continues: entry.continues))
   }

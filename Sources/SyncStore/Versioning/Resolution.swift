@@ -49,14 +49,15 @@ enum Resolution {
   /// its author covering them.
   static func causalContext(
     replacing old: ReplacedRecord?, by actor: ActorID?, names: [Dot] = [], covers: (Dot) -> Bool
-  ) -> (base: Dot?, open: [Dot]) {
-    guard let old else { return (nil, []) }
+  ) -> CausalContext {
+    guard let old else { return CausalContext() }
     let base = old.dot.actor == actor ? old.base : old.dot
     var open: [Dot] = []
     if !covers(old.dot) { open.append(old.dot) }
     for dot in old.open where !covers(dot) && !open.contains(dot) { open.append(dot) }
     for dot in names where !covers(dot) && !open.contains(dot) { open.append(dot) }
-    return (base, open.count > Limits.openDots ? Array(open.prefix(Limits.openDots)) : open)
+    return CausalContext(
+      base: base, open: open.count > Limits.openDots ? Array(open.prefix(Limits.openDots)) : open)
   }
 }
 

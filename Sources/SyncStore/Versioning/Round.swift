@@ -40,7 +40,7 @@ package struct ReplicaSummary: Hashable, Sendable {
   /// The last position of its journal.
   package var position: UInt64
   /// Its assessment of its own state.
-  package var health: ReplicaHealth
+  package var health = ReplicaHealth.healthy
   /// The keys that it holds; nil for all.
   package var scope: KeyScope?
   /// Expansion of its scope in progress. Local: not sent at the handshake.
@@ -48,15 +48,13 @@ package struct ReplicaSummary: Hashable, Sendable {
   /// Former incarnations that it gave up because it was rolled back or cloned. Local, too.
   package var abandonedActors: Set<ActorID> = []
 
-  /// All fields.
+  /// The summary of a healthy copy that holds all keys and has given up no incarnation.
   package init(
     store: StoreID, actor: ActorID, sequence: UInt64, vector: VersionVector, floor: VersionVector,
-    horizon: Stamp, position: UInt64, standing: ReplicaHealth = .healthy, scope: KeyScope? = nil,
-    expansion: ScopeExpansion? = nil, parted: Set<ActorID> = []
+    horizon: Stamp, position: UInt64
   ) {
     (self.store, self.actor, self.sequence, self.vector) = (store, actor, sequence, vector)
-    (self.floor, self.horizon, self.position, self.health) = (floor, horizon, position, standing)
-    (self.scope, self.scopeExpansion, self.abandonedActors) = (scope, expansion, parted)
+    (self.floor, self.horizon, self.position) = (floor, horizon, position)
   }
 
   /// True if it needs all that `sender` holds, rather than a delta (rule R8). The vector of a sender that
@@ -163,6 +161,16 @@ package struct ExpectedReplicaState: Hashable, Sendable {
 
 /// The close of a round: the sender's state when it took its snapshot.
 package struct RoundClose: Hashable, Sendable {
+  /// What the round brought, which decides how the receiver may merge the vector.
+  package enum Kind: Hashable, Sendable {
+    /// A delta. At the receiver: of a sender that holds all keys.
+    case delta
+    /// At the receiver: a delta of a sender that holds only some keys.
+    case narrowDelta
+    /// A full state (rule R8). A sender that holds only some keys never gives it.
+    case fullState
+  }
+
   /// The sender's actor.
   package var sender: ActorID
   /// The round's mark.
@@ -175,10 +183,8 @@ package struct RoundClose: Hashable, Sendable {
   package var floor: VersionVector
   /// The sender's horizon.
   package var horizon: Stamp
-  /// True after a full state, false after a delta (rule R8).
-  package var isFull: Bool
-  /// True if the sender holds only some keys.
-  package var isNarrow: Bool
+  /// What the round brought.
+  package var kind: Kind
   /// The receiver's scope as the sender knew it; nil for all keys.
   package var scope: KeyScope?
   /// In a round of missing keys: the scope that the receiver will hold.
@@ -186,14 +192,15 @@ package struct RoundClose: Hashable, Sendable {
   /// At the receiver: the state that the session relies on; nil without a session.
   package var expectedState: ExpectedReplicaState?
 
-  /// All fields but `expectedState`.
+  /// The fields that the sender states; the receiver sets the others.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, vector: VersionVector, floor: VersionVector,
-    horizon: Stamp, isFull: Bool = false, isNarrow: Bool = false, scope: KeyScope? = nil,
-    expansion: ScopeExpansion? = nil
+    horizon: Stamp, kind: Kind = .delta
   ) {
     (self.sender, self.mark, self.position, self.vector) = (sender, mark, position, vector)
-    (self.floor, self.horizon, self.isFull) = (floor, horizon, isFull)
-    (self.isNarrow, self.scope, self.scopeExpansion) = (isNarrow, scope, expansion)
+    (self.floor, self.horizon, self.kind) = (floor, horizon, kind)
   }
+
+  /// True after a full state, false after a delta.
+  package var isFull: Bool { kind == .fullState }
 }

@@ -14,10 +14,18 @@ struct ItemFailures {
   /// Maximum number of reported failures; further ones are only counted.
   static let named = 1000
 
-  let isStrict: Bool
+  /// How the failures of a command are handled.
+  struct Policy: OptionSet {
+    let rawValue: UInt8
+
+    /// The first failure is thrown and ends the command.
+    static let stopAtFirst = Self(rawValue: 1)
+    /// The command has a single item: its failure is the command's own, without a summary.
+    static let singleItem = Self(rawValue: 2)
+  }
+
   private let command: String
-  /// Whether the command has a single item: its failure is then the command's own, without a summary.
-  private let isAlone: Bool
+  private let policy: Policy
   private(set) var count = 0
   private var worst: Failure?
   /// Damage can be met twice: when a value is read, and in the doubts of the scan.
@@ -25,13 +33,19 @@ struct ItemFailures {
 
   /// Creates an empty list. `isAlone`: the command has a single item.
   init(_ invocation: Invocation, isAlone: Bool = false) {
-    self.init(command: invocation.command.name, isStrict: invocation.has(Self.strict.name), isAlone: isAlone)
+    var policy: Policy = isAlone ? .singleItem : []
+    if invocation.has(Self.strict.name) { policy.insert(.stopAtFirst) }
+    self.init(command: invocation.command.name, policy: policy)
   }
 
   /// Creates an empty list for a command of that name.
-  init(command: String, isStrict: Bool = false, isAlone: Bool = false) {
-    (self.command, self.isStrict, self.isAlone) = (command, isStrict, isAlone)
+  init(command: String, policy: Policy = []) {
+    (self.command, self.policy) = (command, policy)
   }
+
+  /// Whether the first failure ends the command.
+  var isStrict: Bool { policy.contains(.stopAtFirst) }
+  private var isAlone: Bool { policy.contains(.singleItem) }
 
   /// Reports a failure, or throws it if the command is strict.
   mutating func record(_ failure: Failure) throws(Failure) {

@@ -12,25 +12,30 @@ final class Pack: Sendable {
   let file: any StorageFile
   let table: Mapping
   let isWritable: Bool
-  /// Whether one of the two copies of its header is damaged and could not be rewritten.
-  let isHeaderDamaged: Bool
   private let contents = LockedField<Mapping?>(nil)
   /// Lower bound of *count*, derived from valid entries in the table: no checksum guards *count*. 0 if
   /// *count* is right.
   private let leastCount = Atomic(0)
   /// Whether its directory entry is known to be durable.
   let isNamed = Atomic(false)
+  private let headerDamage = Atomic(false)
 
   init(
-    _ header: PackHeader, name: String, file: any StorageFile, isWritable: Bool, isHeaderDamaged: Bool = false
+    _ header: PackHeader, name: String, file: any StorageFile, isWritable: Bool
   ) throws(StoreError) {
     (self.header, self.name, self.file, self.isWritable) = (header, name, file, isWritable)
-    self.isHeaderDamaged = isHeaderDamaged
     table = try file.map(0..<header.tableBytes, writable: isWritable)
     let count = count
     // Entries are contiguous: if the one after the last is void, there are no more.
     guard count < header.slots, !isVoid(count) else { return }
     leastCount.store(entryCount(atLeast: count), ordering: .relaxed)
+  }
+
+  /// Whether one of the two copies of its header is damaged and could not be rewritten. Set by the function
+  /// that opens the pack.
+  var isHeaderDamaged: Bool {
+    get { headerDamage.load(ordering: .acquiring) }
+    set { headerDamage.store(newValue, ordering: .releasing) }
   }
 
   /// Whether both refer to the same file, which may have been closed and reopened.
@@ -101,8 +106,8 @@ final class Pack: Sendable {
   }
 
   /// A word in the format of this pack.
-  func newWord(stamp: UInt64, isLive: Bool) -> PackWord {
-    PackWord(stamp: stamp, isLive: isLive, isGuarded: isGuarded)
+  func newWord(stamp: UInt64, _ state: PackWord.State) -> PackWord {
+    PackWord(stamp: stamp, state, isGuarded: isGuarded)
   }
 
   func setWord(_ word: PackWord, _ slot: Int) { store(word.bits, PackLayout.offset(slot) + 48) }
@@ -127,7 +132,7 @@ final class Pack: Sendable {
       let new = strictly && old.stamp < PackLayout.greatestStamp ? max(to, old.stamp + 1) : to
       if old.stamp >= new, !old.hasFlippedBits { return true }
       // Rewrite a word with flipped bits, so that the next flipped bit finds all marks intact.
-      if exchange(old, by: newWord(stamp: max(new, old.stamp), isLive: true), slot) { return true }
+      if exchange(old, by: newWord(stamp: max(new, old.stamp), .live), slot) { return true }
     }
   }
 
@@ -137,7 +142,7 @@ final class Pack: Sendable {
     while true {
       let old = word(slot)
       guard old.isLive, old.stamp < limit else { return false }
-      if exchange(old, by: newWord(stamp: old.stamp, isLive: false), slot) { return true }
+      if exchange(old, by: newWord(stamp: old.stamp, .removed), slot) { return true }
     }
   }
 
@@ -146,7 +151,7 @@ final class Pack: Sendable {
     let old = word(slot)
     guard isWritable, old.hasFlippedBits else { return }
     // If another thread or process has changed it meanwhile, its marks are right again.
-    _ = exchange(old, by: newWord(stamp: old.stamp, isLive: old.isLive), slot)
+    _ = exchange(old, by: newWord(stamp: old.stamp, old.state), slot)
   }
 
   // MARK: Entries
@@ -232,7 +237,7 @@ final class Pack: Sendable {
     let start = PackLayout.offset(slot)
     table.store(entry.encoded, at: start)
     table.store(entryChecksum(start), at: start + 56)
-    store(newWord(stamp: stamp, isLive: true).bits, start + 48)
+    store(newWord(stamp: stamp, .live).bits, start + 48)
     count = slot + 1
   }
 

@@ -338,7 +338,7 @@ extension PackSet {
       guard word.isLive else { return try removeObsoleteCopy(of: moved, below: word.stamp + 1, &state) }
       // The copy was removed meanwhile: the original is the only one left.
       guard copy.raiseStamp(of: place, to: word.stamp) else { return }
-      let ended = moved.pack.newWord(stamp: word.stamp, isLive: false)
+      let ended = moved.pack.newWord(stamp: word.stamp, .removed)
       if moved.pack.exchange(word, by: ended, moved.slot) {
         return unindexOriginal(moved, &state)
       }

@@ -145,12 +145,12 @@ package final class PackSet: Sendable {
   let trashBytes = Atomic<Int>(0)
 
   init(
-    _ files: BlobFiles, settings: PackSettings, readOnly: Bool, isShared: Bool, boot: UInt64,
-    clock: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64,
+    _ files: BlobFiles, settings: PackSettings, access: BlobAccess, environment: BlobEnvironment,
     onFailedSync: @escaping @Sendable (StoreError) -> Void = { _ in }
   ) {
-    (self.files, self.settings, self.readOnly, self.isShared) = (files, settings, readOnly, isShared)
-    (self.boot, self.clock, self.random, self.onFailedSync) = (boot, clock, random, onFailedSync)
+    (self.files, self.settings, self.onFailedSync) = (files, settings, onFailedSync)
+    (readOnly, isShared) = (access == .readOnly, access != .exclusive)
+    (boot, clock, random) = (environment.boot, environment.now, environment.randomWord)
   }
 
   /// A stamp above all that this process has issued: the order of last use is exact.

@@ -10,6 +10,9 @@ struct PackWord: Equatable, Sendable {
   /// Whether it belongs to a pack of version 2 or later.
   let isGuarded: Bool
 
+  /// Whether the object may be read.
+  enum State: Sendable { case live, removed }
+
   /// The lowest bit of each of the lower six bytes.
   private static let marks: UInt64 = 0x0000_0101_0101_0101
   private static let markCount = 6
@@ -17,19 +20,21 @@ struct PackWord: Equatable, Sendable {
   init(bits: UInt64, isGuarded: Bool) { (self.bits, self.isGuarded) = (bits, isGuarded) }
 
   /// The stamp of a guarded word is capped at `PackLayout.greatestStamp`.
-  init(stamp: UInt64, isLive: Bool, isGuarded: Bool) {
+  init(stamp: UInt64, _ state: State, isGuarded: Bool) {
     self.isGuarded = isGuarded
     guard isGuarded else {
-      bits = stamp << 1 | (isLive ? 1 : 0)
+      bits = stamp << 1 | (state == .live ? 1 : 0)
       return
     }
     let stamp = min(stamp, PackLayout.greatestStamp)
     var bits = (stamp >> 42) << 48
     for byte in UInt64(0)..<6 { bits |= (stamp >> (7 * byte) & 0x7F) << (8 * byte + 1) }
-    self.bits = isLive ? bits : bits | Self.marks
+    self.bits = state == .live ? bits : bits | Self.marks
   }
 
   private var markedBits: Int { (bits & Self.marks).nonzeroBitCount }
+
+  var state: State { isLive ? .live : .removed }
 
   var isLive: Bool { isGuarded ? markedBits < Self.markCount - 1 : bits & 1 != 0 }
 
