@@ -127,7 +127,7 @@ killpoints: deps ## kill a process at each call of each named step, and lose pow
 	KILL_POINTS=all $(SWIFT) test --filter 'KillPointTests|RealPageSubsetTests'
 
 calls: deps ## fail each disk call in every step of the life of a store (a test run fails some)
-	ALL_CALLS=1 $(call OPTIMISED,SyncStoreTests) --parallel --filter 'RecoveryTests|FailingOnceTests|CrashTests|RekeyTests|FirstOpeningTests|RestampTests|SealedBlobStoreTests'
+	ALL_CALLS=1 $(call OPTIMISED,SyncStoreTests) --parallel --filter 'RecoveryTests|FailingOnceTests|CrashTests|RekeyTests|FirstOpeningTests|RestampTests|EncryptedBlobStoreTests'
 
 exchanges: deps ## fail each disk call while copies sync (a test run fails some)
 	EXCHANGES=1 $(SIMULATE) FailingExchangeTests

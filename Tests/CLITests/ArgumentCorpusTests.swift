@@ -3,7 +3,7 @@ import Testing
 
 /// Replays the inputs of the fuzzer that is built from the sources of `sync-cli`.
 @Suite struct ArgumentCorpusTests {
-  @Test("The corpus of command lines and configurations breaks nothing, whatever is cut off")
+  @Test("The corpus of command lines and configurations never crashes the parser, however they are truncated")
   func replay() throws {
     let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent()

@@ -27,7 +27,7 @@ import Testing
   }
 
   @Test(
-    "options stand before, between and behind operands, with a blank or an equals sign",
+    "options may come before, between and after operands, with a space or an equals sign",
     arguments: [
       "--store S copy a --mode=m b", "copy --mode m --store=S a b", "copy a b --store S --mode m",
       "copy --mode m --store S -- a b",
@@ -40,13 +40,13 @@ import Testing
     #expect(invocation.value("store")?.text == "S")
   }
 
-  @Test("an option that repeats keeps all its values, in order")
+  @Test("a repeated option keeps all its values, in order")
   func repeats() throws {
     let invocation = try #require(try parse("copy a --exclude 1 --exclude=2 --exclude=a=b --exclude="))
     #expect(invocation.values["exclude"]?.map(\.text) == ["1", "2", "a=b", ""])
   }
 
-  @Test("two words name a member of a family")
+  @Test("two words name one command of a family")
   func family() throws {
     #expect(try parse("peer add x y")?.operands.map(\.text) == ["x", "y"])
     #expect(try parse("peer list")?.command.name == "peer list")
@@ -55,7 +55,7 @@ import Testing
   }
 
   @Test(
-    "what was meant is guessed from near",
+    "a near miss gets a suggestion",
     arguments: [
       ("pu", "put"), ("exprot", "export"), ("lst", "list"), ("statsu", "status"), ("dum", "dump"),
     ])
@@ -63,13 +63,13 @@ import Testing
     #expect(ArgumentParser.nearest(to: word, in: ["put", "export", "list", "status", "dump"]) == meant)
   }
 
-  @Test("what is far is not guessed", arguments: ["", "x", "frobnicate", "zzz"])
+  @Test("a distant word gets no suggestion", arguments: ["", "x", "frobnicate", "zzz"])
   func noGuess(word: String) {
     #expect(ArgumentParser.nearest(to: word, in: ["put", "export", "list", "status", "dump"]) == nil)
   }
 
   @Test(
-    "spans of time",
+    "durations are parsed",
     arguments: [
       ("90s", 90_000), ("30m", 1_800_000), ("1h", 3_600_000), ("7d", 604_800_000), ("250ms", 250),
       ("2w", 1_209_600_000),
@@ -81,7 +81,7 @@ import Testing
     #expect(Text.milliseconds(text) == milliseconds)
   }
 
-  @Test("dates, sizes and spans are shown as people write them")
+  @Test("dates, sizes and durations are shown in human-readable form")
   func shown() {
     #expect(Text.date(milliseconds: 0) == "1970-01-01T00:00:00.000Z")
     #expect(Text.date(milliseconds: 951_827_696_789) == "2000-02-29T12:34:56.789Z")
@@ -93,7 +93,7 @@ import Testing
     #expect(Text.printable([0x41, 0xFF]) == "A\\xff")
   }
 
-  @Test("a progress line tells share, rate and time left")
+  @Test("a progress line shows share, rate and time left")
   func progress() {
     let lines = Progress.lines("import", bytes: 25 << 20, of: 100 << 20, seconds: 5, "10 files")
     #expect(lines.first == "import [######··················] 25% 10 files, 5.0 MiB/s, 15s left")

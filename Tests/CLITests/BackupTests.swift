@@ -9,8 +9,9 @@ struct BackupTests {
 
   func file(_ name: String) -> String { scratch.path + "/" + name }
 
-  @Test("backup, destroy and restore give the store back, its device and its values, also an earlier state")
-  func wholeWay() throws {
+  @Test(
+    "backup, destroy and restore bring the store back with its device and values, also at an earlier state")
+  func endToEnd() throws {
     let tool = try scratch.store()
     let large = [UInt8](repeating: 0x41, count: 60_000)
     try scratch.write("large", large)
@@ -40,7 +41,7 @@ struct BackupTests {
     #expect(try tool.run("trim").code == 0)
   }
 
-  @Test("what cannot be restored is refused with the exit code that says why, and nothing is made")
+  @Test("a restore that is not possible is refused with a specific exit code, and creates nothing")
   func refusals() throws {
     let tool = try scratch.store()
     try tool.succeed("put", "k", "v")
@@ -58,7 +59,7 @@ struct BackupTests {
   }
 
   @Test(
-    "backups, restores and removals that are killed at any moment leave the old state or the new one (F1, F5)"
+    "backups, restores and removals killed at any time leave the old state or the new one (F1, F5)"
   )
   func killed() throws {
     let tool = try scratch.store()
@@ -101,7 +102,7 @@ struct BackupTests {
     #expect(try scratch.tool("last").run("get", "k").text == "57")
   }
 
-  @Test("a small store is backed up in the address space that reading it takes, and a little more")
+  @Test("backing up a small store needs little more address space than reading it")
   func addressSpace() throws {
     let tool = try scratch.store()
     try tool.succeed("put", "k", "v")

@@ -4,7 +4,7 @@ import Testing
 
 /// Changes made by other processes, as a program that embeds the store sees them.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct ChangesTests {
-  @Test("what other processes write is seen once and in order, while they and this one compact")
+  @Test("writes of other processes are reported once and in order during concurrent compaction")
   func processes() async throws {
     let tool = try Scratch().store()
     let store = try Store.open(

@@ -4,7 +4,7 @@ import Testing
 
 /// `serve` and its clients: two hosts, end to end.
 @Suite struct DaemonTests {
-  @Test("F65 two copies written offline come into step, and the later write wins on both")
+  @Test("F65 two copies written offline converge, and the later write wins on both")
   func twoHosts() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -36,7 +36,7 @@ import Testing
     #expect(try figures.digest + "\n" == alpha.succeed("digest").text)
   }
 
-  @Test("the command lines of the README do what they say")
+  @Test("the command lines of the README work as described")
   func readme() throws {
     let scratch = try Scratch()
     let daemon = try Daemon(scratch.store("other"))
@@ -69,7 +69,7 @@ import Testing
   }
 
   @Test(
-    "every command works beside a running daemon on the same store",
+    "every command works on a store that a running daemon has open",
     arguments: [
       ["put", "new", "v"], ["get", "old"], ["delete", "old"], ["list", "--long"], ["dump"],
       ["digest", "--long"], ["status"],
@@ -77,7 +77,7 @@ import Testing
       ["peer", "add", "x", "127.0.0.1:1"],
       ["invite"], ["import", "/etc/apt"], ["compact"],
     ])
-  func beside(words: [String]) throws {
+  func whileDaemonRuns(words: [String]) throws {
     let alpha = try Scratch().store("alpha")
     try alpha.succeed("put", "old", "v")
     let daemon = try Daemon(alpha)
@@ -88,7 +88,7 @@ import Testing
     try daemon.end()
   }
 
-  @Test("what is put beside the daemon is what a peer pulls from it")
+  @Test("a peer pulls a value written while the daemon runs")
   func freshness() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -101,7 +101,7 @@ import Testing
     }
   }
 
-  @Test("SIGTERM and SIGINT end the daemon well, SIGHUP does not", arguments: [SIGTERM, SIGINT])
+  @Test("SIGTERM and SIGINT end the daemon cleanly, SIGHUP does not end it", arguments: [SIGTERM, SIGINT])
   func signals(number: Int32) throws {
     let alpha = try Scratch().store("alpha")
     let daemon = try Daemon(alpha)
@@ -114,7 +114,7 @@ import Testing
     #expect(try alpha.succeed("verify").text.contains("all whole"))
   }
 
-  @Test("F91 a daemon that is killed leaves a store that is whole, with all that was acknowledged")
+  @Test("F91 a killed daemon leaves an intact store with everything that was acknowledged")
   func killed() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -133,7 +133,7 @@ import Testing
     #expect(try beta.succeed("digest").text == alpha.succeed("digest").text)
   }
 
-  @Test("F87 a token is alone on standard output, and is good once")
+  @Test("F87 a token is the only output on standard output, and works once")
   func tokens() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -156,7 +156,7 @@ import Testing
     try daemon.end()
   }
 
-  @Test("a read-only member receives and may not send")
+  @Test("a read-only member receives and cannot send")
   func readOnly() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -180,7 +180,7 @@ import Testing
   }
 
   @Test(
-    "a mistake about peers ends with its code and one line",
+    "a wrong peer argument ends with its exit code and one line",
     arguments: [
       (["push", "nobody"], 3), (["pull", "127.0.0.1:1"], 4), (["sync", ""], 3),
       (["peer", "remove", "nobody"], 1),
@@ -206,7 +206,7 @@ import Testing
     #expect(try alpha.succeed("digest").text == digest)
   }
 
-  @Test("the configuration may hold comments, and is checked")
+  @Test("the configuration may contain comments, and is validated")
   func configuration() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -231,7 +231,7 @@ import Testing
     }
   }
 
-  @Test("F95 a store that another process has for itself is busy")
+  @Test("F95 a store that another process holds exclusively is busy")
   func busy() throws {
     let alpha = try Scratch().store("alpha")
     let store = try Store.open(at: alpha.store)
@@ -243,14 +243,14 @@ import Testing
     try alpha.succeed("put", "a", "b")
   }
 
-  @Test("F99 a store that others can write is refused")
+  @Test("F99 a store that other users can write to is refused")
   func unsafeDirectory() throws {
     let alpha = try Scratch().store("alpha")
     _ = try alpha.scratch.shell("chmod go+w alpha")
     #expect(try alpha.run("get", "a").code == 3)
   }
 
-  @Test("F17 F44 damage is named by verify, which then fetches what was lost from a peer")
+  @Test("F17 F44 verify names damage, and repairs it from a peer")
   func repair() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")

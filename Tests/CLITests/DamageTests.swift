@@ -26,7 +26,7 @@ struct DamageTests {
     return store
   }
 
-  @Test("are named by list, dump and export, which give all the others and end with 5")
+  @Test("list, dump and export name damaged keys, output all the others and end with 5")
   func partial() throws {
     let store = try Self.damaged()
     let directory = store.scratch.path + "/out"
@@ -68,7 +68,7 @@ struct DamageTests {
   }
 
   @Test(
-    "of several records in a row, member records older than them, are fetched again by verify --repair (G)",
+    "verify --repair fetches the records lost with a sector, which include older member records (G)",
     arguments: [true, false])
   func sector(keepsIndex: Bool) throws {
     let alpha = try Scratch().store("alpha")
@@ -91,9 +91,9 @@ struct DamageTests {
   }
 
   @Test(
-    "of several records are fetched again by a daemon by itself, also where nothing tells which they were (G)"
+    "a daemon repairs the loss of several records by itself, even when their keys are unknown (G)"
   )
-  func daemonMends() throws {
+  func repairedByDaemon() throws {
     let alpha = try Scratch().store("alpha")
     let daemon = try Daemon(alpha)
     let beta = try daemon.join(alpha.scratch.tool("beta"))
@@ -110,7 +110,7 @@ struct DamageTests {
     try daemon.end()
   }
 
-  @Test("that no peer has are counted by verify --repair, which ends with 5")
+  @Test("verify --repair counts the values that no peer has, and ends with 5")
   func lostForGood() throws {
     let alpha = try Scratch().store("alpha")
     let daemon = try Daemon(alpha)
@@ -125,7 +125,7 @@ struct DamageTests {
     try daemon.end()
   }
 
-  @Test("do not keep a delete of all that begin so from its end")
+  @Test("a prefix delete continues past damaged keys")
   func deleting() throws {
     let store = try Self.damaged()
     _ = try store.run("delete", "k2")

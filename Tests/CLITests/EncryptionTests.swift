@@ -15,7 +15,7 @@ struct EncryptionTests {
   func file(_ name: String) -> String { scratch.path + "/" + name }
 
   @Test(
-    "an encrypted store opens with its passphrase, from a file or the environment, and without it says what to do"
+    "an encrypted store opens with a passphrase from a file or the environment, and says so without one"
   )
   func passphrase() throws {
     let tool = scratch.tool()
@@ -37,7 +37,7 @@ struct EncryptionTests {
     #expect(try tool.run("status", environment: variable).code == 0)
   }
 
-  @Test("a plain store refuses a passphrase that is named for it, and ignores one in the environment")
+  @Test("a plaintext store refuses an explicit passphrase and ignores one in the environment")
   func plain() throws {
     let tool = try scratch.store()
     #expect(try tool.run("list", "--passphrase-file", file("first")).code == 2)
@@ -45,7 +45,7 @@ struct EncryptionTests {
     #expect(try tool.run("rekey", environment: ["SYNC_NEW_PASSPHRASE": "x"]).code == 2)
   }
 
-  @Test("a passphrase is its bytes, from a file or the environment, whether they are UTF-8 or not")
+  @Test("a passphrase is raw bytes, from a file or the environment, UTF-8 or not")
   func bytes() throws {
     try scratch.write("latin", [0x63, 0x61, 0x66, 0xE9, 0x0A])
     let result = try scratch.shell(
@@ -58,7 +58,7 @@ struct EncryptionTests {
     #expect(result.code == 3, "\(result.out)")
   }
 
-  @Test("a passphrase that is named for a store that would be a plain one is refused, and nothing is made")
+  @Test("an explicit passphrase for a store that would be plaintext is refused, and nothing is created")
   func unused() throws {
     let tool = scratch.tool()
     for words in [["init"], ["join", "token"]] {
@@ -91,7 +91,7 @@ struct EncryptionTests {
     #expect(try scratch.read("store/keys/device.pem") == identity)
   }
 
-  @Test("an encrypted store syncs with a plain one, and is rekeyed beside the daemon")
+  @Test("an encrypted store syncs with a plaintext one, and is rekeyed while the daemon runs")
   func daemon() throws {
     let here = scratch.tool("here")
     let variables = ["SYNC_PASSPHRASE": "correct horse", "SYNC_NEW_PASSPHRASE": "battery staple"]
@@ -113,8 +113,8 @@ struct EncryptionTests {
     #expect(try here.run("digest", environment: after).text == there.succeed("digest").text)
   }
 
-  @Test("a decryption beside a daemon says that it is not finished, and is finished by the next one")
-  func decryptingBeside() throws {
+  @Test("a decryption during a running daemon reports that it is incomplete, and the next one completes it")
+  func decryptingWhileDaemonRuns() throws {
     let tool = scratch.tool()
     let variables = ["SYNC_PASSPHRASE": "correct horse"]
     #expect(try tool.run("init", "--encrypt", environment: variables).code == 0)
@@ -131,8 +131,8 @@ struct EncryptionTests {
     #expect(try tool.run("get", "k").text == "v")
   }
 
-  @Test("a daemon whose store was encrypted beside it ends, so that it is started anew with the passphrase")
-  func encryptingBeside() throws {
+  @Test("a daemon whose store is encrypted by another process ends, so that it restarts with the passphrase")
+  func encryptingWhileDaemonRuns() throws {
     let tool = try scratch.store()
     // A short watchdog interval makes the daemon check often.
     let serving = try tool.start(

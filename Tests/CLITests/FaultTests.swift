@@ -3,9 +3,9 @@ import SyncTestSupport
 import Testing
 
 /// Limits, signals and failures that the machine imposes on a running program.
-@Suite("The program on a machine that fails")
+@Suite("The program on a failing machine")
 struct FaultTests {
-  @Test("F35 a limit on the size of files is an error of the write above it, and no signal's death")
+  @Test("F35 exceeding the file size limit is a write error, not death by a signal")
   func fileSizeLimit() throws {
     let scratch = try Scratch()
     let store = try scratch.store()
@@ -30,7 +30,7 @@ struct FaultTests {
     try store.succeed("put", "blob", "--file", scratch.path + "/large")
   }
 
-  @Test("F33 without descriptors the program says what to raise, and the store is unharmed")
+  @Test("F33 without file descriptors the error says which limit to raise, and the store is unharmed")
   func descriptors() throws {
     let scratch = try Scratch()
     let store = try scratch.store()
@@ -42,14 +42,14 @@ struct FaultTests {
     #expect(try store.succeed("verify").text.contains("all whole"))
   }
 
-  @Test("F98 a network file system can be forced by a word of every command")
+  @Test("F98 an option of every command forces the use of a network file system")
   func forced() throws {
     let store = try Scratch().store()
     try store.succeed("--force-network", "put", "k", "v")
     #expect(try store.succeed("get", "k", "--force-network").text == "v")
   }
 
-  @Test("F14 a writer that is stopped for long and then goes on writes nothing on stale assumptions")
+  @Test("F14 a writer that was suspended for long writes nothing based on stale state when it resumes")
   func stopped() throws {
     let scratch = try Scratch()
     let store = try scratch.store()
@@ -73,7 +73,7 @@ struct FaultTests {
     #expect(try store.succeed("verify").text.contains("all whole"))
   }
 
-  @Test("F91 a load that is killed keeps whole lines, and goes on where it is begun again")
+  @Test("F91 a killed load keeps whole lines, and continues when it is run again")
   func killedLoad() throws {
     let scratch = try Scratch()
     let store = try scratch.store()
@@ -125,7 +125,7 @@ struct FaultTests {
     return false
   }
 
-  @Test("F30 a daemon whose store takes nothing more because a sync failed ends, so that it is started anew")
+  @Test("F30 a daemon whose store is poisoned by a failed sync ends, so that it is restarted")
   func poisoned() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -140,7 +140,7 @@ struct FaultTests {
     try again.end()
   }
 
-  @Test("F38 a store whose files are cut short while a daemon serves it costs errors, not the daemon")
+  @Test("F38 truncating segments under a running daemon causes errors and does not end it")
   func cutShort() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -161,7 +161,7 @@ struct FaultTests {
   }
 
   @Test(
-    "F17 damage that nobody can help to repair is told all the same, and what is still to come then is none",
+    "F17 damage that no peer can repair is reported, and no values are reported as pending",
     arguments: [("--json", "{\"clean\":false,", 1), ("--verbose", "", 2)])
   func alone(word: String, begins: String, lines: Int) throws {
     let scratch = try Scratch()
@@ -183,7 +183,7 @@ struct FaultTests {
     #expect(waiting.err.contains("no peer to fetch from"))
   }
 
-  @Test("F30 a daemon that cannot keep a new configuration goes on with all of the old one")
+  @Test("F30 a daemon that cannot apply a new configuration keeps all of the old one")
   func reload() throws {
     let scratch = try Scratch()
     let store = try scratch.store()

@@ -5,7 +5,7 @@ import Testing
 /// `init`, also when it is interrupted.
 @Suite struct InitTests {
   @Test(
-    "an init that was killed between its two steps is finished by the next one, and there is a store then")
+    "an init killed between its two steps is completed by the next one")
   func interrupted() throws {
     let scratch = try Scratch()
     let tool = scratch.tool()
@@ -20,7 +20,7 @@ import Testing
     #expect(again.code == 2 && again.err.contains("there is a store already"), "\(again.err)")
   }
 
-  @Test("an init does not make a member of a copy that has joined, or that has lost its keys")
+  @Test("init does not make a member of a copy that has joined, or that has lost its keys")
   func complete() throws {
     let scratch = try Scratch()
     let joined = scratch.tool("joined")

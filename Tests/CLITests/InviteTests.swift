@@ -4,7 +4,7 @@ import Testing
 
 /// Invitations at a terminal.
 @Suite struct InviteTests {
-  @Test("invite list shows what is open, invite revoke withdraws it, and its token is refused then")
+  @Test("invite list shows open invitations, and invite revoke makes a token unusable")
   func listAndRevoke() throws {
     let scratch = try Scratch()
     let daemon = try Daemon(scratch.store("alpha"))
@@ -29,7 +29,7 @@ import Testing
     try daemon.end()
   }
 
-  @Test("without a daemon that runs, invite needs an address, and says so", arguments: [SIGTERM, SIGKILL])
+  @Test("without a running daemon, invite needs an address, and says so", arguments: [SIGTERM, SIGKILL])
   func noDaemon(signal: Int32) throws {
     let alpha = try Scratch().store("alpha")
     let daemon = try Daemon(alpha)
@@ -47,7 +47,7 @@ import Testing
     try again.end()
   }
 
-  @Test("the help of invite tells its limits")
+  @Test("the help of invite states its limits")
   func help() throws {
     let text = try Scratch().tool("none").succeed("invite", "--help").text
     #expect(text.contains("256 invitations") && text.contains("30 days") && text.contains("invite revoke"))

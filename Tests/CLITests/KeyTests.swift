@@ -16,7 +16,7 @@ import Testing
     Sample(testDescription: "through staging", bytes: [UInt8](repeating: 9, count: 3 << 20)),
   ]
 
-  @Test("a value comes back unchanged, whatever its bytes and its way in", arguments: samples)
+  @Test("a value comes back unchanged, whatever its bytes and however it was put", arguments: samples)
   func roundTrip(sample: Sample) throws {
     let value = sample.bytes
     let scratch = try Scratch()
@@ -33,7 +33,7 @@ import Testing
     }
   }
 
-  @Test("what was overwritten gives its space back")
+  @Test("compaction reclaims the space of overwritten values")
   func compaction() throws {
     let tool = try Scratch().store()
     let value = String(repeating: "v", count: 15_000)
@@ -47,7 +47,7 @@ import Testing
     #expect(try tool.run("compact", "now").code == 2)
   }
 
-  @Test("a key may hold any bytes but a zero")
+  @Test("a key may contain any byte but zero")
   func oddKeys() throws {
     let scratch = try Scratch()
     _ = try scratch.store()
@@ -78,7 +78,7 @@ import Testing
         == "{\"key\":\"k\",\"value\":\(shown),\"type\":\"\(type)\"}\n")
   }
 
-  @Test("a value with a time to live is gone when it is over")
+  @Test("a value with a time to live is absent once it has expired")
   func timeToLive() throws {
     let tool = try Scratch().store()
     try tool.succeed("put", "short", "v", "--ttl", "1ms")
@@ -88,7 +88,7 @@ import Testing
     #expect(try tool.succeed("get", "long", "--json").text.contains("\"expires\":"))
   }
 
-  @Test("a listing is in the order of bytes and can be cut into pages")
+  @Test("a listing is in byte order and can be paged")
   func listing() throws {
     let tool = try Scratch().store()
     for key in ["b", "a/2", "a/10", "a", "ä", "B"] { try tool.succeed("put", key, "v") }
@@ -99,7 +99,7 @@ import Testing
     #expect(try tool.succeed("list", "none").lines.isEmpty)
   }
 
-  @Test("deleting takes keys, and whole prefixes, and tells what was absent")
+  @Test("delete removes keys and whole prefixes, and reports keys that were absent")
   func deleting() throws {
     let tool = try Scratch().store()
     for key in ["a/1", "a/2", "b", "c"] { try tool.succeed("put", key, "v") }
@@ -112,7 +112,7 @@ import Testing
   }
 
   @Test(
-    "a value too large for memory is given out where the disk takes nothing, and not at all if it is damaged")
+    "a value larger than memory is streamed out on a read-only disk, and not at all if it is damaged")
   func streaming() throws {
     let scratch = try Scratch()
     _ = try scratch.store()
@@ -130,7 +130,7 @@ import Testing
   }
 
   @Test(
-    "a large value passes through no file but that of its object, and what earlier versions left is removed")
+    "a large value is staged in its object file only, and staging files of earlier versions are removed")
   func staging() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()

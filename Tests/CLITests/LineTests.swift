@@ -6,7 +6,7 @@ import Testing
 
 /// `load` and `dump`: lines of JSON represent every value.
 @Suite struct LineTests {
-  @Test("what is dumped can be loaded, and the dump of that is the same")
+  @Test("a dump can be loaded, and dumping again gives the same output")
   func roundTrip() throws {
     let scratch = try Scratch()
     let (first, second) = (try scratch.store("first"), try scratch.store("second"))
@@ -25,7 +25,7 @@ import Testing
   }
 
   @Test(
-    "a wrong line is named, and the other lines are stored",
+    "an invalid line is named, and the other lines are stored",
     arguments: [
       ("{\"key\":\"k\"}", "neither \"value\""), ("{\"value\":\"v\"}", "neither \"key\""),
       ("nonsense", "no value begins"),
@@ -48,7 +48,7 @@ import Testing
     #expect(try tool.succeed("list").lines == ["before", "behind"])
   }
 
-  @Test("a source that fails on the way leaves the lines before it stored")
+  @Test("a source that fails midway leaves the lines before it stored")
   func failingSource() throws {
     let tool = try Scratch().store()
     let pipe = Pipe()
@@ -61,7 +61,7 @@ import Testing
     try pipe.fileHandleForWriting.close()
   }
 
-  @Test("a value nested as deeply as can be is dumped and loaded, and one level more is not put")
+  @Test("a value of the maximum depth is dumped and loaded, and a deeper one is refused")
   func depth() throws {
     let scratch = try Scratch()
     let (first, second) = (try scratch.store("first"), try scratch.store("second"))
@@ -77,7 +77,7 @@ import Testing
   }
 
   @Test(
-    "a map whose names look alike to Unicode, or to JSON, is dumped and loaded",
+    "a map with names that are equal in Unicode or JSON is dumped and loaded",
     arguments: [
       // e with an acute accent as one scalar and as two.
       [0xA2, 0x62, 0xC3, 0xA9, 1, 0x63, 0x65, 0xCC, 0x81, 2],
@@ -96,7 +96,7 @@ import Testing
     #expect(try second.succeed("get", "k").out == coded)
   }
 
-  @Test("a line that could not be loaded again is not dumped, and the key is named")
+  @Test("a line too long to be loaded is not dumped, and the key is named")
   func tooLong() throws {
     let scratch = try Scratch()
     let store = try Store.create(at: scratch.path + "/store", name: "store")
@@ -115,7 +115,7 @@ import Testing
     try store.close()
   }
 
-  @Test("any JSON that is written is read back as it was")
+  @Test("generated JSON reads back unchanged")
   func json() throws {
     let seed = UInt64.random(in: 0 ... .max)
     var random = SplitMix(state: seed)
@@ -155,7 +155,7 @@ import Testing
     #expect(throws: JSONFailure.self) { try JSONParser.parse(Array(text.utf8)) }
   }
 
-  @Test("comments are allowed where they are asked for")
+  @Test("comments are accepted only where they are enabled")
   func comments() throws {
     let text = "// first\n{ /* second */ \"a\": [1, /**/ 2] // third\n}"
     #expect(try JSONParser.parse(Array(text.utf8), comments: true) == ["a": [1, 2]])
@@ -164,13 +164,13 @@ import Testing
     }
   }
 
-  @Test("base 64 takes back exactly what it gives", arguments: 0...70)
+  @Test("base64 decodes exactly what it encodes", arguments: 0...70)
   func base64(count: Int) {
     let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 * 37 + count) }
     #expect(Base64.decode(Base64.encode(bytes)) == bytes)
   }
 
-  @Test("base 64 agrees with RFC 4648 and refuses everything else")
+  @Test("base64 agrees with RFC 4648 and refuses everything else")
   func base64Vectors() {
     #expect(Base64.encode(Array("foobar".utf8)) == "Zm9vYmFy")
     #expect(Base64.encode(Array("foob".utf8)) == "Zm9vYg==")

@@ -5,7 +5,7 @@ import Testing
 
 /// Commands that show and manage members.
 @Suite struct MemberToolsTests {
-  @Test("what is put beside one daemon is read beside the other a moment later, without any command")
+  @Test("a value put on one daemon's store can be read on the other's a moment later, without any command")
   func live() throws {
     let scratch = try Scratch()
     let alpha = try Daemon(scratch.store("alpha"))
@@ -23,7 +23,7 @@ import Testing
     try alpha.end()
   }
 
-  @Test("why tells from whom a write came and who is not known to have it, clock how members' clocks stand")
+  @Test("`why` names the sender of a write and the members not known to have it; `clock` shows clock offsets")
   func whyAndClock() throws {
     let scratch = try Scratch()
     let daemon = try Daemon(scratch.store("alpha"))
@@ -47,7 +47,7 @@ import Testing
   }
 
   @Test(
-    "status tells of each member what it is not known to have, how its clock stands and where its last receipt was"
+    "status shows for each member its unacknowledged writes, its clock offset and its last receipt"
   )
   func membersInStatus() throws {
     let scratch = try Scratch()
@@ -75,7 +75,7 @@ import Testing
     try daemon.end()
   }
 
-  @Test("status tells of a member that was never met, and does not look through all of a large store for it")
+  @Test("status lists a member that has never connected, without scanning a large store for it")
   func unknownMember() throws {
     let tool = try Scratch().store()
     let store = try Store.open(at: tool.store)
@@ -93,7 +93,7 @@ import Testing
       try tool.succeed("status", "--json").text.contains("\"lacking\":10000,\"lacking_is_bounded\":true"))
   }
 
-  @Test("F81 a revoked member is refused, and the others go on under a new group key")
+  @Test("F81 a revoked member is refused, and the others continue under a new group key")
   func revoke() throws {
     let scratch = try Scratch()
     let daemon = try Daemon(scratch.store("alpha"))
@@ -115,7 +115,7 @@ import Testing
     try daemon.end()
   }
 
-  @Test("a beaten value is shown beside what beat it, and can be brought back")
+  @Test("a losing value is shown with the winner, and can be restored")
   func conflicts() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -140,7 +140,7 @@ import Testing
     try again.end()
   }
 
-  @Test("a copy that knows that it was revoked says so")
+  @Test("a copy that was revoked reports it")
   func revokedHere() throws {
     let tool = try Scratch().store()
     #expect(try tool.succeed("status", "--json").text.contains("\"revoked\":false"))
@@ -154,7 +154,7 @@ import Testing
     #expect(try tool.succeed("status", "--json").text.contains("\"revoked\":true"))
   }
 
-  @Test("a join whose pull breaks says that it has joined, and what goes on")
+  @Test("a join whose pull fails reports that it has joined, and how to continue")
   func joinedOnly() throws {
     let scratch = try Scratch()
     let daemon = try Daemon(scratch.store("alpha"))

@@ -25,7 +25,7 @@ import Testing
   }
 
   @Test(
-    "F49 what a clock that ran ahead has stamped does not leave before it is restamped, and everybody says so"
+    "F49 writes stamped by a clock that ran ahead are withheld until restamped, and status and log say so"
   )
   func clockAhead() throws {
     let scratch = try Scratch()
@@ -62,7 +62,7 @@ import Testing
     try alpha.end()
   }
 
-  @Test("what waits for its time is in status, and why says until when")
+  @Test("status shows parked writes, and why shows until when they wait")
   func waiting() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -84,7 +84,7 @@ import Testing
     try again.end()
   }
 
-  @Test("F81 a member that may only read is refused every write, until its right is changed again")
+  @Test("F81 a read-only member is refused every write until its right is changed")
   func readOnly() throws {
     let scratch = try Scratch()
     let alpha = try Daemon(scratch.store("alpha"))
@@ -123,7 +123,9 @@ import Testing
     try alpha.end()
   }
 
-  @Test("a read-only member gives up with `unsent --drop` what it wrote before, and gets the members' values")
+  @Test(
+    "a read-only member discards its earlier unsent writes with `unsent --drop`, and gets the members' values"
+  )
   func drops() throws {
     let scratch = try Scratch()
     let alpha = try Daemon(scratch.store("alpha"))
@@ -147,7 +149,7 @@ import Testing
     try alpha.end()
   }
 
-  @Test("F81 a member that was revoked is told so, refuses writes, and its daemon says so")
+  @Test("F81 a revoked member is notified, refuses writes, and its daemon reports it")
   func revoked() throws {
     let scratch = try Scratch()
     let alpha = try Daemon(scratch.store("alpha"))
@@ -185,7 +187,7 @@ import Testing
     try tool.succeed("destroy")
   }
 
-  @Test("the daemon's peers are those that there are: --check and SIGHUP refuse other names")
+  @Test("the daemon accepts only existing peers: --check and SIGHUP refuse unknown names")
   func unknownPeers() throws {
     let scratch = try Scratch()
     let tool = try scratch.store("alpha")
@@ -203,7 +205,7 @@ import Testing
   }
 
   @Test(
-    "status says whether the daemon is up, how it stands to its peers, and both edges of a failure are in the log"
+    "status shows whether the daemon runs and its peer connections; the log has both state changes"
   )
   func daemonInStatus() throws {
     let scratch = try Scratch()
@@ -234,7 +236,7 @@ import Testing
     try alpha.end()
   }
 
-  @Test("two members that one member has invited find each other through it, and are told so meanwhile")
+  @Test("two members invited by the same member find each other through it, and status reports the wait")
   func strangers() throws {
     let scratch = try Scratch()
     let hub = try Daemon(scratch.store("hub"))

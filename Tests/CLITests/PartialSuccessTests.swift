@@ -12,7 +12,7 @@ import Testing
     Array(keys.map { "{\"key\":\"\($0)\",\"value\":\"v\"}" }.joined(separator: "\n").utf8)
   }
 
-  @Test("import stores what can be read and names the files that cannot, unless it is strict")
+  @Test("import stores readable files and names the unreadable ones; strict import stores nothing")
   func unreadableFiles() throws {
     let scratch = try Scratch()
     // Root can read every file, so run as another user.
@@ -33,7 +33,7 @@ import Testing
     #expect(result.out.contains("import: not all was done: 2 failures, named above"), "\(result.out)")
   }
 
-  @Test("import passes over a name that can be no key; strict stores nothing then")
+  @Test("import skips a file name that cannot be a key; strict import stores nothing")
   func longNames() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
@@ -50,7 +50,7 @@ import Testing
     #expect(try tool.succeed("list").lines == ["a", "z"])
   }
 
-  @Test("export writes all but the keys that can be no file, and what a directory is in the way of")
+  @Test("export skips keys that cannot be file names, and those that a directory blocks")
   func exporting() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
@@ -79,7 +79,7 @@ import Testing
     #expect(try scratch.shell("ls strict").code != 0)
   }
 
-  @Test("an export that no room is left for names the files, by no temporary name")
+  @Test("an export without enough space names the files by their final names")
   func limitedFiles() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
@@ -94,7 +94,7 @@ import Testing
     #expect(!result.out.contains(".sync-cli") && !result.out.contains(".part"), "\(result.out)")
   }
 
-  @Test("load passes over wrong lines, and names a member that no line has", arguments: [false, true])
+  @Test("load skips invalid lines, and names unknown members", arguments: [false, true])
   func loading(strict: Bool) throws {
     let tool = try Scratch().store()
     let text = """
@@ -115,7 +115,7 @@ import Testing
     #expect(try tool.succeed("list").lines == (strict ? ["a"] : ["a", "d"]))
   }
 
-  @Test("a line that is too long is passed over, wherever it ends")
+  @Test("an overlong line is skipped, wherever it ends")
   func longLines() throws {
     let pipe = Pipe()
     var reader = LineReader(
@@ -134,7 +134,7 @@ import Testing
     #expect(reader.number == 3)
   }
 
-  @Test("delete names each key that was absent; strict deletes all or none")
+  @Test("delete names each absent key; strict delete removes all or none")
   func deleting() throws {
     let tool = try Scratch().store()
     try tool.succeed("load", "-", input: Self.lines(["a", "b", "c"]))
@@ -148,7 +148,7 @@ import Testing
     #expect(try tool.succeed("list").lines == ["c"])
   }
 
-  @Test("sync meets all peers that are named, and ends with the code of the worst failure")
+  @Test("sync contacts all named peers, and ends with the code of the worst failure")
   func peers() throws {
     let scratch = try Scratch()
     let daemon = try Daemon(scratch.store("alpha"))
@@ -168,7 +168,7 @@ import Testing
     try daemon.end()
   }
 
-  @Test("the worst failure decides, and failures beyond the bound are counted")
+  @Test("the worst failure decides the exit code, and failures beyond the bound are counted")
   func worst() throws {
     #expect(
       [.bug, .damaged, .inputOutput, .newerFormat, .refused, .network, .busy, .usage, .notFound, .done]

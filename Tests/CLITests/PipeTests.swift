@@ -4,7 +4,7 @@ import Testing
 /// Pipes in place of files: a script passes them as `<(…)`, a terminal as `/dev/stdin`.
 @Suite struct PipeTests {
   @Test(
-    "a pipe is read once its writer comes with what it has to say",
+    "a named pipe is read once a writer opens it",
     arguments: [
       "mkfifo p; (sleep 0.2; timeout -s KILL 5 sh -c 'printf said > p') & $CLI put k --file p",
       "(sleep 0.2; printf said) | $CLI put k --file /dev/stdin",
@@ -18,7 +18,7 @@ import Testing
     #expect(try tool.succeed("get", "k").text == "said")
   }
 
-  @Test("passphrases and configurations come by pipes, too")
+  @Test("passphrases and configurations can be read from pipes")
   func settings() throws {
     let scratch = try Scratch()
     let result = try scratch.shell(
@@ -31,7 +31,7 @@ import Testing
     #expect(result.out.contains("would listen on 127.0.0.1:7"))
   }
 
-  @Test("a pipe that nobody writes into does not hold up what wants a directory, or a daemon that runs")
+  @Test("a pipe without a writer does not block a command that expects a directory, or a running daemon")
   func noWriter() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()

@@ -33,14 +33,14 @@ struct PlaintextOnDiskTests {
     }
   }
 
-  @Test("shows what was written to a file that has gone since: what the other tests rest on")
+  @Test("a disk scan finds the content of deleted files: the premise of the other tests")
   func control() throws {
     let disk = try disk()
     try use(disk, "cp big $DISK/big && rm $DISK/big")
     #expect(disk.holds("confidential-value") && !disk.holds("topsecretkey"))
   }
 
-  @Test("has no key and no value on it, whichever way they came in, also where the command was killed")
+  @Test("no key or value is on the disk, however it was written, also after a kill")
   func waysIn() throws {
     let disk = try disk()
     try use(
@@ -69,7 +69,7 @@ struct PlaintextOnDiskTests {
   }
 
   @Test(
-    "has none on it after other keys, a backup that is restored, and a sync with a copy beside it, with kills in between"
+    "no key or value is on the disk after rekeying, restoring a backup and syncing a second copy, with kills"
   )
   func otherCopies() throws {
     let disk = try disk()

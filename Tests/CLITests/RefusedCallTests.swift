@@ -3,7 +3,7 @@ import SyncTestSupport
 import Testing
 
 /// Sandboxes and file systems that refuse a system call: the fallbacks must work as the calls do.
-@Suite("A system call that is refused")
+@Suite("Refused system calls")
 struct RefusedCallTests {
   /// The calls above POSIX that the program makes, by their names in `Tests/RefuseCall`, and the errors by
   /// which each is refused: ENOSYS by a kernel or a filter that lacks it, EPERM by a filter, EINVAL by a file
@@ -28,7 +28,7 @@ struct RefusedCallTests {
   /// The program that refuses a call; it is next to `sync-cli`.
   static let refuser = (Tool.path as NSString).deletingLastPathComponent + "/refuse-call"
 
-  @Test("changes nothing for whoever uses a store", arguments: calls)
+  @Test("a refused system call changes nothing for the user of a store", arguments: calls)
   func refused(words: [String]) throws {
     let scratch = try Scratch()
     var tool = scratch.tool()
@@ -67,7 +67,7 @@ struct RefusedCallTests {
   }
 
   @Test(
-    "is fallocate, and the disk is full: that is an error as ever, and deleting and reading go on (F25)",
+    "with fallocate refused on a full disk, writes fail as usual, and deletes and reads work (F25)",
     .enabled(if: LoopImage.isAvailable), arguments: ["ENOSYS", "EPERM", "EOPNOTSUPP"])
   func full(error: String) throws {
     let image = try LoopImage(megabytes: 24)
@@ -98,7 +98,9 @@ struct RefusedCallTests {
     return scratch.path + "/" + name
   }
 
-  @Test("is really refused: without a fallback there is none", arguments: ["ENOSYS", "EPERM"])
+  @Test(
+    "the filter really refuses the calls: without a fallback the command fails",
+    arguments: ["ENOSYS", "EPERM"])
   func filter(error: String) throws {
     let scratch = try Scratch()
     let result = try ChildProcess.run(

@@ -3,7 +3,7 @@ import SyncTestSupport
 import Testing
 
 /// A store whose directory is renamed while programs have it open, or left without its name by a crash.
-@Suite("A store that is renamed under a program")
+@Suite("A store renamed while in use")
 struct RenamedStoreTests {
   private func content(_ path: String) -> [String: Data] {
     var found: [String: Data] = [:]
@@ -13,7 +13,7 @@ struct RenamedStoreTests {
     return found
   }
 
-  @Test("moves with its daemon: what peers send arrives in it, and nothing in the copy that took its place")
+  @Test("a daemon follows its renamed store: received writes go into it, not into the copy at the old path")
   func daemon() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -43,7 +43,7 @@ struct RenamedStoreTests {
     try alpha.succeed("verify")
   }
 
-  @Test("has its name back after a restore in steps was killed where there was none")
+  @Test("a restore killed midway, when no directory had the name, is completed by the next command")
   func withoutName() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
@@ -75,7 +75,7 @@ struct RenamedStoreTests {
   }
 
   @Test(
-    "links planted in the blob tier are refused without openat2 as with it (F84)",
+    "symbolic links planted in the blob tier are refused with and without openat2 (F84)",
     arguments: ["none", "openat2"], ["ENOSYS", "EPERM", "EINVAL"])
   func links(call: String, error: String) throws {
     let scratch = try Scratch()

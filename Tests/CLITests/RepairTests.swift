@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// A virtual machine that was rolled back in place, with real processes.
-@Suite("One write with two contents, on the command line (F61)") struct RepairTests {
+@Suite("One dot with two contents, on the command line (F61)") struct RepairTests {
   /// Rolls the files back as a hypervisor does: same files and inodes, earlier bytes.
   private static func putBack(_ scratch: Scratch) throws {
     let result = try scratch.shell(
@@ -37,7 +37,7 @@ import Testing
   }
 
   @Test(
-    "is found by a sync, which names the key, keeps both values, puts it right and ends with 1; the next one finds nothing"
+    "a sync finds it, names the key, keeps both values, repairs it and ends with 1; the next finds nothing"
   )
   func sync() throws {
     let (beta, gamma) = try Self.forked()
@@ -62,7 +62,7 @@ import Testing
   }
 
   @Test(
-    "is found by a push or a pull between copies that were in step but for it", arguments: ["push", "pull"])
+    "a push or a pull finds it between copies that are otherwise in sync", arguments: ["push", "pull"])
   func oneDirection(command: String) throws {
     let (beta, gamma) = try Self.forked()
     let daemon = try Daemon(beta)

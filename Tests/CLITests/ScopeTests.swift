@@ -2,8 +2,8 @@ import Foundation
 import Testing
 
 /// Commands on copies with a scope.
-@Suite("A copy of some of the keys, by command") struct ScopeTests {
-  @Test("holds what begins with its prefixes, says so, and holds more when told")
+@Suite("A copy with a key scope, on the command line") struct ScopeTests {
+  @Test("a copy holds the keys with its prefixes, shows its scope, and can expand it")
   func prefixes() throws {
     let scratch = try Scratch()
     let daemon = try Daemon(scratch.store("alpha"))

@@ -6,7 +6,7 @@ import Testing
 /// Interactive use: script(1) provides the terminal.
 @Suite struct TerminalTests {
   @Test(
-    "who is asked for a passphrase can end the program, and the terminal shows again what is typed",
+    "a signal at the passphrase prompt ends the program and restores terminal echo",
     arguments: ["init --encrypt", "list", "serve", "rekey"], ["TERM", "HUP"])
   func signals(command: String, signal: String) throws {
     let scratch = try Scratch()
@@ -55,7 +55,7 @@ import Testing
       shown.contains { $0.hasPrefix("import [") && $0.contains(" files, ") } == (columns >= 75), "\(shown)")
   }
 
-  @Test("each text of a progress line gives way to a shorter one, and the last is cut")
+  @Test("each progress text gives way to a shorter one, and the last is truncated")
   func fitting() {
     let texts = Progress.lines("import", bytes: 500, of: 1000, seconds: 10, "5 of 10 files")
     #expect(texts.map(\.count) == texts.map(\.count).sorted(by: >))

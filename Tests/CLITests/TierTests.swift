@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// Large values that only other copies hold, with real processes.
-@Suite("sync-cli: large values that are elsewhere")
+@Suite("Large values held by other members, on the command line")
 struct TierTests {
   private func pair() throws -> (alpha: Tool, beta: Tool, daemon: Daemon) {
     let scratch = try Scratch()
@@ -15,7 +15,7 @@ struct TierTests {
     (0..<count).map { UInt8(truncatingIfNeeded: $0 &* ($0 >> 8 &+ Int(number))) }
   }
 
-  @Test("a lazy copy has no large values until they are read, and the pusher is told")
+  @Test("a lazy copy fetches large values only when read, and the pusher is told")
   func lazy() throws {
     let (alpha, beta, daemon) = try pair()
     for number in 0..<3 as Range<UInt8> {
@@ -40,7 +40,7 @@ struct TierTests {
     #expect(failed.err.contains("was left out of this copy by its policy") && failed.err.contains("peer add"))
   }
 
-  @Test("dump and export fetch what is elsewhere, name what they cannot get, and give all the rest")
+  @Test("dump and export fetch remote values, name those they cannot get, and output all the rest")
   func whole() throws {
     let (alpha, beta, daemon) = try pair()
     for number in 0..<3 as Range<UInt8> {
@@ -66,7 +66,7 @@ struct TierTests {
     #expect(try beta.scratch.read("more/3/small") == Array("v".utf8))
   }
 
-  @Test("trim lets large values leave that a peer holds, and get brings them back")
+  @Test("trim evicts large values that a peer holds, and get fetches them again")
   func trim() throws {
     let (alpha, beta, daemon) = try pair()
     for number in 0..<5 as Range<UInt8> {
@@ -90,7 +90,7 @@ struct TierTests {
     try daemon.end()
   }
 
-  @Test("the daemon's configuration sets policy and limits, and is checked")
+  @Test("the daemon's configuration sets policy and limits, and is validated")
   func configuration() throws {
     let scratch = try Scratch()
     let tool = try scratch.store("alpha")

@@ -6,7 +6,7 @@ import Testing
 
 /// `import` and `export`: round trips of a directory tree.
 @Suite struct TreeTests {
-  @Test("a tree with odd names, empty and large files comes back without a difference")
+  @Test("a tree with unusual names, empty and large files is restored without differences")
   func identity() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
@@ -31,7 +31,7 @@ import Testing
     #expect(try scratch.shell("ls -A store/blobs/partial; find out -name '.sync*'").out.isEmpty)
   }
 
-  @Test("links and special files are left out and counted, and never followed")
+  @Test("links and special files are skipped and counted, and never followed")
   func links() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
@@ -45,7 +45,7 @@ import Testing
   }
 
   @Test(
-    "a key that would leave the directory is named and passed over; strict writes nothing then",
+    "a key that would leave the directory is named and skipped; strict export then writes nothing",
     arguments: [
       "../up", "/absolute", "a/../../up", "a//b", "a/./b", "a/", "..", ".",
     ])
@@ -62,7 +62,7 @@ import Testing
     #expect(try scratch.shell("find out -type f; ls up 2>/dev/null").out == "out/fine\n")
   }
 
-  @Test("a link planted in the directory does not lead an export out of it")
+  @Test("a symbolic link planted in the directory does not redirect an export")
   func planted() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
@@ -92,7 +92,7 @@ import Testing
     return store
   }
 
-  @Test("a file that has grown since it was seen is imported as it is now")
+  @Test("a file that grew after it was listed is imported at its present size")
   func grown() throws {
     let scratch = try Scratch()
     try scratch.write("tree/f", [1])
@@ -104,7 +104,7 @@ import Testing
   }
 
   @Test(
-    "what takes a file's place after it was seen is not followed out of the directory, and not waited for",
+    "a replacement of a listed file is not followed out of the directory, and never blocks",
     arguments: ["rm -r tree/a; ln -s ../elsewhere tree/a", "rm tree/a/b/f; mkfifo tree/a/b/f"])
   func replaced(change: String) throws {
     let scratch = try Scratch()
@@ -119,7 +119,7 @@ import Testing
     try store.close()
   }
 
-  @Test("a file that vanishes after it was seen is named, and the others are stored")
+  @Test("a file that vanishes after it was listed is named, and the others are stored")
   func vanished() throws {
     let scratch = try Scratch()
     for name in ["a", "b/f", "c"] { try scratch.write("tree/" + name, Array(name.utf8)) }
@@ -133,7 +133,7 @@ import Testing
     try store.close()
   }
 
-  @Test("a small file takes the place of a value that lies elsewhere, or is damaged")
+  @Test("a small file replaces a value that is evicted or damaged")
   func overUnreadable() throws {
     let scratch = try Scratch()
     let daemon = try Daemon(scratch.store("alpha"))
@@ -161,7 +161,7 @@ import Testing
   }
 
   @Test(
-    "keys that would be a file and a directory at once are refused by a strict export before anything is written"
+    "strict export refuses keys that would be both file and directory before anything is written"
   )
   func nested() throws {
     let scratch = try Scratch()

@@ -64,7 +64,7 @@ import Testing
     #expect(result.out.contains("till"))
   }
 
-  @Test("no step is left out")
+  @Test("every step is tested")
   func complete() throws {
     let tutorials = ["PushAndPull", "HeadlessDaemon"]
     for tutorial in tutorials {

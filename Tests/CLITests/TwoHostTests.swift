@@ -33,7 +33,7 @@ struct TwoHostTests {
   }
 
   @Test(
-    "F65 write on while it is cut, and come into step behind it: the later writes win, the beaten ones are kept"
+    "F65 copies written during a partition converge afterwards: later writes win, losers are kept"
   )
   func partition() throws {
     let server = try serve(alpha)
@@ -65,7 +65,7 @@ struct TwoHostTests {
     try server.end()
   }
 
-  @Test("F68 F72 go on with each other though one of them was killed and started again while it was cut")
+  @Test("F68 F72 copies resume although one was killed and restarted during the partition")
   func killed() throws {
     var server = try serve(alpha)
     let port = try #require(server.address.split(separator: ":").last.map(String.init))
@@ -89,7 +89,7 @@ struct TwoHostTests {
     try server.end()
   }
 
-  @Test("F69 say that the network is away, and lose nothing of what is sent when it is cut")
+  @Test("F69 a disconnect is reported as a network failure, and loses nothing of an interrupted transfer")
   func cutInTheMiddle() throws {
     let server = try serve(alpha)
     _ = try server.join(beta)
@@ -126,7 +126,7 @@ struct TwoHostTests {
   }
 
   @Test(
-    "F68 a connection whose own address is gone is dropped at once, and what was pending arrives from the new one"
+    "F68 a connection whose local address is gone is dropped at once; pending writes arrive from the new one"
   )
   func moved() throws {
     let (server, client) = try live()
@@ -142,7 +142,7 @@ struct TwoHostTests {
     try server.end()
   }
 
-  @Test("F68 are in step as soon as the cable is in again, both ways", arguments: [0, 1])
+  @Test("F68 copies are in sync as soon as the cable is plugged in again, both ways", arguments: [0, 1])
   func plugged(host: Int) throws {
     let (server, client) = try live()
     try pair.plug(host, isIn: false)
@@ -159,7 +159,7 @@ struct TwoHostTests {
 
   /// Silent loss takes long to be detected: not in the ordinary run.
   @Test(
-    "F68 are in step soon after loss in one direction has ended that nobody was told of, with and without writes meanwhile",
+    "F68 copies are in sync soon after one-way loss ends, with and without writes during it",
     .enabled(if: ProcessInfo.processInfo.environment["SYNC_LONG_TESTS"] != nil, "set SYNC_LONG_TESTS"),
     .timeLimit(.minutes(Patience.minutes(10))), arguments: [0, 1], [true, false])
   func oneWay(host: Int, writes: Bool) throws {

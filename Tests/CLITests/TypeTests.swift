@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test(
-    "what is not of the type is refused",
+    "a value that does not match its type is refused",
     arguments: [
       ("uint", "-1"), ("uint", "18446744073709551616"), ("float", "x"), ("uuid", "00112233"), ("cbor", "{"),
       ("cbor", "1e999"), ("cbor", "36893488147419103232"), ("date", "soon"),
@@ -41,7 +41,7 @@ import Testing
     #expect(result.err.contains("not of type \(type)"), "\(result.err)")
   }
 
-  @Test("what JSON cannot say exactly is shown, and dumped and loaded as bytes")
+  @Test("values that JSON cannot represent exactly are displayed, and dumped and loaded as bytes")
   func inexact() throws {
     struct Odd: Codable {
       var data: [UInt8] = [1, 2]

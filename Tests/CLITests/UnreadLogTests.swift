@@ -6,7 +6,7 @@ import Testing
 
 /// A log that is not read.
 @Suite struct UnreadLogTests {
-  @Test("SIGTERM ends a daemon whose log nobody reads")
+  @Test("SIGTERM ends a daemon whose log is not read")
   func daemon() throws {
     let scratch = try Scratch()
     _ = try scratch.store()
@@ -20,7 +20,7 @@ import Testing
     #expect(result.code == 0, "\(result.out)")
   }
 
-  @Test("lines that find no place are held up to a bound, and then counted where they are missing")
+  @Test("log lines that cannot be written are buffered up to a bound, and the dropped ones counted in place")
   func held() throws {
     var ends: [Int32] = [-1, -1]
     let isMade = unsafe pipe(&ends) == 0
@@ -46,7 +46,7 @@ import Testing
     #expect(read.suffix(2) == ["\(count - kept) lost", "last"])
   }
 
-  @Test("a log whose reader has gone costs the lines, and nothing else")
+  @Test("a log whose reader is gone loses lines, and nothing else")
   func gone() throws {
     var ends: [Int32] = [-1, -1]
     let isMade = unsafe pipe(&ends) == 0

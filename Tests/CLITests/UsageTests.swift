@@ -70,7 +70,7 @@ import Testing
     Mistake("conflicts restore", says: "KEY is missing"),
   ]
 
-  @Test("wrong usage ends with its code and one line that helps, and nothing is lost", arguments: mistakes)
+  @Test("a usage error ends with its code and one helpful line, and nothing is lost", arguments: mistakes)
   func mistake(_ mistake: Mistake) throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
@@ -88,7 +88,7 @@ import Testing
   }
 
   @Test(
-    "without a store each command says how to make one",
+    "without a store each command says how to create one",
     arguments: [
       ["put", "a", "b"], ["get", "a"], ["list"], ["dump"], ["digest"], ["log"], ["verify"], ["status"],
       ["why", "a"],
@@ -105,7 +105,7 @@ import Testing
   }
 
   @Test(
-    "conflicts alone lists them",
+    "`conflicts` without a subcommand lists them",
     arguments: [["conflicts"], ["conflicts", "--json"], ["--quiet", "conflicts"]])
   func family(words: [String]) throws {
     let tool = try Scratch().store()
@@ -114,7 +114,7 @@ import Testing
     #expect(help.text.hasPrefix("usage: sync-cli [OPTION"))
   }
 
-  @Test("a path that is not UTF-8 is refused, not taken for another one")
+  @Test("a path that is not UTF-8 is refused, not mistaken for another one")
   func foreignPaths() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
@@ -136,7 +136,7 @@ import Testing
     #expect(lines.last == "store" && lines[lines.count - 2] == "2", "\(result.out)")
   }
 
-  @Test("slashes at the end of a store's path change nothing", arguments: ["", "/", "//"])
+  @Test("trailing slashes of a store's path are ignored", arguments: ["", "/", "//"])
   func slashes(end: String) throws {
     let scratch = try Scratch()
     let result = try scratch.shell(
@@ -149,7 +149,7 @@ import Testing
   }
 
   @Test(
-    "what another copy, or another attempt, can mend is no bug",
+    "an error that another copy or a retry can fix has no internal-error code",
     arguments: [
       (.unsettled, .network), (.rolledBack, .network), (.blobUnavailable, .network),
       (.changesLost, .notFound),
@@ -160,7 +160,7 @@ import Testing
     #expect(Failure(ReplicationError(StoreError(error, ""))).code == code)
   }
 
-  @Test("help and version go to standard output and are no error")
+  @Test("help and version go to standard output and are no errors")
   func help() throws {
     let tool = try Scratch().tool()
     for words in [["--help"], ["help"], ["put", "--help"], ["help", "put"], ["--help", "put"], ["-h"]] {
@@ -172,7 +172,7 @@ import Testing
     #expect(try tool.run("--version").text.hasPrefix("sync-cli "))
   }
 
-  @Test("a standard output that cannot be written is an error, not a loss")
+  @Test("an unwritable standard output is an error, and loses nothing")
   func fullOutput() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
@@ -184,7 +184,7 @@ import Testing
     #expect(closed.out.hasSuffix("7\n"))
   }
 
-  @Test("a reader that goes away ends the program without a word")
+  @Test("a broken pipe ends the program silently")
   func brokenPipe() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
@@ -195,7 +195,7 @@ import Testing
     #expect(result.out == "A 141\n")
   }
 
-  @Test("F36 closed standard streams never let text into the store")
+  @Test("F36 text never goes into the store because standard streams are closed")
   func closedStreams() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
@@ -205,7 +205,7 @@ import Testing
     #expect(try tool.succeed("verify").text.contains("all whole"))
   }
 
-  @Test("what cannot be meant is a mistake of the caller, whichever part of the program finds it")
+  @Test("impossible arguments are usage errors, whichever part of the program detects them")
   func unmeant() throws {
     let scratch = try Scratch()
     let store = try scratch.store()

@@ -10,7 +10,7 @@ struct WithoutProcTests {
     "mount --make-rprivate / && mount -t tmpfs none /proc && exec \"$0\" \"$@\"",
   ]
 
-  @Test("the commands find their words, and work", .timeLimit(.minutes(Patience.minutes(1))))
+  @Test("the commands get their arguments, and work", .timeLimit(.minutes(Patience.minutes(1))))
   func commands() throws {
     guard try ChildProcess.run(Self.launcher + ["/bin/true"]).code == 0 else {
       print("not tested: this machine gives nobody a mount namespace")

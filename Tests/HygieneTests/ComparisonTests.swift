@@ -31,7 +31,7 @@ struct ComparisonTests {
       .filter { $0 != "_" }
   }
 
-  @Test("each name that a row has here is one that the program uses")
+  @Test("each name in our column is used by a tested program")
   func used() throws {
     let program = try Repository.files(in: "Tests/SnippetTests", ending: ".swift")
       .filter { $0.contains("/EveryRow") }.map(Repository.read).joined()
@@ -50,7 +50,7 @@ struct ComparisonTests {
     }
   }
 
-  @Test("each exception is still a name that stands there")
+  @Test("each exception still occurs in the table")
   func exceptions() throws {
     let names = Set(try Self.names().map(\.text))
     for name in Self.exceptions.keys { #expect(names.contains(name), "\(name)") }

@@ -3,9 +3,9 @@ import SyncTestSupport
 import Testing
 
 /// Replays the seed inputs of the fuzzers, and those that once caused a failure, in every run of the tests.
-@Suite("The corpus of fuzzing")
+@Suite("The fuzzing corpus")
 struct CorpusTests {
-  @Test("has inputs for each reader, and a target for each that runs it")
+  @Test("each reader has inputs, and each input directory a target")
   func complete() throws {
     for name in ForeignBytes.readers.keys {
       #expect(!Repository.files(in: "Fuzz/Corpus/\(name)", ending: "").isEmpty, "no inputs for \(name)")
@@ -14,7 +14,7 @@ struct CorpusTests {
     }
   }
 
-  @Test("breaks nothing", arguments: ForeignBytes.readers.keys.sorted())
+  @Test("no input causes a crash", arguments: ForeignBytes.readers.keys.sorted())
   func replay(name: String) throws {
     let read = try #require(ForeignBytes.readers[name])
     for path in Repository.files(in: "Fuzz/Corpus/\(name)", ending: "") {

@@ -6,7 +6,7 @@ import Testing
 @Suite struct DocumentTests {
   /// Files that every clone must have.
   @Test(
-    "the files that a stranger looks for are there",
+    "the files that newcomers look for exist",
     arguments: [
       "README.md", "LICENSE", "NOTICE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile",
       ".ci/run",
@@ -19,7 +19,7 @@ import Testing
     #expect(Repository.isFile(path))
   }
 
-  @Test("the licence is Apache 2.0, whole")
+  @Test("the licence is Apache 2.0, complete")
   func licence() throws {
     let text = try Repository.read("LICENSE")
     #expect(text.contains("Apache License\n                           Version 2.0, January 2004"))
@@ -27,7 +27,7 @@ import Testing
   }
 
   @Test(
-    "scripts can be executed",
+    "scripts are executable",
     arguments: [
       ".ci/run", "scripts/deps.sh", "scripts/demo.sh", "scripts/acceptance.sh", "scripts/faults.sh",
       "scripts/docs.sh", "scripts/api.sh", "scripts/examples.sh",
@@ -55,7 +55,7 @@ import Testing
     }
   }
 
-  @Test("the changes list each command that there is")
+  @Test("the change log lists each command")
   func changes() throws {
     let text = try Repository.read("CHANGELOG.md")
     for name in try commandNames() { #expect(text.contains(name), "\(name)") }
@@ -85,7 +85,7 @@ import Testing
     }
   }
 
-  @Test("each row of the faults has a number of its own, and each number in a test has a row")
+  @Test("each fault has a unique number, and each number in a test is listed")
   func faults() throws {
     let numbers = try Repository.lines("docs/faults.txt").compactMap {
       $0.prefixMatch(of: /F\d+/).map { String($0.0) }
@@ -99,7 +99,7 @@ import Testing
     }
   }
 
-  @Test("each row of the faults is in the name of a test")
+  @Test("each fault is in the name of a test")
   func provenFaults() throws {
     let result = try ChildProcess.run([Repository.top + "/scripts/faults.sh", "--missing"])
     #expect(result.code == 0, "\(result.text)")

@@ -35,7 +35,7 @@ import Testing
       .replacingOccurrences(of: "here + ", with: "")
   }
 
-  @Test("each Swift block of a page is one that is tested", arguments: GuideTests.pages)
+  @Test("each Swift block of a page is tested", arguments: GuideTests.pages)
   func blocksAreTested(page: String) throws {
     let tested = try Self.tested()
     for block in try Self.blocks(of: page) where !Self.isManifest(block) {
@@ -43,7 +43,7 @@ import Testing
     }
   }
 
-  @Test("each program of a tutorial is one that is tested")
+  @Test("each program of a tutorial is tested")
   func tutorials() throws {
     let tested = try Self.tested()
     #expect(Self.programs.count > 5)
@@ -54,7 +54,7 @@ import Testing
     }
   }
 
-  @Test("each snippet that is tested is in a document")
+  @Test("each tested snippet is in a document")
   func leftOver() throws {
     let shown = try Set(
       Self.pages.flatMap(Self.blocks).map(Self.normal)
@@ -64,7 +64,7 @@ import Testing
     }
   }
 
-  @Test("the manifests of the documents can be resolved beside a clone")
+  @Test("the manifests of the documents resolve next to a clone")
   func manifests() throws {
     let codes = try (Self.pages.flatMap(Self.blocks) + Self.programs.map(Repository.read)).filter(
       Self.isManifest)
@@ -89,7 +89,7 @@ import Testing
   }
 
   @Test(
-    "the first page of a library names all of its types", arguments: ["SyncStore", "Replication"])
+    "the landing page of a library names all of its types", arguments: ["SyncStore", "Replication"])
   func landing(module: String) throws {
     let page = try Repository.read("Sources/\(module)/\(module).docc/\(module).md")
     var count = 0

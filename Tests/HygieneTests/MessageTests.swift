@@ -25,7 +25,7 @@ import Testing
     return messages
   }
 
-  @Test("each message of an error says why, and what to do")
+  @Test("each error message says the reason and what to do")
   func parts() throws {
     let messages = try Self.messages()
     #expect(messages.count > 150, "\(messages.count) messages found: has the form of errors changed?")
@@ -41,7 +41,7 @@ import Testing
     }
   }
 
-  @Test("no message counts things without looking at how many there are")
+  @Test("each message with a count has singular and plural forms")
   func plurals() throws {
     // Excludes counts that are at least two and constants that are bounds.
     let pattern =

@@ -2,9 +2,9 @@ import Foundation
 import Testing
 
 /// Checks the faults that the mutation check plants, since its long run does not happen every day.
-@Suite("The planted faults")
+@Suite("Mutants")
 struct MutantTests {
-  @Test("each have one place in the sources, and suites that are to notice them")
+  @Test("each mutant applies at one place in the sources, and names existing suites that must fail")
   func apply() throws {
     let mutants = Repository.texts.filter { $0.hasPrefix("scripts/mutants/") && $0.hasSuffix(".mutant") }
     #expect(mutants.count > 50)

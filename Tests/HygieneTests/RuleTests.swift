@@ -8,7 +8,7 @@ import Testing
     Set(try Repository.read("docs/rules.md").matches(of: #/(?m)^### R([0-9]+)\. /#).compactMap { Int($0.1) })
   }
 
-  @Test("each rule that is cited is explained, with the tests that prove it")
+  @Test("each cited rule is explained, with the tests that prove it")
   func cited() throws {
     let rules = try Self.rules()
     #expect(rules == Set(1...10))

@@ -7,7 +7,7 @@ import Testing
   /// Test files that are longer; the list may only shrink.
   private static let long: Set<String> = ["Tests/ReplicationTests/SessionTests.swift"]
 
-  @Test("there are sources to look at")
+  @Test("the sources are found")
   func found() {
     #expect(sources.count > 50)
     #expect(Repository.texts.count > 100)
@@ -22,7 +22,7 @@ import Testing
   }
 
   @Test(
-    "nothing is left open, forced or stubbed",
+    "no open tasks, forced unwraps or stubs",
     arguments: [
       #"\b(TO"# + "DO|FIX" + #"ME|HA"# + #"CK|X"# + #"XX)\b"#, #"\btry"# + #"!"#, #"\bas"# + #"!"#,
       #"not imple"# + "mented",
@@ -32,7 +32,7 @@ import Testing
     #expect(try Repository.matches(pattern, in: Repository.swiftFiles) == [])
   }
 
-  @Test("the program gives up only where a library that cannot fail has failed")
+  @Test("the program aborts only where a library call that cannot fail has failed")
   func givesUp() throws {
     let found = try Repository.matches(#"\bfatal"# + #"Error\("#, in: sources)
     let allowed = [
@@ -48,7 +48,7 @@ import Testing
     #expect(try Repository.matches(#"import Foundation\b"#, in: libraries) == [])
   }
 
-  @Test("unsafe code is in the few files that must have it")
+  @Test("unsafe code is confined to a few files")
   func unsafe() throws {
     let folders = [
       "Sources/SyncStore/Platform/", "Sources/SyncStore/Crypto/", "Sources/SyncStore/Blobs/SQLite.swift",
@@ -61,7 +61,7 @@ import Testing
     #expect(found.filter { place in !folders.contains { place.hasPrefix($0) } } == [])
   }
 
-  @Test("the libraries name calls in their errors, and the tool makes its commands of them")
+  @Test("the libraries name calls in their errors, and the tool translates them into commands")
   func words() throws {
     let libraries = sources.filter { !$0.hasPrefix("Sources/sync-cli/") }
     let command =
@@ -79,7 +79,7 @@ import Testing
     }
   }
 
-  @Test("what another module sees is documented")
+  @Test("declarations visible to other modules are documented")
   func documented() throws {
     let declaration = try Regex(
       #"^ *(public|package)( (static|final|mutating|nonisolated|borrowing|consuming|indirect|override))*"#
@@ -96,7 +96,7 @@ import Testing
     }
   }
 
-  @Test("what can fail says how, or which call it fails as")
+  @Test("each throwing call documents its errors, or the call that documents them")
   func errors() throws {
     let failing = try PublicCall.all().filter(\.canFail)
     #expect(failing.count > 400)
@@ -105,14 +105,14 @@ import Testing
     }
   }
 
-  @Test("no path of somebody's machine is in the repository")
+  @Test("no absolute path of a developer's machine is in the repository")
   func machinePaths() throws {
     let pattern = #"(^|[^\w.])/(wo"# + #"rk|ro"# + #"ot|ho"# + #"me|far"# + #"m)/\w"#
     // Tests use such paths in an in-memory storage.
     #expect(try Repository.matches(pattern, in: Repository.texts.filter { !$0.hasPrefix("Tests/") }) == [])
   }
 
-  @Test("scripts stop at the first error and say what they do")
+  @Test("scripts stop at the first error and describe themselves")
   func scripts() throws {
     for path in Repository.files(in: "scripts", ending: ".sh") + [".ci/run"] {
       let text = try Repository.read(path)

@@ -25,7 +25,7 @@ struct StringIdentityTests {
     }
   }
 
-  @Test("each module hides the operators of the standard library, in the same words")
+  @Test("each module hides the operators of the standard library, in the same way")
   func operators() throws {
     let paths = [
       "Sources/SyncStore/Coding/String+Operators.swift",
@@ -44,7 +44,7 @@ struct StringIdentityTests {
     #expect(modules == ["SyncStore", "SyncStoreFoundation", "Replication", "sync-cli"])
   }
 
-  @Test("no line of text is split, or searched, by characters, which a combining mark can hide")
+  @Test("no line of text is split or searched by characters, which a combining mark can hide")
   func characters() throws {
     // These files split text that the program wrote itself, or that was validated as a whole before.
     let allowed = [

@@ -35,7 +35,7 @@ import Testing
     "Sources/sync-cli/Platform/Descriptor.swift": ["stat", "mkdir"],
   ]
 
-  @Test("a path goes to the kernel alone only where the reason is written down")
+  @Test("a bare path is passed to the kernel only where the reason is documented")
   func paths() throws {
     var unused = Self.allowed
     for path in swift where try Repository.read(path).contains("import Glibc") {
@@ -79,7 +79,7 @@ import Testing
     "landlock_create_ruleset", "MAP_SYNC", "mseal", "io_uring_setup",
   ]
 
-  @Test("a call that a kernel or a sandbox may lack is made in one place")
+  @Test("a call that a kernel or sandbox may lack is made in one place")
   func refusable() throws {
     for path in c + swift {
       let code = try Repository.lines(path).filter { !$0.drop { $0 == " " }.hasPrefix("//") }

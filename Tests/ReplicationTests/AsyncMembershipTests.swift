@@ -38,7 +38,7 @@ import Testing
     try await store.close()
   }
 
-  @Test func `peers that are named wait for a writer without a thread of the pool`() async throws {
+  @Test func `adding peers waits for a writer without a pool thread`() async throws {
     let store = try await AsyncStore.create(at: directory.path + "/hub")
     let membership = AsyncMembership(store)
     let (begun, release) = (AsyncStream<Void>.makeStream(), DispatchSemaphore(value: 0))
@@ -67,7 +67,7 @@ import Testing
     try await store.close()
   }
 
-  @Test func `what was cancelled before it began is not done`() async throws {
+  @Test func `an operation cancelled before it began does nothing`() async throws {
     let store = try await AsyncStore.create(at: directory.path + "/hub")
     let task = Task { () -> StoreError.Code? in
       unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }

@@ -27,7 +27,7 @@ import Testing
     #expect(waits.count > 50)
   }
 
-  @Test func `after a success it begins anew`() {
+  @Test func `the delay starts over after a success`() {
     var backoff = Backoff(base: 10, cap: 1000)
     for _ in 0..<5 { _ = backoff.failed(random: 0) }
     backoff.succeeded()

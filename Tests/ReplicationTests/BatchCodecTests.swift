@@ -60,7 +60,7 @@ import Testing
   }
 
   @Test(
-    "What is sealed is opened, whatever its size and shape",
+    "Encrypted batches of any size and shape are decrypted to the same records",
     arguments: [0, 1, 255, 256, 257, 1023, 1024, 4096, 32 << 10, (32 << 10) + 1, 1 << 20, 8 << 20])
   func roundTrip(count: Int) throws {
     let payloads = [
@@ -75,7 +75,7 @@ import Testing
     }
   }
 
-  @Test("What shrinks is sent compressed, what does not is sent as it is")
+  @Test("Compressible batches are sent compressed, others as they are")
   func compression() throws {
     let text = Array(String(repeating: "a value like any other; ", count: 4000).utf8)
     let shrunk = try BatchCodec.encrypt(text, as: Self.context, keys: keys, randomness: Self.randomness)
@@ -87,7 +87,7 @@ import Testing
     #expect(stored.count == noise.count + BatchCodec.overheadBytes)
   }
 
-  @Test("A payload above its bound is not sealed")
+  @Test("A payload above its bound is not encrypted")
   func bounds() throws {
     let range = BatchContext.blobRange(store: Self.store, sender: Self.sender, offset: 0)
     let payload = Self.noise(Limits.blobRangeBytes)
@@ -116,7 +116,7 @@ import Testing
     expectRefusal(sealed + [0], "a byte more")
   }
 
-  @Test("F80 a whole batch that belongs elsewhere is refused")
+  @Test("F80 a batch replayed in another context is refused")
   func replays() throws {
     let sealed = try BatchCodec.encrypt([1, 2, 3], as: Self.context, keys: keys, randomness: Self.randomness)
     let others: [BatchContext] = [
@@ -145,7 +145,7 @@ import Testing
     }
   }
 
-  @Test("F79 a stream that inflates to more, or to fewer, bytes than declared stops there")
+  @Test("F79 decompression stops when it exceeds or falls short of the declared size")
   func bombs() throws {
     // The zlib stream of a million zeros, taken from a valid batch.
     let zeros = [UInt8](repeating: 0, count: 1_000_000)
@@ -183,7 +183,7 @@ import Testing
       try Self.assemble(body: [1, 2], declared: 2, compressed: false, kind: 3, keys: keys), "unknown kind")
   }
 
-  @Test("A random generator that repeats itself does not repeat a key for another content or another place")
+  @Test("A repeating random generator does not repeat a key for other content or another context")
   func hedging() throws {
     let first = try BatchCodec.encrypt([1], as: Self.context, keys: keys, randomness: Self.randomness)
     let same = try BatchCodec.encrypt([1], as: Self.context, keys: keys, randomness: Self.randomness)
@@ -218,7 +218,8 @@ import Testing
   }
 
   @Test(
-    "The golden vectors are opened, and what is stored is sealed to the same bytes", arguments: Vector.all)
+    "The golden vectors are decrypted, and the stored contents encrypt to the same bytes",
+    arguments: Vector.all)
   func golden(vector: Vector) throws {
     let store = try #require(StoreID(vector.store))
     let sender = try #require(ActorID(vector.sender))
@@ -253,7 +254,7 @@ import Testing
     #expect(read.key(of: 1 << 22 | 7) == Array(32..<64) && read.key(of: 3) == nil)
   }
 
-  @Test("Any changed character of the text is noticed")
+  @Test("Any changed character of the text is detected")
   func damage() throws {
     let text = Array(GroupKeyRing(key: Array(0..<32)).text.utf8)
     for index in text.indices {
@@ -284,7 +285,7 @@ import Testing
   }
 
   @Test(
-    "Two members that begin an epoch at once begin two: both are kept, and the greater one seals everywhere")
+    "Two members that begin an epoch at once create two: both are kept, and the greater one is used")
   func concurrentEpochs() throws {
     var (left, right) = (GroupKeyRing(key: Array(0..<32)), GroupKeyRing(key: Array(0..<32)))
     let first = try left.beginEpoch(Array(32..<64), random: 7)

@@ -4,10 +4,10 @@ import Testing
 @testable import Replication
 @testable import SyncStore
 
-@Suite("Large values that came") struct BlobArrivalTests {
+@Suite("Received large values") struct BlobArrivalTests {
   @Test
   func
-    `are durable when the session hears of it, those that were something else are not kept (F10, F72, F85)`()
+    `are durable when the session is told, and those with a wrong hash are not kept (F10, F72, F85)`()
     throws
   {
     let host = SimulatedHost()
@@ -33,7 +33,7 @@ import Testing
 
   @Test
   func
-    `that could not be made durable let nobody write any more, and come once the store is opened again (F30)`()
+    `poison the store if they cannot be made durable, and arrive after it is opened again (F30)`()
     throws
   {
     let host = SimulatedHost()

@@ -5,7 +5,7 @@ import Testing
 @testable import Replication
 
 /// Every reader waiting for a large value receives it, or an error that it is unavailable, whatever happens
-/// to sessions meanwhile.
+/// to sessions concurrently.
 @Suite("Waiting for large values", .timeLimit(.minutes(Patience.minutes(1))))
 struct BlobFetchCoordinatorTests {
   /// Puts a relay between the client and the server at an address. After some bytes of each connection it
@@ -27,7 +27,7 @@ struct BlobFetchCoordinatorTests {
     return (relay, isHeldBack)
   }
 
-  @Test("What was asked in a session that broke is asked again in another one with the same member")
+  @Test("A fetch requested in a session that broke is requested again in the next one with the same member")
   func otherSession() async throws {
     let (server, client, address) = try await pair()
     try client.store.setBlobPolicy(.lazy)
@@ -55,7 +55,7 @@ struct BlobFetchCoordinatorTests {
     await server.node.stop()
   }
 
-  @Test("Who waits for a member that gives nothing more of it hears that it does not come, and may ask again")
+  @Test("A fetch from a member that stops responding fails, and can be retried")
   func silent() async throws {
     let (server, client, address) = try await pair()
     try client.store.setBlobPolicy(.lazy)
@@ -82,8 +82,8 @@ struct BlobFetchCoordinatorTests {
     await server.node.stop()
   }
 
-  @Test("A member to which a session on an errand is open may dial all the same (F70)")
-  func errand() async throws {
+  @Test("A member with an open control-only session can be dialled all the same (F70)")
+  func controlOnly() async throws {
     let (server, client, _) = try await pair()
     let back = try await client.listen()
     try Membership(server.store).add(
@@ -104,7 +104,7 @@ struct BlobFetchCoordinatorTests {
     await upper.node.stop()
   }
 
-  @Test("A member that is sent a large value, and has nothing to say meanwhile, is not silent")
+  @Test("A member that is receiving a large value, and sends nothing itself, does not count as silent")
   func movesBytes() async throws {
     let (server, client, _) = try await pair()
     try server.store.put("large", noise(24 << 20, seed: 32))
@@ -212,7 +212,7 @@ struct BlobSwarmTests {
     return (ended.withLock { $0 }, asked)
   }
 
-  @Test("Members that lack it, and say so while others are being asked, take no part with them")
+  @Test("Members that turn out to lack the value are excluded from the swarm")
   func lacking() async throws {
     let copy = try TestCopy.first()
     let bytes = noise(3 * Int(BlobSwarm.partBytes), seed: 33)
@@ -224,7 +224,7 @@ struct BlobSwarmTests {
   }
 
   @Test(
-    "A member that gives a byte too few or too many, or nothing, holds nothing up: another one gives its part",
+    "A member that sends a wrong number of bytes, or nothing, delays nothing: another one sends its part",
     arguments: [Answer.short, .long, .nothing])
   private func others(answer: Answer) async throws {
     let copy = try TestCopy.first()
@@ -236,7 +236,7 @@ struct BlobSwarmTests {
   }
 
   @Test(
-    "Where no other member is there, it ends without the value", arguments: [Answer.short, .long, .nothing])
+    "Without other members the fetch ends without the value", arguments: [Answer.short, .long, .nothing])
   private func alone(answer: Answer) async throws {
     let bytes = noise(2 * Int(BlobSwarm.partBytes), seed: 35)
     let fetched = try await Self.fetch(bytes, from: [answer], into: try TestCopy.first())

@@ -32,7 +32,7 @@ import Testing
     .send(Message.blobWant(numbers.map(need)).frame.bytes)
   }
 
-  @Test func `All that came in one piece each while others were being stored is stored together`() throws {
+  @Test func `Values received in one piece each while others are being stored are stored together`() throws {
     var probe = Probe(4)
     #expect(probe.actions() == [Self.wanting(1...4)])
     try probe.fetch.arrived(Self.whole(1))
@@ -46,7 +46,7 @@ import Testing
     #expect(probe.fetch.isComplete && probe.port.figures.receivedBlobs == 4)
   }
 
-  @Test func `What has come makes room for more to be asked for, before it is stored`() throws {
+  @Test func `Received values free space in the fetch window before they are stored`() throws {
     let limit = UInt8(WireLimits.wholeBlobs)
     var probe = Probe(limit + 3)
     #expect(probe.actions() == [Self.wanting(1...limit)])
@@ -62,7 +62,7 @@ import Testing
     #expect(probe.actions() == [Self.wanting(limit + 3...limit + 3)])
   }
 
-  @Test func `Of several stored together one that is not what it should be is asked for once more (F85)`()
+  @Test func `Of several values stored together, one with a wrong hash is requested once more (F85)`()
     throws
   {
     var probe = Probe(3)
@@ -97,7 +97,7 @@ import Testing
     return probe
   }
 
-  @Test func `Ranges of one value that come while others are being stored are stored together, two at most`()
+  @Test func `Ranges of one value received while others are being stored are stored together, two at most`()
     throws
   {
     var probe = try Self.fetching(0..<3)
@@ -112,7 +112,7 @@ import Testing
     #expect(probe.actions() == [] && probe.fetch.isComplete && probe.fetch.unavailable.isEmpty)
   }
 
-  @Test("Where ranges stored together end in their middle, the rest is thrown away and asked for once more")
+  @Test("Where a joint store of ranges fails midway, the rest is discarded and requested once more")
   func brokenOff() throws {
     var probe = try Self.fetching(0..<5)
     #expect(probe.actions() == [.storeBlobRanges(Self.ranges(0..<2), size: Self.large.size)])
@@ -123,7 +123,7 @@ import Testing
     #expect(probe.fetch.unstoredBytes == 0 && !probe.fetch.isComplete)
   }
 
-  // MARK: Of chunks
+  // MARK: Chunks
 
   /// A value of several ranges was being stored when its sender cancelled it, and is wanted again before the
   /// outcome is known: now it may be assembled from chunks.
@@ -144,7 +144,7 @@ import Testing
     return (probe, need)
   }
 
-  @Test("What is wanted again while a range of it is being stored waits for that, and goes on behind it")
+  @Test("A value wanted again while a range of it is being stored waits, and continues after that range")
   func again() throws {
     var (probe, need) = try Self.wantedAgain()
     probe.fetch.stored(need.hash, held: 262_144, isComplete: false, &probe.port)
@@ -153,7 +153,7 @@ import Testing
     #expect(probe.fetch.count == 1 && probe.fetch.finishedRequests.isEmpty)
   }
 
-  @Test("What turns out to be here, when it is wanted again, is not fetched again; what was none begins anew")
+  @Test("A value wanted again that is present is not fetched; one of which nothing came starts over")
   func againComplete() throws {
     var (probe, need) = try Self.wantedAgain()
     probe.fetch.stored(need.hash, held: need.size, isComplete: true, &probe.port)

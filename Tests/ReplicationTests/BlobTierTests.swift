@@ -19,7 +19,7 @@ struct BlobTierTests {
     for number in 0..<count { try copy.store.put(Key("\(number)"), noise(bytes, seed: UInt64(number))) }
   }
 
-  @Test("A lazy copy takes records without their large values, and says so to who pushes")
+  @Test("A lazy copy takes records without their large values, and tells the pusher")
   func lazy() async throws {
     let (server, client, _) = try await Self.lazyPair()
     let address = try await client.listen()
@@ -33,8 +33,8 @@ struct BlobTierTests {
     await server.node.stop()
   }
 
-  @Test("What has come in a session is no longer noted as missing when it ends")
-  func notesWhatHasCome() async throws {
+  @Test("A value received in a session is no longer recorded as missing when the session ends")
+  func recordsArrivals() async throws {
     let (server, client, _) = try await pair()
     try Self.fill(server, 20)
     try server.store.put("large", noise(6_000_000, seed: 1))
@@ -45,7 +45,7 @@ struct BlobTierTests {
     await server.node.stop()
   }
 
-  @Test("What is read and is not here is fetched while the reader waits, from one that is dialled for it")
+  @Test("A missing value is fetched while the reader waits, from a member dialled for it")
   func fetchesOnRead() async throws {
     let (server, client, _) = try await Self.lazyPair()
     try Self.fill(server, 5)
@@ -75,8 +75,8 @@ struct BlobTierTests {
     await server.node.stop()
   }
 
-  @Test("Where no member that can be reached has it, the error says what each one said")
-  func nobodyHasIt() async throws {
+  @Test("If no reachable member has it, the error quotes each one's answer")
+  func unavailable() async throws {
     let (server, client, _) = try await Self.lazyPair()
     try Self.fill(server, 2)
     _ = try await client.node.synchronize(with: "first", direction: .pull)
@@ -92,7 +92,8 @@ struct BlobTierTests {
     #expect(#expect(throws: StoreError.self) { try client.store.get("1") }?.code == .blobUnavailable)
   }
 
-  @Test("Large values leave once another member confirms to hold them, and come back when they are read")
+  @Test(
+    "Large values are evicted once another member confirms that it holds them, and are fetched again on read")
   func trims() async throws {
     let (server, client, _) = try await pair()
     try Self.fill(client, 20)
@@ -121,7 +122,7 @@ struct BlobTierTests {
     await server.node.stop()
   }
 
-  @Test("Members that trim at the same time leave a copy of everything")
+  @Test("Members that evict at the same time leave a copy of every value")
   func bothTrim() async throws {
     let (server, client, _) = try await pair()
     try Self.fill(client, 30)
@@ -146,7 +147,7 @@ struct BlobTierTests {
     await server.node.stop()
   }
 
-  @Test("A running node keeps the limits of its store by itself")
+  @Test("A running node enforces the limits of its store by itself")
   func background() async throws {
     let (server, client, _) = try await pair()
     try Self.fill(client, 10)
@@ -188,7 +189,7 @@ struct BlobTierTests {
     copy.log.lines.contains { $0.contains("third: received 0 records") && !$0.hasSuffix("and 0") }
   }
 
-  @Test("A very large value comes from several members at once, and goes on where it broke")
+  @Test("A very large value comes from several members at once, and resumes after a break")
   func swarms() async throws {
     let bytes = noise(30 << 20, seed: 5)
     let (first, second, third) = try await Self.three(bytes)
@@ -206,7 +207,7 @@ struct BlobTierTests {
     await first.node.stop()
   }
 
-  @Test("Where one of them goes away meanwhile the other gives the rest; where its copy is another one, too")
+  @Test("If one of them disconnects during the fetch, the others send the rest")
   func swarmBreaks() async throws {
     let bytes = noise(30 << 20, seed: 6)
     let (first, second, third) = try await Self.three(bytes)
@@ -224,7 +225,7 @@ struct BlobTierTests {
     await first.node.stop()
   }
 
-  @Test("However many very large values are fetched at once, no session ends for it, and all come")
+  @Test("However many very large values are fetched at once, no session ends because of it, and all arrive")
   func manySwarms() async throws {
     let (first, second, third) = try await Self.three(noise(5000, seed: 500))
     // Each part is requested from one of two members: at least 70 parts from one of these.
@@ -267,7 +268,7 @@ struct BlobTierTests {
     }
   }
 
-  @Test("What does not match its hash in the end is fetched again from one that has it (F85)")
+  @Test("A value that does not match its hash at the end is fetched again from a member that has it (F85)")
   func swarmOfLies() async throws {
     let bytes = noise(20 << 20, seed: 7)
     let (first, second, third) = try await Self.three(bytes)

@@ -6,8 +6,7 @@ import Testing
 
 /// Connections cut in the middle: a relay between the two nodes passes a limited number of bytes.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct BrokenConnectionTests {
-  @Test func `F69 F72 a push that is cut again and again resumes where it was, blobs included`() async throws
-  {
+  @Test func `F69 F72 a push that breaks repeatedly resumes where it stopped, blobs included`() async throws {
     let (server, client, address) = try await pair()
     for number in 0..<400 { try client.put("key \(number)", String(repeating: "v", count: 700)) }
     let blob = noise(6_000_000, seed: 11)
@@ -36,7 +35,7 @@ import Testing
 
   @Test(arguments: [true, false])
   func
-    `F44 F69 a receiver killed between a blob's last byte and its name takes it as it is, if it is the blob`(
+    `F44 F69 a receiver killed between a blob's last byte and its rename keeps it if its hash matches`(
       intact: Bool
     ) async throws
   {
@@ -52,7 +51,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F69 a pull that is cut loses nothing that came`() async throws {
+  @Test func `F69 a pull that breaks loses nothing that it received`() async throws {
     let (server, client, address) = try await pair()
     for number in 0..<3000 { try server.store.put(Key("key \(number)"), noise(900, seed: UInt64(number))) }
     let relay = try await Relay.cutting(to: address, allowance: 1_300_000)

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("A large value that changed", .timeLimit(.minutes(Patience.minutes(3))))
 struct ChunkTransferTests {
-  @Test("sends about what changed, and arrives whole")
+  @Test("sends about as much as changed, and arrives complete")
   func changed() async throws {
     let (server, client, _) = try await pair()
     var value = noise(6 << 20, seed: 3)
@@ -35,7 +35,7 @@ struct ChunkSessionTests {
   }
 
   @Test(
-    "bring what a side lacks, in any order of events and over broken connections",
+    "transfer what a side lacks, in any order of events and over broken connections",
     arguments: 1...40 as ClosedRange<UInt64>)
   func converge(seed: UInt64) {
     var (left, right, random) = Self.pair(seed)
@@ -43,8 +43,8 @@ struct ChunkSessionTests {
     let base = random.bytes(8000)
     left.put("base", blob: base)
     var (client, server) = (
-      SessionEndpoint(.client(.sync), right, knowsChunks: true),
-      SessionEndpoint(.server, left, knowsChunks: true)
+      SessionEndpoint(.client(.sync), right, capabilities: .chunks),
+      SessionEndpoint(.server, left, capabilities: .chunks)
     )
     network.run(client, server)
     for number in 0..<4 {
@@ -55,8 +55,8 @@ struct ChunkSessionTests {
     }
     for attempt in 0..<400 {
       (client, server) = (
-        SessionEndpoint(.client(.sync), right, knowsChunks: true),
-        SessionEndpoint(.server, left, knowsChunks: seed % 5 != 0)
+        SessionEndpoint(.client(.sync), right, capabilities: .chunks),
+        SessionEndpoint(.server, left, capabilities: seed % 5 != 0 ? .chunks : [])
       )
       network.run(client, server, breakAfter: attempt < 6 ? 1 + Int(random.next() % 60) : .max)
       if client.outcome == .done { break }
@@ -65,7 +65,7 @@ struct ChunkSessionTests {
     #expect(right.missingBlobs.isEmpty && left.blobs == right.blobs, "seed \(seed)")
   }
 
-  @Test("are taken where there are any, and not used with a side that does not know them")
+  @Test("are used where both sides support them, and not with a side that does not")
   func figures() {
     for knows in [true, false] {
       var (left, right, random) = Self.pair(7)
@@ -74,8 +74,8 @@ struct ChunkSessionTests {
       left.put("base", blob: base)
       network.run(SessionEndpoint(.client(.sync), right), SessionEndpoint(.server, left))
       left.put("changed", blob: random.bytes(10) + base)
-      let client = SessionEndpoint(.client(.sync), right, knowsChunks: true)
-      network.run(client, SessionEndpoint(.server, left, knowsChunks: knows))
+      let client = SessionEndpoint(.client(.sync), right, capabilities: .chunks)
+      network.run(client, SessionEndpoint(.server, left, capabilities: knows ? .chunks : []))
       #expect(client.outcome == .done && right.missingBlobs.isEmpty)
       #expect((client.figures.assembledBytes > 15_000) == knows)
       #expect((client.figures.receivedBytes < 10_000) == knows)

@@ -23,7 +23,8 @@ struct ClockJumpTests {
   }
 
   @Test(
-    "ends the session before a write leaves, and what was stamped can be restamped", arguments: [hour, -hour])
+    "ends the session before a write is sent, and the stamped writes can be restamped",
+    arguments: [hour, -hour])
   func jump(by offset: Int64) async throws {
     let server = try TestCopy.first()
     _ = try await server.listen()
@@ -56,7 +57,7 @@ struct ClockJumpTests {
     await server.node.stop()
   }
 
-  @Test("does not end a session whose clock is set by less than others tolerate")
+  @Test("does not end a session whose clock changes by less than others tolerate")
   func small() async throws {
     let server = try TestCopy.first()
     _ = try await server.listen()

@@ -29,7 +29,9 @@ import Testing
     return (seconds, bytes)
   }
 
-  @Test("On a fast link it is hardly slower than sending all batches plain", arguments: [200e6, 1e9, 10e9])
+  @Test(
+    "On a fast link the choice costs hardly more than sending all batches uncompressed",
+    arguments: [200e6, 1e9, 10e9])
   func fastLink(link: Double) {
     let chosen = Self.run(deflating: 100e6, link: link, batches: 200)
     let plain = Self.run(deflating: 100e6, link: link, batches: 200, always: false)
@@ -37,7 +39,7 @@ import Testing
     #expect(chosen.seconds <= plain.seconds * 1.02 + 4 * Double(Self.payload) / 100e6)
   }
 
-  @Test("On a slow link not one batch is sent larger than it must be", arguments: [100e3, 1e6, 10e6, 15e6])
+  @Test("On a slow link no batch is sent larger than necessary", arguments: [100e3, 1e6, 10e6, 15e6])
   func slowLink(link: Double) {
     let chosen = Self.run(deflating: 100e6, link: link, batches: 200)
     let deflated = Self.run(deflating: 100e6, link: link, batches: 200, always: true)
@@ -45,7 +47,7 @@ import Testing
   }
 
   @Test(
-    "Where deflating is not all that the link waits for, the few that are tried plain cost little",
+    "On a moderate link, the few batches sent uncompressed as a trial cost little",
     arguments: [20e6, 50e6, 65e6])
   func moderateLink(link: Double) {
     let chosen = Self.run(deflating: 100e6, link: link, batches: 1000)
@@ -53,14 +55,14 @@ import Testing
     #expect(chosen.seconds <= deflated.seconds * 1.02 && chosen.bytes > deflated.bytes)
   }
 
-  @Test("Where both sides share their processors, plain batches are found to be faster")
+  @Test("Where both sides share their processors, uncompressed batches are found to be faster")
   func sharedProcessors() {
     let chosen = Self.run(deflating: 100e6, link: 1e9, batches: 200, sharing: true)
     let plain = Self.run(deflating: 100e6, link: 1e9, batches: 200, always: false, sharing: true)
     #expect(chosen.seconds <= plain.seconds * 1.02)
   }
 
-  @Test("Batches that the receiver's disk holds up now and then do not decide how the others are sent")
+  @Test("Occasional delays by the receiver's disk do not decide how other batches are sent")
   func heldUp() {
     var choice = CompressionChoice()
     var deflated = 0
@@ -77,7 +79,7 @@ import Testing
     #expect(deflated <= 4)
   }
 
-  @Test("A try is not given up for one batch that was held up, nor while it takes less than deflating would")
+  @Test("A trial is not abandoned because of one delayed batch, nor while it is faster than compressing")
   func heldUpOnce() {
     for stall in 2..<12 {
       var choice = CompressionChoice()
@@ -94,7 +96,7 @@ import Testing
     }
   }
 
-  @Test("A link that becomes slow gets deflated batches again")
+  @Test("A link that becomes slow gets compressed batches again")
   func slowerLink() {
     var choice = CompressionChoice()
     func acknowledge(deflating: UInt64?, _ passing: UInt64) {
@@ -112,7 +114,7 @@ import Testing
     #expect(choice.deflates(Self.payload))
   }
 
-  @Test("Small batches are always deflated, and teach nothing")
+  @Test("Small batches are always compressed, and are not measured")
   func smallBatches() {
     var choice = CompressionChoice()
     choice.acknowledged(

@@ -4,9 +4,9 @@ import Testing
 
 @testable import Replication
 
-@Suite("What a round that was closed is to other sessions")
+@Suite("A closed round and other sessions")
 struct CoverageTests {
-  @Test("something new only if this copy covers more for it, and only once")
+  @Test("are notified once, and only if the round extended this copy's coverage")
   func growth() throws {
     let sender = try Store.create(on: SimulatedHost(seed: 1, machine: "left"))
     let store = try Store.create(on: SimulatedHost(seed: 2, machine: "right"), id: sender.id)
@@ -29,7 +29,7 @@ struct CoverageTests {
     #expect(session.takeCoverageGrew())
   }
 
-  @Test("is said by nobody who would name more actors than a vector may: it says what to do instead (F82)")
+  @Test("are not sent a vector with more actors than allowed; the error says what to do (F82)")
   func tooMany() throws {
     let store = try Store.create(on: SimulatedHost(seed: 3))
     try Node.prepare(store, name: "first")
@@ -39,7 +39,7 @@ struct CoverageTests {
         sender: Samples.right, mark: Samples.mark, position: 1,
         vector: VersionVector(Dictionary(uniqueKeysWithValues: actors)), floor: VersionVector(),
         horizon: .zero))
-    // Each life may have sent its writes.
+    // Each fork may have sent its writes.
     for life in 0..<3 {
       try store.put(Key("life"), [UInt8(life)])
       _ = try store.openRound(since: nil, covered: VersionVector())

@@ -30,7 +30,7 @@ import Testing
     #expect(identity.pem == Self.example)
   }
 
-  @Test("A new device is read back from its file as the same device with the same certificate")
+  @Test("A new device's file reads back as the same device with the same certificate")
   func roundTrip() throws {
     let identity = try DeviceIdentity.generate()
     let read = try DeviceIdentity(pem: identity.pem)
@@ -56,7 +56,7 @@ import Testing
   }
 
   @Test(
-    "Anything but the one form of a key is refused, with nothing of it in the message",
+    "A key in any but the one form is refused, and the message reveals nothing of it",
     arguments: unreadable)
   func refusals(pem: String) {
     let error = #expect(throws: ReplicationError.self) { try DeviceIdentity(pem: pem) }

@@ -11,7 +11,7 @@ struct DuplicateIdentityDetectorTests {
   private static let there = DuplicateIdentityDetector.Origin(host: "192.0.2.2")
   private let device = DeviceID(bytes: [UInt8](repeating: 7, count: 32))!
 
-  @Test("are reported once, at the third time that they displace each other")
+  @Test("are reported once, the third time that they displace each other")
   func reported() {
     var watch = DuplicateIdentityDetector()
     #expect(watch.displaced(device, by: Self.there, from: Self.here, at: 1_000) == nil)
@@ -31,7 +31,7 @@ struct DuplicateIdentityDetectorTests {
     #expect(watch.displaced(device, by: Self.here, from: Self.there, at: later + 2) != nil)
   }
 
-  @Test("are not taken for a device that moves now and then, or that only comes again from where it was")
+  @Test("are not confused with a device that moves occasionally, or reconnects from the same address")
   func moving() {
     var watch = DuplicateIdentityDetector()
     for time in 1...20 {
@@ -44,7 +44,7 @@ struct DuplicateIdentityDetectorTests {
     }
   }
 
-  @Test("are told apart by their incarnations where they come from one machine")
+  @Test("are distinguished by their incarnations when they connect from one machine")
   func incarnations() {
     var watch = DuplicateIdentityDetector()
     let (one, other) = (
@@ -56,8 +56,8 @@ struct DuplicateIdentityDetectorTests {
     #expect(watch.displaced(device, by: one, from: other, at: 3) == ["h"])
   }
 
-  @Test("are certain at once where a member says so, which has counted them")
-  func told() {
+  @Test("are certain at once when a member reports that it has counted them")
+  func reportedByMember() {
     var watch = DuplicateIdentityDetector()
     let later = 3_000 + 2 * DuplicateIdentityDetector.windowMilliseconds
     let news = [1_000, 2_000, later].map {

@@ -20,14 +20,14 @@ import Testing
     #expect((0..<8).allSatisfy { result[$0] == Array(0..<200) })
   }
 
-  @Test func `a task knows that it is on the loop, a test that it is not`() async throws {
+  @Test func `a task knows that it runs on the loop, a test that it does not`() async throws {
     let test = try TestLoop()
     #expect(!test.loop.isCurrent)
     let loop = test.loop
     #expect(try await on(loop) { loop.isCurrent })
   }
 
-  @Test func `timers come in the order in which they are due, and a cancelled one does not`() async throws {
+  @Test func `timers fire in the order of their deadlines, and a cancelled one does not`() async throws {
     let test = try TestLoop()
     let loop = test.loop
     let seen = Awaited<Int>()
@@ -41,7 +41,7 @@ import Testing
     #expect([try await seen.take(), try await seen.take(), try await seen.take()] == [1, 2, 3])
   }
 
-  @Test func `a stopped loop still does what it was given before`() async throws {
+  @Test func `a stopped loop still runs the tasks it was given before`() async throws {
     let loop = try EventLoop()
     let done = Awaited<Bool>()
     loop.execute { done.put(true) }
@@ -52,7 +52,7 @@ import Testing
 
 @Suite struct TimerHeapTests {
   @Test(arguments: [1, 2, 3] as [UInt64])
-  func `whatever is inserted and removed, the rest comes out in order`(seed: UInt64) {
+  func `entries come out in order, whatever was inserted and removed`(seed: UInt64) {
     var random = seed &* 0x9E37_79B9_7F4A_7C15
     func next(_ bound: UInt64) -> UInt64 {
       random = random &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
@@ -75,7 +75,7 @@ import Testing
     #expect(order == expected.values.sorted(), "seed \(seed)")
   }
 
-  @Test func `what is not due stays`() {
+  @Test func `entries that are not due stay`() {
     var heap = TimerHeap<String>()
     _ = heap.insert(deadline: 10, "later")
     #expect(heap.popDue(at: 9) == nil)

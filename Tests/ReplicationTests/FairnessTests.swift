@@ -9,7 +9,7 @@ import Testing
 struct FairnessTests {
   private static let keys = 4000
 
-  @Test("a live member gets what is written in few turns, while eight others make their first copies")
+  @Test("a live member gets new writes within few turns while eight others make their first copies")
   func firstCopies() async throws {
     let pool = WorkerPool(width: 8)
     let directory = TemporaryDirectory()
@@ -71,7 +71,7 @@ struct FairnessTests {
     await hub.stop()
   }
 
-  @Test("sessions go on with one batch at a time while all together hold more than a node is to hold (F90)")
+  @Test("sessions continue with one batch at a time while all together exceed the node's memory limit (F90)")
   func crowded() throws {
     var port = SessionPort(peerName: "slow")
     var half = SendingHalf()

@@ -37,7 +37,9 @@ import Testing
   }
 
   @Test(arguments: Ending.allCases)
-  func `F71 whoever ends each session as soon as it is live is dialled ever more seldom`(ending: Ending)
+  func `F71 a peer that ends each session as soon as it is live is dialled with growing delays`(
+    ending: Ending
+  )
     async throws
   {
     let (server, client, _) = try await pair()

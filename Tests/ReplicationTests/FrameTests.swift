@@ -5,7 +5,8 @@ import Testing
 
 @Suite struct FrameTests {
   @Test(
-    "Frames come out as they went in, however the stream is cut", arguments: [1, 2, 3, 4, 5, 6, 7, 64, 4096])
+    "Frames are decoded as they were encoded, however the stream is split",
+    arguments: [1, 2, 3, 4, 5, 6, 7, 64, 4096])
   func anyCut(size: Int) throws {
     let frames = [
       Frame(type: 1, payload: []), Frame(type: 7, payload: [1, 2, 3]),
@@ -59,7 +60,7 @@ import Testing
   }
 
   @Test(
-    "F78 random bytes end in a refusal or wait for more, and never in a crash",
+    "F78 random bytes are refused or wait for more, and never crash the decoder",
     arguments: 1...50 as ClosedRange<UInt64>)
   func garbage(seed: UInt64) {
     var random = SplitMix64(seed: seed)

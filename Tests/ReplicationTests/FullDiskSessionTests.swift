@@ -6,7 +6,7 @@ import Testing
 
 /// Sync between two copies when one file system is full: the error on each side says which copy has no space.
 @Suite(
-  "A session of which one side has no space left (F25)",
+  "A session in which one side has no disk space (F25)",
   .enabled(if: LoopImage.isAvailable, "needs the right to mount"), .timeLimit(.minutes(Patience.minutes(2))))
 struct FullDiskSessionTests {
   /// The side whose disk is full.
@@ -35,7 +35,7 @@ struct FullDiskSessionTests {
   }
 
   @Test(
-    "ends with a message to each that says whose disk it is, and brings the rest once there is room",
+    "ends with a message to each side that names the full disk, and resumes once there is space",
     arguments: Side.allCases, [900, 50_000])
   func fullDisk(side: Side, valueBytes: Int) async throws {
     let image = try LoopImage(megabytes: 48, type: "tmpfs")

@@ -7,7 +7,7 @@ import Testing
 
 /// `schemas/vectors/full-state.json`, made by another implementation of `schemas/wire.md`: the fate of each
 /// record that a copy holds when it receives another copy's full state.
-@Suite("A full state does with each record") struct FullStateVectorTests {
+@Suite("The verdict on each record of a full state") struct FullStateVectorTests {
   struct Vectors: Decodable {
     struct Close: Decodable {
       var vector: [String: UInt64]
@@ -45,7 +45,8 @@ import Testing
 
   private static func record(_ held: Vectors.Held) throws -> Record {
     Record(
-      dot: Dot(actor: try actor(held.actor), sequence: held.sequence), stamp: Stamp(rawValue: held.stamp),
+      version: Version(
+        stamp: Stamp(rawValue: held.stamp), dot: Dot(actor: try actor(held.actor), sequence: held.sequence)),
       deadline: held.deadline == 0 ? nil : held.deadline, key: try #require(Hex.bytes(of: held.key)),
       content: held.kind == "value" ? .inline([1]) : .tombstone)
   }
@@ -62,7 +63,7 @@ import Testing
     return state
   }
 
-  @Test("what the golden vectors say", arguments: 0..<2)
+  @Test("is that of the golden vectors", arguments: 0..<2)
   func verdicts(index: Int) throws {
     let vectors = try Vectors.read.get()
     let receiver = vectors.receivers[index]
@@ -80,7 +81,7 @@ import Testing
     let horizon = Stamp(rawValue: vectors.close.horizon)
     let close = RoundClose(
       sender: sender, mark: try #require(RoundMark(bytes: [UInt8](repeating: 1, count: 16))),
-      position: payload.position, vector: vector, floor: VersionVector(), horizon: horizon, isFull: true)
+      position: payload.position, vector: vector, floor: VersionVector(), horizon: horizon, kind: .fullState)
     for held in receiver.held {
       let record = try Self.record(held)
       let limit = held.position > receiver.first_step ? Stamp(rawValue: receiver.own_horizon) : horizon
@@ -88,14 +89,12 @@ import Testing
       if state.isUnconfirmed(record.dot), let same {
         full.record(doubtful: same, beside: record, isTaken: same.dot != record.dot)
       }
-      let isSame = state.isUnconfirmed(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
       let verdict =
         held.parked
         ? FullStateVerdict(parked: record, close, horizon: limit, isPresent: full.isPresent(record.dot))
         : FullStateVerdict(
-          record, state: state, close: close, horizon: limit, isPresent: isSame ?? false,
-          isContested: isSame == false,
-          at: vectors.now)
+          record, state: state, close: close, horizon: limit,
+          senderHolds: full.holding(of: record, in: state), at: vectors.now)
       let outcome =
         switch verdict {
         case .keep: "stays"

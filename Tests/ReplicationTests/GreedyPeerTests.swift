@@ -5,7 +5,7 @@ import Testing
 @testable import Replication
 
 /// A hostile or broken member: its announcements and requests, step by step.
-@Suite("Members that say or want too much") struct GreedyPeerTests {
+@Suite("Members that send or request too much") struct GreedyPeerTests {
   private static func summary(_ actor: ActorID) -> ReplicaSummary {
     ReplicaSummary(
       store: Samples.store, actor: actor, sequence: 10, vector: VersionVector(), floor: VersionVector(),
@@ -16,7 +16,7 @@ import Testing
     ReceivingHalf(sender: summary(Samples.right), own: summary(Samples.left), cursor: nil)
   }
 
-  @Test("F78 rounds that announce more records than can be counted end nothing")
+  @Test("F78 rounds that announce more records than can be counted do not end the session")
   func announced() throws {
     var (half, port) = (Self.receiver(), SessionPort(peerName: "peer"))
     let end = RoundEnd(
@@ -41,7 +41,7 @@ import Testing
     #expect(port.figures.announcedReceivedRecords == .max)
   }
 
-  @Test("F78 behind the last position of all there is no batch")
+  @Test("F78 there is no batch after the greatest position")
   func lastPosition() throws {
     var (half, port) = (Self.receiver(), SessionPort(peerName: "peer"))
     try half.roundBegan(RoundBegin(mark: Samples.mark, position: .max, records: 0), &port)
@@ -51,7 +51,7 @@ import Testing
     #expect(throws: SessionEnd.self) { try half.applied(to: .max, records: 0, missing: [], &port) }
   }
 
-  // MARK: What is kept of what was said
+  // MARK: Bounds of remembered messages
 
   /// Unknown actors, numbered from `first` on.
   private static func actors(_ count: Int, from first: Int) -> VersionVector {
@@ -66,7 +66,7 @@ import Testing
       horizon: .zero)
   }
 
-  @Test("Who holds only some keys gives no full state")
+  @Test("A copy with a key scope cannot give a full state")
   func fullStateOfNarrow() throws {
     var (sender, port) = (Self.summary(Samples.right), SessionPort(peerName: "peer"))
     sender.scope = try KeyScope(prefixes: ["a/"])
@@ -77,7 +77,7 @@ import Testing
   }
 
   @Test(
-    "F82 of who holds only some keys it is remembered what he covers, or has purged, as far as one vector may say",
+    "F82 the coverage and floor remembered of a copy with a key scope fit in one vector",
     arguments: [false, true])
   func saidOfNarrow(isFloor: Bool) throws {
     var (sender, port) = (Self.summary(Samples.right), SessionPort(peerName: "peer"))
@@ -98,7 +98,7 @@ import Testing
   }
 
   @Test(
-    "F82 a session with who holds only some keys remembers of what he covers no more than two copies may cover"
+    "F82 a session with a copy with a key scope remembers at most the coverage of two copies"
   )
   func coveredByNarrow() throws {
     var port = SessionPort(peerName: "peer")
@@ -107,7 +107,7 @@ import Testing
       if actor == Samples.right { summary.scope = try? KeyScope(prefixes: ["a/"]) }
       return Hello(
         compatibleFeatures: SessionFeature.live, summary: summary, wallMilliseconds: Samples.wall,
-        digest: Samples.digest, receives: actor == Samples.left, sends: actor == Samples.right)
+        digest: Samples.digest, directions: actor == Samples.left ? .receives : .sends)
     }
     var exchange = Exchange(serverOf: hellos[1], own: hellos[0], missing: [], &port)
     let end = RoundEnd(
@@ -132,7 +132,7 @@ import Testing
     }
   }
 
-  @Test("A full state that names writes without end, far apart, is ended before they fill the memory")
+  @Test("A full state with endless, widely spaced dots is ended before it fills the memory")
   func presentWithoutEnd() throws {
     let store = try Store.create(on: SimulatedHost(seed: 6))
     try Node.prepare(store, name: "first")
@@ -161,7 +161,7 @@ import Testing
     Issue.record("it goes on")
   }
 
-  @Test("What is named costs two bytes where it lies close together, and a bitmap at most")
+  @Test("A listed dot costs two bytes where dots are close together, and a bitmap at most")
   func costOfNames() {
     var names = DotSet()
     for sequence in 1...4000 as ClosedRange<UInt64> {
@@ -178,7 +178,7 @@ import Testing
     #expect(names.bytes == 11 * DotSet.containerBytes + 8192 + 10 * 2)
   }
 
-  @Test("What an honest sender names is never too much, however far apart its writes are that still count")
+  @Test("The dots listed by an honest sender are never too many, however far apart its live writes are")
   func farApart() {
     var names = DotSet()
     let count = 5000
@@ -194,7 +194,7 @@ import Testing
       parts: (0..<count).map { BlobPart(offset: UInt64(2 * $0), count: 1) })
   }
 
-  @Test("All parts of a recipe are given, in order, and what is asked for beside them; not more at once")
+  @Test("All parts of a recipe are sent, in order, with what else was requested; no more at once")
   func parts() throws {
     var (source, port) = (BlobSource(), SessionPort(peerName: "peer"))
     try source.wanted(Self.parts(WireLimits.blobParts))
@@ -222,14 +222,14 @@ import Testing
   }
 
   @Test(
-    "A range that holds another number of bytes than the part it is of ends the session",
+    "A range whose length differs from that of its part ends the session",
     arguments: [4, 5, 6])
   func otherLength(count: Int) throws {
     var port = SessionPort(peerName: "peer")
     let hellos = [Samples.left, Samples.right].map {
       Hello(
         compatibleFeatures: SessionFeature.chunks, summary: Self.summary($0), wallMilliseconds: Samples.wall,
-        digest: Samples.digest, receives: $0 == Samples.left, sends: $0 == Samples.right)
+        digest: Samples.digest, directions: $0 == Samples.left ? .receives : .sends)
     }
     var exchange = Exchange(
       client: .pull, own: hellos[0], peer: hellos[1], missing: [], controlOnly: true, &port)
@@ -249,7 +249,7 @@ import Testing
     }
   }
 
-  @Test("A value of which less comes than its recipe wants is asked for plainly, and not waited for")
+  @Test("A value for which less arrives than its recipe needs is requested whole, and not waited for")
   func lessThanItsRecipe() throws {
     var port = SessionPort(peerName: "peer")
     var assembly = BlobAssembly(BlobNeed(hash: Samples.hash, size: 5), &port)
@@ -263,7 +263,7 @@ import Testing
     #expect(assembly.result == .plainly(BlobNeed(hash: Samples.hash, size: 5, offset: 4)))
   }
 
-  @Test("Where a value is not here any more, the rest of what was asked of it is not given, and the next is")
+  @Test("If a value is gone, its remaining requested ranges are skipped, and the next value is sent")
   func lacking() throws {
     var (source, port) = (BlobSource(), SessionPort(peerName: "peer"))
     let other = try #require(BlobHash(bytes: Samples.bytes(32, from: 1)))
@@ -281,7 +281,7 @@ import Testing
     #expect(port.actions == [.readBlob(hash: other, size: 5, offset: 0, count: 5)])
   }
 
-  @Test("A batch more than may be under way ends the session", arguments: [4, 8])
+  @Test("One batch more than the window allows ends the session", arguments: [4, 8])
   func batches(most: Int) throws {
     var port = SessionPort(peerName: "peer")
     var half = ReceivingHalf(

@@ -25,7 +25,7 @@ import Testing
     return try await end.take()
   }
 
-  @Test func `F75 a stranger with a certificate of its own is sent no application byte`() async throws {
+  @Test func `F75 a stranger with its own certificate is sent no application byte`() async throws {
     let (server, client, address) = try await pair()
     let end = try await Self.tryTLS(address, as: .generate(), protocols: [WireLimits.sessionProtocol])
     #expect(end.plaintext.isEmpty)
@@ -34,7 +34,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F87 a stranger who wants to join is not listened to when nobody is invited`() async throws {
+  @Test func `F87 a joining stranger is rejected when there is no open invitation`() async throws {
     let server = try TestCopy.first()
     let address = try await server.listen()
     let end = try await Self.tryTLS(address, as: .generate(), protocols: [WireLimits.joinProtocol])
@@ -56,7 +56,9 @@ import Testing
   ]
 
   @Test(arguments: records.indices)
-  func `F78 what is not the protocol gets at most an alert, and members are served`(index: Int) async throws {
+  func `F78 traffic of another protocol gets at most an alert, and members are served`(index: Int)
+    async throws
+  {
     let (what, bytes) = Self.records[index]
     let (server, client, address) = try await pair()
     let raw = try await RawClient(try EventLoop.shared(), to: address, saying: bytes)
@@ -67,7 +69,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F88 F89 silent connections take no place from a member for long`() async throws {
+  @Test func `F88 F89 silent connections do not block a member for long`() async throws {
     let (server, client, address) = try await pair()
     var silent: [RawClient] = []
     for _ in 0..<60 { silent.append(try await RawClient(try EventLoop.shared(), to: address)) }
@@ -77,7 +79,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F89 who is sent an alert keeps its place until it is gone`() async throws {
+  @Test func `F89 a connection that is being sent an alert keeps its slot until it is closed`() async throws {
     let server = try TestCopy.first()
     let address = try await server.listen()
     let core = server.node.core
@@ -100,7 +102,7 @@ import Testing
     _ = core.value.loop.schedule(after: 1) { watch(core, now, places) }
   }
 
-  @Test func `F87 an invitation is used once`() async throws {
+  @Test func `F87 an invitation works once`() async throws {
     let server = try TestCopy.first()
     _ = try await server.listen()
     let token = try Node.invite(to: server.store)
@@ -112,7 +114,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F87 of many who redeem one invitation at once, one becomes a member`() async throws {
+  @Test func `F87 of many that redeem one invitation at once, one becomes a member`() async throws {
     let server = try TestCopy.first()
     _ = try await server.listen()
     let token = try Node.invite(to: server.store)
@@ -125,7 +127,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F87 an answer that got lost can be asked for again by the same device`() async throws {
+  @Test func `F87 the same device can ask again for an answer that was lost`() async throws {
     let server = try TestCopy.first()
     _ = try await server.listen()
     let token = try Node.invite(to: server.store)
@@ -166,7 +168,8 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F88 a stranger is shown out, and a member let in, while members keep all other workers busy`()
+  @Test
+  func `F88 a stranger is disconnected, and a member admitted, while members keep all other workers busy`()
     async throws
   {
     let directory = TemporaryDirectory()

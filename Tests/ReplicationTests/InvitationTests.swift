@@ -14,7 +14,7 @@ import Testing
     return nil
   }
 
-  @Test func `invitations are listed, and one that is withdrawn can be redeemed by nobody`() async throws {
+  @Test func `invitations are listed, and a withdrawn one cannot be redeemed`() async throws {
     let server = try TestCopy.first()
     _ = try await server.listen()
     let membership = Membership(server.store)
@@ -40,7 +40,9 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `as many as there can be block further ones until one is withdrawn or redeemed`() throws {
+  @Test func `the maximum number of invitations blocks further ones until one is withdrawn or redeemed`()
+    throws
+  {
     let copy = try TestCopy.first()
     for _ in 0..<Limits.invitations { _ = try Node.invite(to: copy.store, addresses: Self.address) }
     #expect(Self.code { _ = try Node.invite(to: copy.store, addresses: Self.address) } == .invalidInvitation)
@@ -60,7 +62,7 @@ import Testing
     _ = try Node.invite(to: copy.store, addresses: Self.address)
   }
 
-  @Test func `F87 a redeemed invitation is open to its redeemer alone`() throws {
+  @Test func `F87 a redeemed invitation stays valid for its redeemer alone`() throws {
     let copy = try TestCopy.first()
     var standing = PendingInvitation(
       secret: SecureRandom.bytes(Invitation.secretBytes), expires: .max, right: .readWrite)
@@ -75,7 +77,7 @@ import Testing
 
   // MARK: Guesses
 
-  @Test func `F87 requests with made-up ids keep nobody from joining`() async throws {
+  @Test func `F87 requests with forged ids do not keep others from joining`() async throws {
     let server = try TestCopy.first()
     _ = try await server.listen()
     let good = try Node.invite(to: server.store)
@@ -105,7 +107,8 @@ import Testing
     #expect(throttle.admits(id, from: "honest", at: 70_000) && throttle.admits(other, from: "n0", at: 70_000))
   }
 
-  @Test func `F87 after too many wrong proofs for an invitation a network is refused, and only there`() throws
+  @Test func `F87 after too many wrong proofs for an invitation a network is refused, and only that network`()
+    throws
   {
     let copy = try TestCopy.first()
     let desk = InvitationService(store: copy.store, identity: try StoreKeys(copy.store).identity())
@@ -124,12 +127,12 @@ import Testing
     }
   }
 
-  // MARK: Many at once
+  // MARK: Concurrent redemptions
 
   /// Number of concurrent joins (`make joiners` runs 100).
   private static let joiners = ProcessInfo.processInfo.environment["JOINERS"].flatMap { Int($0) } ?? 12
 
-  @Test func `all get in who join at once, strangers among them`() async throws {
+  @Test func `all devices that join at once are admitted, among strangers`() async throws {
     let server = try TestCopy.first()
     _ = try await server.listen()
     let tokens = try (0..<Self.joiners).map { _ in try Node.invite(to: server.store) }
@@ -153,9 +156,9 @@ import Testing
     await server.node.stop()
   }
 
-  // MARK: Where the inviter listens
+  // MARK: Addresses of the inviter
 
-  @Test func `an invitation names the node that listens at the moment, and without one there is an error`()
+  @Test func `an invitation names the node that listens at present; without one there is an error`()
     async throws
   {
     let copy = try TestCopy.first()

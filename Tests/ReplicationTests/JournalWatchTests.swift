@@ -8,7 +8,7 @@ import Testing
 /// How a node learns that its journal has grown while its store cannot be read.
 @Suite("The watch over the journal", .timeLimit(.minutes(Patience.minutes(2))))
 struct JournalWatchTests {
-  @Test("tells live sessions of what comes after it once could not look, for want of descriptors (F33)")
+  @Test("notifies live sessions again after it could not watch for want of descriptors (F33)")
   func withoutDescriptors() async throws {
     let host = SimulatedHost(seed: 9, time: SystemCall.wallMilliseconds())
     let shared = host.configured(

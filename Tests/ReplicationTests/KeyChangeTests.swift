@@ -7,7 +7,7 @@ import Testing
 @testable import Replication
 
 /// Group keys changed concurrently by several members, and with failures midway.
-@Suite("Changes of the group's keys")
+@Suite("Changes of the group keys")
 struct KeyChangeTests {
   private let host = SimulatedHost()
   private let plan = FaultPlan()
@@ -23,7 +23,7 @@ struct KeyChangeTests {
     return store
   }
 
-  @Test("F81 a revocation that could not begin its epoch is completed when it is asked for again")
+  @Test("F81 a revocation that could not begin its epoch is completed when it is requested again")
   func revokedInPart() throws {
     let store = try store()
     let members = Membership(store)
@@ -34,8 +34,8 @@ struct KeyChangeTests {
     #expect(try StoreKeys(store).groupKeys().current == epoch && epoch > 1)
   }
 
-  @Test("F80 an epoch that begins while keys of another member are taken in is not lost")
-  func mergedBeside() throws {
+  @Test("F80 an epoch begun while another member's keys are merged is not lost")
+  func mergedConcurrently() throws {
     let store = try store()
     let keys = StoreKeys(store)
     var given = try keys.groupKeys()
@@ -61,7 +61,7 @@ struct KeyChangeTests {
   }
 
   @Test(
-    "F80 sessions of a node that has seen no other epoch begin anew when one begins",
+    "F80 sessions restart when an epoch begins on a node that has seen no other epoch",
     .timeLimit(.minutes(Patience.minutes(1))))
   func quietNode() async throws {
     let (server, client, _) = try await pair()

@@ -15,7 +15,7 @@ import Testing
     throw ReplicationError(.unavailable, "\(peer) never went live")
   }
 
-  @Test func `what is written on one side can soon be read on the other, both ways`() async throws {
+  @Test func `writes on one side can soon be read on the other, both ways`() async throws {
     let (server, client, _) = try await pair()
     client.node.keepInStep(Self.policy)
     let state = try await Self.live(client.node, "first")
@@ -33,7 +33,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `a node that only listens shows who is connected, and keeps what it has learned of them`()
+  @Test func `a node that only listens shows who is connected, and remembers what it learned of them`()
     async throws
   {
     let (server, client, _) = try await pair()
@@ -53,7 +53,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `who is left by a node that stops is told so by name`() async throws {
+  @Test func `peers disconnected by a stopping node are told so by name`() async throws {
     let (server, client, _) = try await pair()
     client.node.keepInStep(Self.policy)
     try await Self.live(client.node, "first")
@@ -64,7 +64,9 @@ import Testing
     await client.node.stop()
   }
 
-  @Test func `writes of many threads flow while they are made, and both copies end equal`() async throws {
+  @Test func `writes of many threads are replicated while they are made, and both copies end equal`()
+    async throws
+  {
     let (server, client, _) = try await pair()
     client.node.keepInStep(Self.policy)
     try await Self.live(client.node, "first")
@@ -85,7 +87,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F69 after its peer was away a node comes back by itself, and nothing was lost`() async throws {
+  @Test func `F69 a node reconnects by itself after its peer was away, and nothing was lost`() async throws {
     let (server, client, address) = try await pair()
     client.node.keepInStep(Self.policy)
     try await Self.live(client.node, "first")
@@ -120,7 +122,7 @@ import Testing
     }
   }
 
-  @Test func `F70 two nodes that keep each other in step have one live session, the same one on both sides`()
+  @Test func `F70 two nodes in live mode have one session, the same one on both sides`()
     async throws
   {
     let (server, client, _) = try await pair()
@@ -155,7 +157,7 @@ import Testing
 
   @Test
   func
-    `F61 one write with two contents is found between live nodes at rest, named in both logs, and put right`()
+    `F61 one dot with two contents is found between idle live nodes, named in both logs, and repaired`()
     async throws
   {
     let (server, client, _) = try await pair()
@@ -168,7 +170,7 @@ import Testing
       Result {
         for (copy, text) in [(server, "here"), (client, "there")] {
           let record = Record(
-            dot: Dot(actor: actor, sequence: 1), stamp: stamp, key: Array("the key".utf8),
+            version: Version(stamp: stamp, dot: Dot(actor: actor, sequence: 1)), key: Array("the key".utf8),
             content: .inline(Array(text.utf8)))
           _ = try copy.store.apply(
             IncomingBatch(
@@ -200,7 +202,7 @@ import Testing
 
   @Test
   func
-    `F68 a live session whose other machine vanished without a word is ended by pings, and another one takes its place`()
+    `F68 pings end a live session whose peer machine vanished silently, and a new one replaces it`()
     async throws
   {
     let (server, client, address) = try await pair()
@@ -246,7 +248,8 @@ import Testing
     }
   }
 
-  @Test func `a push from another program of the same device works beside its live session`() async throws {
+  @Test func `a push from another program of the same device works alongside its live session`() async throws
+  {
     let (server, client, _) = try await pair()
     client.node.keepInStep(Self.policy)
     try await Self.live(client.node, "first")
@@ -281,7 +284,7 @@ import Testing
   }
 
   @Test(arguments: [Member.Right.revoked, .readOnly])
-  func `F81 a right that changes ends a session that has not caught up, however long it takes`(
+  func `F81 a change of right ends a session that has not caught up, however long it takes`(
     right: Member.Right
   ) async throws {
     let hub = try TestCopy.first()
@@ -312,7 +315,7 @@ import Testing
     await hub.node.stop()
   }
 
-  @Test func `a schedule brings copies together again and again without staying connected`() async throws {
+  @Test func `a schedule syncs copies periodically without staying connected`() async throws {
     let (server, client, _) = try await pair()
     client.node.keepInStep(KeepPolicy(schedule: .every(seconds: 1), retry: 1...50))
     for number in 0..<2 {
@@ -324,7 +327,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `a read-only member that stays connected receives, and gives nothing`() async throws {
+  @Test func `a read-only member that stays connected receives, and sends nothing`() async throws {
     let (server, _, address) = try await pair()
     let reader = try await TestCopy.joined(
       try Node.invite(to: server.store, right: .readOnly, addresses: [address]), "reader")
@@ -339,7 +342,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `letting go ends what was dialled, and the states say so`() async throws {
+  @Test func `disconnecting ends dialled sessions, and the states show it`() async throws {
     let (server, client, _) = try await pair()
     client.node.keepInStep(Self.policy)
     try await Self.live(client.node, "first")
@@ -352,7 +355,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `a member met keeps its clock's offset and what it has received`() async throws {
+  @Test func `after a session the peer's clock offset and received position are remembered`() async throws {
     let (server, client, _) = try await pair()
     try client.put("key", "v")
     let report = try await client.node.synchronize(with: "first", direction: .push)
@@ -362,7 +365,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `marks of live rounds do not pile up`() async throws {
+  @Test func `marks of live rounds do not accumulate`() async throws {
     let (server, client, _) = try await pair()
     client.node.keepInStep(Self.policy)
     try await Self.live(client.node, "first")

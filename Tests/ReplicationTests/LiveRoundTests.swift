@@ -17,7 +17,7 @@ struct LiveRoundTests {
   }
 
   @Test(
-    "are given only when the records and the mark are durable, by whatever way (rules R7, R9)",
+    "are sent only when the records and the mark are durable, however they became so (rules R7, R9)",
     arguments: [true, false])
   func durability(isTold: Bool) throws {
     let host = SimulatedHost(seed: 3)
@@ -44,7 +44,7 @@ struct LiveRoundTests {
     #expect(try again.openRound(since: cursor, covered: burst.close.vector).count == 0)
   }
 
-  @Test("are not given after a failed sync (rule R4)")
+  @Test("are not sent after a failed sync (rule R4)")
   func failedSync() throws {
     let host = SimulatedHost(seed: 4)
     let (store, session, action) = try Self.store(on: host)
@@ -60,7 +60,7 @@ struct LiveRoundTests {
     #expect(told.withLock { $0.count } == 1)
   }
 
-  @Test("that bring something have the receiver look for nothing to give back")
+  @Test("that bring something do not make the receiver search for something to send back")
   func echo() async throws {
     let pool = WorkerPool(width: 8)
     let directory = TemporaryDirectory()
@@ -101,7 +101,7 @@ struct LiveRoundTests {
     return burst.close
   }
 
-  @Test("leave no marks when they are over, and the next one with the same peer is past them")
+  @Test("leave no marks when they are closed, and the next one with the same peer starts after them")
   func marksOfEnded() throws {
     let store = try Store.create(on: SimulatedHost(seed: 5))
     try Node.prepare(store, name: "first")

@@ -25,14 +25,14 @@ import Testing
   /// A client that syncs, has caught up, and whose server stays open if it `grants` that.
   private static func client(grants: Bool = true) -> (session: Dialogue, last: [SessionAction]) {
     let session = Dialogue(
-      Session(role: .client(.sync), peerName: "right", peerRight: .readWrite, staysOpen: true))
+      Session(role: .client(.sync), peerName: "right", peerRight: .readWrite, mode: .live))
     _ = session.start()
     _ = session.handle(
       .replica(
         Replica(summary: summary(Samples.left), digest: Samples.digest, wallMilliseconds: Samples.wall)))
     let hello = Hello(
       compatibleFeatures: grants ? SessionFeature.live : 0, summary: summary(Samples.right),
-      wallMilliseconds: Samples.wall, digest: Samples.digest, receives: true, sends: true)
+      wallMilliseconds: Samples.wall, digest: Samples.digest, directions: .both)
     _ = session.say(.hello(hello))
     _ = session.handle(.cursor(nil))
     _ = session.handle(.roundOpened(records: 0, close: close(Samples.left)))
@@ -55,7 +55,7 @@ import Testing
     records: 1, close: close(Samples.left, Samples.mark, position: 11),
     first: LiveUpdateOpening.Batch(encrypted: [7], position: 11, records: 1), isWhole: true)
 
-  @Test("When all that was wanted is done the client says that it stays, and waits for its journal to grow")
+  @Test("When all is transferred the client announces that it stays, and waits for its journal to grow")
   func goesLive() {
     let (session, last) = Self.client()
     #expect(last == [.message(.live), .followJournal(after: 10)])
@@ -64,7 +64,7 @@ import Testing
     #expect(end == [.message(.goodbye), .close(.done)] && !other.isLive)
   }
 
-  @Test("A burst of writes is one round, said in one go, and the next begins behind it")
+  @Test("A burst of writes is one round, sent in one message, and the next starts after it")
   func gives() {
     let (session, _) = Self.client()
     let cursor = Cursor(position: 10, mark: Self.mark, closed: true)
@@ -80,7 +80,7 @@ import Testing
               floor: VersionVector(), horizon: .zero))),
         .message(.batch(index: 0, encrypted: [7])), .message(.liveUpdateEnd(batches: 1)),
       ])
-    // Growth meanwhile waits for the other side's acknowledgement.
+    // Growth during that time waits for the other side's acknowledgement.
     #expect(session.handle(.journalGrown) == [])
     #expect(session.say(.batchReceived(position: 11)) == [])
     let next = Cursor(position: 11, mark: Samples.mark, closed: true)
@@ -104,7 +104,7 @@ import Testing
     mark: Samples.mark, position: 11, records: 1, vector: VersionVector([Samples.right: 11]),
     floor: VersionVector(), horizon: .zero)
 
-  @Test("A round that has come as a whole is taken in and closed in one step")
+  @Test("A round that arrives whole is applied and closed in one step")
   func takes() {
     let (session, _) = Self.client()
     let bytes =
@@ -150,7 +150,7 @@ import Testing
       session.handle(.roundFinished) == [.message(.liveUpdateReceived(position: 11, missingBlobs: 0))])
   }
 
-  @Test("What is out of place in a live session ends it")
+  @Test("A message out of place in a live session ends it")
   func violations() {
     for message in [
       Message.liveUpdateEnd(batches: 1), .liveUpdateReceived(position: 11, missingBlobs: 0), .live,
@@ -170,7 +170,7 @@ import Testing
   }
 
   @Test(
-    "F63 a round whose sender has purged what the other side may not know of is not given: the hellos will tell"
+    "F63 a round whose sender has purged records unknown to the peer is not sent: the next hellos decide"
   )
   func floors() {
     let (session, _) = Self.client()
@@ -186,7 +186,7 @@ import Testing
     }
   }
 
-  @Test("F62 a session that another one has overtaken begins anew")
+  @Test("F62 a session superseded by another one restarts")
   func overtaken() {
     let (session, _) = Self.client()
     let actions = session.handle(.stale("another session has gone on"))
@@ -198,7 +198,7 @@ import Testing
     }
   }
 
-  @Test("Group keys that the other side lacks go before anything that is sealed, and only if both can")
+  @Test("Missing group keys are sent before anything encrypted, and only if both sides can")
   func groupKeys() {
     let check = EpochCheck(epoch: 1, check: Samples.bytes(8, from: 1))
     let newer = EpochCheck(epoch: 1 << 22, check: Samples.bytes(8, from: 2))
@@ -212,7 +212,7 @@ import Testing
             epochs: [check, newer])))
       let hello = Hello(
         compatibleFeatures: SessionFeature.groupKeys, summary: Self.summary(Samples.right),
-        wallMilliseconds: Samples.wall, digest: Samples.digest, receives: true, sends: false,
+        wallMilliseconds: Samples.wall, digest: Samples.digest, directions: .receives,
         epochs: isKnown ? [check, newer] : [check])
       let actions = session.say(.hello(hello))
       #expect(actions.contains(.readGroupKeys([1 << 22])) == !isKnown)

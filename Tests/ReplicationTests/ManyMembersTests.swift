@@ -11,7 +11,7 @@ import Testing
   /// Bytes per member: the bound promised for the hub's side. Here the process holds both ends.
   private static let bytesEach = 100 << 10
 
-  @Test func `members that stay connected cost little memory each, and all of them get what is written`()
+  @Test func `connected members cost little memory each, and all receive new writes`()
     async throws
   {
     let hub = try TestCopy.first()

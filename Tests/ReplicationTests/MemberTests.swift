@@ -8,7 +8,7 @@ import Testing
   private static let device = DeviceID(bytes: (0..<32).map { UInt8($0) })!
 
   @Test(arguments: Member.Right.allCases, [[], ["a:1"], (0..<8).map { "host\($0):7420" }])
-  func `a member is read as it was written`(right: Member.Right, addresses: [String]) throws {
+  func `a member record round-trips`(right: Member.Right, addresses: [String]) throws {
     let member = Member(
       device: Self.device, name: "boot", right: right, addresses: addresses, joined: 1_763_000_000_000)
     #expect(try Member(device: Self.device, bytes: member.bytes) == member)
@@ -19,13 +19,13 @@ import Testing
     #expect(Hex.string(of: member.bytes) == "01010201000000000000026162" + "0103683a31")
   }
 
-  @Test func `a right that a newer version gave lets nobody in`() throws {
+  @Test func `a right from a newer version admits no peer`() throws {
     var bytes = Member(device: Self.device, name: "a", right: .readWrite, addresses: [], joined: 0).bytes
     bytes[1] = 77
     #expect(try Member(device: Self.device, bytes: bytes).right == .revoked)
   }
 
-  @Test func `F78 what is cut short, or has no name, is refused`() {
+  @Test func `F78 a record that is truncated, or has no name, is refused`() {
     let bytes = Member(device: Self.device, name: "name", right: .readWrite, addresses: ["h:1"], joined: 5)
       .bytes
     for count in 0..<bytes.count {
@@ -35,7 +35,7 @@ import Testing
     #expect(throws: DecodingFailure.self) { try Member(device: Self.device, bytes: nameless) }
   }
 
-  @Test func `members and peers are kept, named and forgotten`() throws {
+  @Test func `members and peers are stored, named and removed`() throws {
     let copy = try TestCopy.first("boot")
     let membership = Membership(copy.store)
     #expect(try membership.members().map(\.name) == ["boot"])
@@ -84,7 +84,7 @@ import Testing
     }
   }
 
-  @Test func `the keys of a store are for its owner alone, and are found again`() throws {
+  @Test func `the keys of a store are readable by its owner alone, and are found again`() throws {
     let copy = try TestCopy.first()
     let keys = StoreKeys(copy.store)
     #expect(try keys.identity().id == copy.node.device)
@@ -102,7 +102,8 @@ import Testing
     #expect { _ = try Node(store: store) } throws: { ($0 as? ReplicationError)?.code == .cryptography }
   }
 
-  @Test func `who comes while the store cannot be read is not taken for a stranger, and not let in either`()
+  @Test
+  func `a member that connects while the store cannot be read is neither treated as a stranger nor admitted`()
     throws
   {
     let copy = try TestCopy.first()
@@ -119,7 +120,8 @@ import Testing
     #expect(!accepted.authorizes(copy.node.device, applicationProtocol: WireLimits.joinProtocol))
   }
 
-  @Test func `F81 while a lost record may have revoked a member nobody is let in, and peers can be dialled`()
+  @Test
+  func `F81 while a lost record may have revoked a member no member is admitted, and peers can be dialled`()
     throws
   {
     let host = SimulatedHost(sealed: false)
@@ -161,7 +163,7 @@ import Testing
     #expect(try Membership(again).members().map(\.name) == ["other"])
   }
 
-  @Test func `F81 a copy that was revoked, or is read-only, says no more who is a member`() throws {
+  @Test func `F81 a revoked or read-only copy no longer vouches for members`() throws {
     let copy = try TestCopy.first()
     let membership = Membership(copy.store)
     var own = try #require(try membership.own())

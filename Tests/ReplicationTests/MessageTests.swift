@@ -5,7 +5,7 @@ import SyncTestSupport
 import Testing
 
 @Suite struct MessageTests {
-  @Test("Every message, the records, the digest and the pairing are as the golden vectors have them")
+  @Test("Every message, the records, the digest and the pairing match the golden vectors")
   func goldenVectors() throws {
     let golden = try Samples.golden()
     let made = Samples.vectors
@@ -13,12 +13,12 @@ import Testing
     for (name, vector) in made { #expect(golden[name] == vector, "\(name)") }
   }
 
-  @Test("Every message reads back as it was written", arguments: Samples.messages.map(\.message))
+  @Test("Every message round-trips", arguments: Samples.messages.map(\.message))
   func roundTrip(message: Message) throws {
     #expect(try Message.decode(message.frame) == message)
   }
 
-  @Test("Questions about what is held, and answers, are bounded (F78)")
+  @Test("Questions about held values, and answers, are bounded (F78)")
   func holdings() throws {
     func refuses(_ type: MessageType, _ payload: [UInt8]) {
       #expect(throws: DecodingFailure.self) {
@@ -36,7 +36,7 @@ import Testing
     #expect(try Message.decode(message.frame) == message)
   }
 
-  @Test("Chunks that are none of their blob, and parts that are none of theirs, are refused (F78)")
+  @Test("Chunks and parts that do not belong to their blob are refused (F78)")
   func chunksAndParts() throws {
     let payload = RecipeCodec.encode(Samples.chunks)
     #expect(try RecipeCodec.decode(payload, offset: 700, size: 21_000).chunks == Samples.chunks)
@@ -62,7 +62,7 @@ import Testing
   }
 
   @Test(
-    "F78 every message cut short is refused, except where its end is its sealed part",
+    "F78 every truncated message is refused, except where its end is its encrypted part",
     arguments: Samples.messages.map(\.message))
   func truncation(message: Message) {
     let frame = message.frame
@@ -81,7 +81,8 @@ import Testing
   }
 
   @Test(
-    "Bytes after a message are refused, after a hello ignored", arguments: Samples.messages.map(\.message))
+    "Trailing bytes are refused after a message, and ignored after a hello",
+    arguments: Samples.messages.map(\.message))
   func surplus(message: Message) throws {
     var frame = message.frame
     frame.payload.append(0)
@@ -93,7 +94,7 @@ import Testing
   }
 
   @Test(
-    "F78 any change of any message reads as some message or is refused",
+    "F78 any mutation of any message reads as some message or is refused",
     arguments: Samples.messages.map(\.message))
   func mutation(message: Message) {
     let seed: UInt64 = 0xF78
@@ -130,7 +131,7 @@ import Testing
     #expect(throws: DecodingFailure.self) { try read(actors: Limits.actors + 1) }
   }
 
-  @Test("As many large values as may be in flight can be asked for at once, and not one more")
+  @Test("The maximum number of large values in flight can be requested at once, and not one more")
   func blobsAskedFor() throws {
     func read(blobs count: Int) throws {
       let needs = (0..<count).map {
@@ -142,7 +143,7 @@ import Testing
     #expect(throws: DecodingFailure.self) { try read(blobs: Limits.blobsInFlight + 1) }
   }
 
-  @Test("F78 the lists of a repair are refused beyond their bounds and out of their order")
+  @Test("F78 the lists of a repair are refused beyond their bounds and out of order")
   func boundsOfRepair() {
     func expectRefused(_ type: MessageType, _ write: (inout ByteWriter) -> Void) {
       var writer = ByteWriter()
@@ -170,7 +171,7 @@ import Testing
     }
   }
 
-  @Test("F103 an unknown message is refused below 0x80 and ignored from there on")
+  @Test("F103 an unknown message type is refused below 0x80 and ignored from there on")
   func unknownTypes() throws {
     #expect(throws: DecodingFailure.self) { try Message.decode(Frame(type: 0x0F, payload: [])) }
     #expect(throws: DecodingFailure.self) { try Message.decode(Frame(type: 0x1F, payload: [])) }
@@ -179,7 +180,7 @@ import Testing
     #expect(try Message.decode(Frame(type: 0xFF, payload: [])) == nil)
   }
 
-  @Test("Text from the other side cannot steer a terminal")
+  @Test("Text from the other side cannot control a terminal")
   func printableText() {
     #expect("a\u{1B}[2Jb\u{202E}c\nd".printable == "a[2Jbcd")
     #expect("größer 船".printable == "größer 船")
@@ -188,7 +189,7 @@ import Testing
 
 @Suite("Large messages") struct LargeMessageTests {
   @Test(
-    "are the same bytes in pieces, and are read as they were said, whatever stands before what is sealed",
+    "are the same bytes in pieces, and decode to what was encoded, whatever precedes the encrypted part",
     arguments: [0, 1, 63, 64, 65, Frame.pieceBytes - 1, Frame.pieceBytes, 200_000], [UInt64(0), 300, 1 << 32])
   func pieces(count: Int, offset: UInt64) throws {
     let sealed = (0..<count).map { UInt8(truncatingIfNeeded: $0) }

@@ -21,7 +21,7 @@ import Testing
     return (store, missing.sorted { $0.hash < $1.hash })
   }
 
-  @Test("The journal is looked through once for who refers to them, as long as it is the same")
+  @Test("The journal is scanned once for references to them, as long as they do not change")
   func once() throws {
     let (store, missing) = try Self.store()
     #expect(try store.blobsToFetch().blobs == missing)
@@ -31,7 +31,7 @@ import Testing
     #expect(throws: StoreError.self) { try store.pruneAbsenceRecords() }
   }
 
-  @Test("What is written meanwhile counts: a value that nothing refers to any more is not asked for")
+  @Test("Concurrent writes count: a value that is no longer referenced is not requested")
   func anew() throws {
     let (store, missing) = try Self.store()
     #expect(try store.blobsToFetch().blobs.count == 3)

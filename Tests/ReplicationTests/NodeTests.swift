@@ -24,7 +24,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `push gives what was written here, and ends on the peer's receipt`() async throws {
+  @Test func `push sends local writes, and ends with the peer's receipt`() async throws {
     let (server, client, _) = try await pair()
     for number in 0..<300 { try client.put("key \(number)", "value \(number)") }
     try client.store.put(Key("large"), noise(300_000, seed: 2))
@@ -36,7 +36,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F65 what both sides wrote apart is on both after one sync, and the later write won`()
+  @Test func `F65 after one sync both sides have the writes of both, and the later write won`()
     async throws
   {
     let (server, client, _) = try await pair()
@@ -60,7 +60,8 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `what is left of a transaction whose end was superseded still makes a whole batch`() throws {
+  @Test func `the remains of a transaction whose last record was superseded still form a whole batch`() throws
+  {
     let copy = try TestCopy.first()
     try copy.store.transaction { transaction in
       try transaction.put(Key("kept"), [1])
@@ -95,7 +96,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `what all members have deleted is purged everywhere once they have met twice`() async throws {
+  @Test func `a value deleted by all members is purged everywhere after two syncs`() async throws {
     let (server, client, _) = try await pair()
     for number in 0..<20 { try server.put("key \(number)", "value") }
     _ = try await client.node.synchronize(with: "first")
@@ -133,7 +134,7 @@ import Testing
     #expect(try isSo())
   }
 
-  @Test func `a member that another process adds is let in at once`() async throws {
+  @Test func `a member added by another process is admitted at once`() async throws {
     let (server, _, address) = try await pair()
     // Like `sync-cli` next to the daemon: only the directory is shared with the node.
     let token = try Node.invite(to: server.store, addresses: [address])
@@ -144,7 +145,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F81 a revoked member is not let in, and a read-only one may only pull`() async throws {
+  @Test func `F81 a revoked member is not admitted, and a read-only one may only pull`() async throws {
     let (server, client, address) = try await pair()
     let reader = try await TestCopy.joined(
       try Node.invite(to: server.store, right: .readOnly, addresses: [address]), "reader")
@@ -162,7 +163,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `a peer that is unknown, or cannot be reached, is a typed error`() async throws {
+  @Test func `an unknown or unreachable peer is a typed error`() async throws {
     let (server, client, address) = try await pair()
     await #expect { _ = try await client.node.synchronize(with: "nobody") } throws: {
       ($0 as? ReplicationError)?.code == .notAMember
@@ -173,7 +174,7 @@ import Testing
     }
   }
 
-  @Test func `F70 two nodes that dial each other at once both come to an end`() async throws {
+  @Test func `F70 two nodes that dial each other at once both finish`() async throws {
     let (server, client, _) = try await pair()
     let back = try await client.listen()
     try Membership(server.store).add(Peer(name: "second", addresses: [back.description]))
@@ -189,7 +190,7 @@ import Testing
     await client.node.stop()
   }
 
-  @Test func `F62 sessions of one device at once are led one after the other`() async throws {
+  @Test func `F62 concurrent sessions of one device run one after the other`() async throws {
     let (server, client, _) = try await pair()
     for number in 0..<200 { try client.put("key \(number)", String(repeating: "v", count: 900)) }
     // All at once, over separate connections: those told to wait come back.
@@ -205,7 +206,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F62 while a device is connected, its second connection is told to wait, loudly`() async throws {
+  @Test func `F62 a second connection of a connected device is told to wait, with a warning`() async throws {
     let (server, client, address) = try await pair()
     try client.put("key", "value")
     let loop = try EventLoop.shared()
@@ -229,7 +230,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F57 a copy that was rolled back in place takes a new actor and comes back in one call`()
+  @Test func `F57 a copy that was rolled back in place becomes a new actor and recovers in one call`()
     async throws
   {
     let (server, client, _) = try await pair()
@@ -254,7 +255,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `a node that stops ends its sessions, and what they moved is kept`() async throws {
+  @Test func `stopping a node ends its sessions, and keeps what they transferred`() async throws {
     let (server, client, _) = try await pair()
     for number in 0..<50 { try client.put("key \(number)", "v") }
     _ = try await client.node.synchronize(with: "first", direction: .push)
@@ -265,7 +266,7 @@ import Testing
     }
   }
 
-  @Test func `200 members that come at once are all served by one node`() async throws {
+  @Test func `200 members that connect at once are all served by one node`() async throws {
     let server = try TestCopy.first()
     for number in 0..<20 { try server.put("key \(number)", "value") }
     let address = try await server.listen()
@@ -294,7 +295,7 @@ import Testing
       summary: ReplicaSummary(
         store: store.id, actor: .random(), sequence: 0, vector: VersionVector(), floor: VersionVector(),
         horizon: .zero, position: 0), wallMilliseconds: store.environment.now(), digest: StateDigest(),
-      receives: true, sends: false)
+      directions: .receives)
     try await startLink(to: address, as: identity) { link in
       link.onEnd = { _ in
         withExtendedLifetime(link) {}

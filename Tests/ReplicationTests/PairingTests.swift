@@ -27,7 +27,7 @@ import Testing
     return inviter.handle(.found(standing, at: now))
   }
 
-  @Test("A token reads back as it was made, with blanks around it")
+  @Test("A token round-trips, with blanks around it")
   func token() throws {
     let text = Samples.invitation.text
     #expect(try Invitation(text: text) == Samples.invitation)
@@ -51,8 +51,8 @@ import Testing
     }
   }
 
-  @Test("What an inviter keeps of an invitation reads back, before and after it was redeemed")
-  func standing() {
+  @Test("An invitation's record round-trips, before and after it was redeemed")
+  func pendingInvitation() {
     var standing = Samples.invitation.pending
     #expect(PendingInvitation(bytes: standing.bytes) == standing)
     standing.redeemer = Samples.proof.joiner
@@ -83,7 +83,7 @@ import Testing
     #expect(joiner.handle(.disconnected) == [])
   }
 
-  @Test("F87 an unknown, used, expired or guessed invitation is refused in the same words")
+  @Test("F87 an unknown, used, expired or guessed invitation is refused with the same message")
   func refused() {
     var used = Samples.invitation.pending
     used.redeemer = DeviceID(bytes: Samples.bytes(32, from: 1))!
@@ -101,7 +101,7 @@ import Testing
     }
   }
 
-  @Test("F87 the device that redeemed an invitation may ask again, if the answer was lost")
+  @Test("F87 the device that redeemed an invitation may ask again if the answer was lost")
   func again() {
     var used = Samples.invitation.pending
     used.redeemer = Samples.proof.joiner
@@ -119,14 +119,14 @@ import Testing
     #expect(Self.end(of: inviter.handle(.alreadyRedeemed)) == .invalidInvitation)
   }
 
-  @Test("F87 a network that has guessed too often is told to wait")
+  @Test("F87 a network with too many wrong guesses is told to wait")
   func throttle() {
     let inviter = InviterProbe(proof: Samples.proof)
     _ = inviter.handle(.received(Message.joinRequest(Self.request()).frame.bytes))
     #expect(Self.end(of: inviter.handle(.throttled)) == .unavailable)
   }
 
-  @Test("F77 a relayed request fails: the relay's two connections have two exporters")
+  @Test("F77 a relayed request fails, because the relay's two connections have different exporters")
   func relayedRequest() {
     var relayed = Samples.proof
     relayed.exporter[0] ^= 1
@@ -165,7 +165,7 @@ import Testing
     #expect(Self.end(of: joiner.start()) == .notAMember)
   }
 
-  @Test("F88 a stranger who says nothing, too much or something else is shown out")
+  @Test("F88 a stranger that sends nothing, too much or something else is disconnected")
   func stranger() {
     let silent = InviterProbe(proof: Samples.proof)
     #expect(Self.end(of: silent.handle(.timer)) == .timeout)

@@ -4,8 +4,8 @@ import Testing
 @Suite struct QueueTests {
   private final class Thing {}
 
-  @Test("What has left is kept by nobody, also where the queue is never empty")
-  func letsGo() {
+  @Test("Removed elements are released, also when the queue is never empty")
+  func releases() {
     var queue = Queue<Thing>()
     for _ in 0..<10 { queue.append(Thing()) }
     for _ in 0..<100 {
@@ -17,7 +17,7 @@ import Testing
     #expect(queue.count == 10)
   }
 
-  @Test("They leave in the order in which they came, and those that are unwanted not at all")
+  @Test("Elements are removed in insertion order, and unwanted ones are skipped")
   func order() {
     var queue = Queue<Int>()
     var left: [Int] = []

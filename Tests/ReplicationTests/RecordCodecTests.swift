@@ -9,7 +9,7 @@ import Testing
     continues: Bool = false
   ) -> Record {
     Record(
-      dot: Dot(actor: Samples.left, sequence: 1), stamp: stamp, key: key, content: content,
+      version: Version(stamp: stamp, dot: Dot(actor: Samples.left, sequence: 1)), key: key, content: content,
       continues: continues)
   }
 
@@ -20,7 +20,7 @@ import Testing
     return RecordCodec.encode(.init(position: UInt64(records.count), records: positioned))
   }
 
-  @Test("A record of a kind that is not known, or with a flag that is not, is refused with its batch (F103)")
+  @Test("A record of an unknown kind, or with an unknown flag, is refused with its batch (F103)")
   func unknownKind() throws {
     let (value, deleted) = (Self.record(key: [2]), Self.record(key: [2], content: .tombstone))
     for before in [[], [Self.record()]] {
@@ -39,7 +39,7 @@ import Testing
     }
   }
 
-  @Test("Records of every kind read back as they were written, unknown types of values too (F103)")
+  @Test("Records of every kind round-trip, including unknown value types (F103)")
   func roundTrip() throws {
     #expect(try RecordCodec.decode(RecordCodec.encode(Samples.records)) == Samples.records)
     let empty = RecordCodec.Payload(position: 9, records: [])
@@ -47,7 +47,8 @@ import Testing
   }
 
   @Test(
-    "Random records read back, in any order of sequences and stamps", arguments: 1...20 as ClosedRange<UInt64>
+    "Random records round-trip, in any order of sequences and stamps",
+    arguments: 1...20 as ClosedRange<UInt64>
   )
   func randomRoundTrip(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
@@ -69,8 +70,9 @@ import Testing
         PositionedRecord(
           position: position,
           record: Record(
-            dot: dot(), stamp: Stamp(rawValue: random.bits()),
-            base: random.chance(50) ? dot() : nil, open: (0..<(random.bits() % 3)).map { _ in dot() },
+            version: Version(stamp: Stamp(rawValue: random.bits()), dot: dot()),
+            context: CausalContext(
+              base: random.chance(50) ? dot() : nil, open: (0..<(random.bits() % 3)).map { _ in dot() }),
             deadline: random.chance(20) ? random.bits() | 1 : nil,
             type: ValueType(rawValue: UInt8(random.bits() % 256)),
             key: random.bytes(1 + Int(random.bits() % 1024)), content: content)))
@@ -79,20 +81,21 @@ import Testing
     #expect(try RecordCodec.decode(RecordCodec.encode(payload)) == payload, "seed \(seed)")
   }
 
-  @Test("A run of small records by one author takes few bytes beside key and value")
+  @Test("A run of small records by one author adds few bytes to key and value")
   func compact() {
     let records = (1...100).map { number in
       PositionedRecord(
         position: UInt64(number),
         record: Record(
-          dot: Dot(actor: Samples.left, sequence: UInt64(number)),
-          stamp: Stamp(milliseconds: Samples.wall, counter: UInt16(number)), key: [1, 2, 3, 4],
+          version: Version(
+            stamp: Stamp(milliseconds: Samples.wall, counter: UInt16(number)),
+            dot: Dot(actor: Samples.left, sequence: UInt64(number))), key: [1, 2, 3, 4],
           content: .inline([5, 6])))
     }
     #expect(RecordCodec.encode(.init(position: 100, records: records)).count < 100 * (6 + 8) + 64)
   }
 
-  @Test("F78 records cut short are refused at every byte")
+  @Test("F78 records truncated at any byte are refused")
   func truncation() {
     let bytes = RecordCodec.encode(Samples.records)
     for count in 0..<bytes.count {
@@ -104,7 +107,7 @@ import Testing
   }
 
   @Test(
-    "F46 any change of the bytes reads as some records or is refused",
+    "F46 any mutation of the bytes reads as some records or is refused",
     arguments: 1...20 as ClosedRange<UInt64>)
   func mutation(seed: UInt64) {
     var random = SplitMix64(seed: seed)
@@ -121,7 +124,7 @@ import Testing
     }
   }
 
-  @Test("F46 F51 what no journal holds is refused")
+  @Test("F46 F51 records that no journal can hold are refused")
   func bounds() {
     let huge = [UInt8](repeating: 0, count: Limits.inlineValueBytes + 1)
     let fits = [UInt8](repeating: 7, count: Limits.keyBytes)
@@ -148,7 +151,7 @@ import Testing
     }
   }
 
-  @Test("F67 positions that do not rise, or pass the end, are refused")
+  @Test("F67 positions that do not increase, or pass the end, are refused")
   func positions() {
     let record = Self.record()
     func decode(_ positions: [UInt64], end: UInt64) throws -> RecordCodec.Payload {

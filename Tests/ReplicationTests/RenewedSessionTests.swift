@@ -5,10 +5,10 @@ import Testing
 @testable import Replication
 
 /// A session's knowledge of its own copy can become stale.
-@Suite("The store's side of a session")
+@Suite("The store side of a session")
 struct RenewedSessionTests {
   @Test(
-    "ends it in place of closing a round, once the copy has become a new actor (R9)",
+    "ends it instead of closing a round, once the copy has become a new actor (R9)",
     arguments: [false, true])
   func renewed(isLive: Bool) throws {
     let store = try Store.create(on: SimulatedHost())
@@ -33,7 +33,7 @@ struct RenewedSessionTests {
   }
 
   @Test(
-    "ends it in place of giving a round by marks that are gone: the copy is not taken for one that was put back (R9)"
+    "ends it when the marks of its rounds are gone: the copy is not mistaken for a rolled-back one (R9)"
   )
   func renewedGiver() throws {
     let (left, right) = (SimulatedHost(seed: 1, machine: "left"), SimulatedHost(seed: 2, machine: "right"))
@@ -54,7 +54,7 @@ struct RenewedSessionTests {
     }
   }
 
-  @Test("ends a live one in place of closing a round, once another one has received from the same copy")
+  @Test("ends a live session instead of closing a round, once another one has received from the same copy")
   func overtaken() throws {
     let store = try Store.create(on: SimulatedHost())
     let peer = ActorID.random()

@@ -15,7 +15,7 @@ import Testing
   private static func hello(_ actor: ActorID, repairs: Bool = true) -> Hello {
     Hello(
       compatibleFeatures: repairs ? SessionFeature.repair : 0, summary: summary(actor),
-      wallMilliseconds: Samples.wall, digest: Samples.digest, receives: true, sends: true)
+      wallMilliseconds: Samples.wall, digest: Samples.digest, directions: .both)
   }
 
   private static func replica(_ actor: ActorID) -> Replica {
@@ -27,7 +27,7 @@ import Testing
   private static func server(_ right: MemberRight = .readWrite, clientRepairs: Bool = true) -> Talk {
     let session = Talk(.server, right)
     var client = hello(Samples.left, repairs: clientRepairs)
-    client.sends = right == .readWrite
+    client.directions = right == .readWrite ? .both : .receives
     _ = session.say(.hello(client))
     _ = session.handle(.replica(replica(Samples.right)))
     return session
@@ -47,7 +47,7 @@ import Testing
     buckets: [0x0203], prints: [RecordFingerprint(keyHash: hash, state: .live, content: 5)])
 
   @Test(
-    "The server tells its buckets of the groups that differ, then its records of the keys that differ, and repairs before it says so"
+    "The server sends buckets of differing groups, records of differing keys, and repairs before its reply"
   )
   func server() {
     let session = Self.server()
@@ -78,7 +78,7 @@ import Testing
     #expect(session.say(.digestGroups(Self.groups)) == [.digestBuckets(at: Samples.wall)])
   }
 
-  @Test("A server that has become another actor says nothing more in the session")
+  @Test("A server that has become another actor sends nothing more in the session")
   func renewed() {
     let session = Self.server()
     _ = session.say(.digestGroups(Self.groups))
@@ -94,7 +94,7 @@ import Testing
     }
   }
 
-  @Test("What differs no more once the prints are compared ends the comparison")
+  @Test("The comparison ends when no difference is left once the fingerprints are compared")
   func nothingFound() {
     let session = Self.server()
     _ = session.say(.digestGroups(Self.groups))
@@ -106,14 +106,14 @@ import Testing
     )
   }
 
-  @Test("F81 with a member that may only read nothing is repaired, nor with one that does not know how")
+  @Test("F81 there is no repair with a read-only member, nor with one that does not support it")
   func notAgreed() {
     #expect(Self.server(.readOnly).say(.digestGroups(Self.groups)).last?.failure == .protocolViolation)
     #expect(
       Self.server(clientRepairs: false).say(.digestGroups(Self.groups)).last?.failure == .protocolViolation)
   }
 
-  @Test("F78 what was not asked for, or comes out of place, ends the session")
+  @Test("F78 an unrequested or misplaced message ends the session")
   func outOfPlace() {
     let records = DifferingRecords(hashes: [Self.hash], encrypted: [1])
     for message in [
@@ -137,7 +137,7 @@ import Testing
     #expect(session.say(.differingRecords(others)).last?.failure == .protocolViolation)
   }
 
-  @Test("F78 a peer that compares again and again is told to come back")
+  @Test("F78 a peer that compares endlessly is told to reconnect later")
   func endless() {
     let session = Self.server()
     for _ in 0..<WireLimits.repairPasses {

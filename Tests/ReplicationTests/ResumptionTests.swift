@@ -127,7 +127,7 @@ import Testing
   }
 
   @Test(
-    "F76 a client with a ticket that the server could open has to prove anew who it is, and is not heard before"
+    "F76 a client with a valid ticket must still prove its identity, and gets no early data"
   )
   func ticket() throws {
     let server = try TLSContext(role: .server, identity: bob)

@@ -29,7 +29,8 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `F81 who was revoked is not made a member again by the token that it has redeemed`(isKept: Bool) throws
+  func `F81 a revoked device does not become a member again with the token that it redeemed`(isKept: Bool)
+    throws
   {
     let (copy, desk, invitation) = try Self.inviter()
     #expect(Self.redeem(invitation, at: desk) != nil)
@@ -47,7 +48,7 @@ import Testing
     #expect(try StoreKeys(copy.store).groupKeys().current == epoch)
   }
 
-  @Test func `F81 nor by another invitation, until a member gives it a right anew`() throws {
+  @Test func `F81 nor with another invitation, until a member grants it a right again`() throws {
     let (copy, desk, invitation) = try Self.inviter()
     #expect(Self.redeem(invitation, at: desk) != nil)
     try Membership(copy.store).revoke("boat")
@@ -58,7 +59,8 @@ import Testing
     #expect(try Membership(copy.store).member(Self.device)?.right == .revoked)
   }
 
-  @Test func `F81 a repeated or second invitation changes neither right nor name, and writes no member`()
+  @Test
+  func `F81 a repeated or second invitation changes neither right nor name, and writes no member record`()
     throws
   {
     let (copy, desk, invitation) = try Self.inviter(.readOnly)
@@ -74,7 +76,9 @@ import Testing
     #expect(try Membership(copy.store).member(Self.device)?.right == .readOnly)
   }
 
-  @Test func `F81 a revocation beside a redemption comes wholly before or after it`() async throws {
+  @Test func `F81 a revocation concurrent with a redemption takes effect wholly before or after it`()
+    async throws
+  {
     for _ in 0..<20 {
       let (copy, desk, invitation) = try Self.inviter()
       _ = Self.redeem(invitation, at: desk)
@@ -89,7 +93,7 @@ import Testing
     }
   }
 
-  @Test func `F81 by join, over the network, the same device key gets no way back`() async throws {
+  @Test func `F81 joining over the network does not readmit the same device key`() async throws {
     let server = try TestCopy.first()
     _ = try await server.listen()
     let token = try Node.invite(to: server.store)
@@ -111,7 +115,7 @@ import Testing
     await server.node.stop()
   }
 
-  // MARK: Sessions that were begun before
+  // MARK: Sessions begun earlier
 
   /// The store's side of a session with a member admitted with this permission.
   private static func session(
@@ -122,7 +126,7 @@ import Testing
     return SessionStore(copy.store, remotePeer: copy.node.context.remotePeer(device, right: right))
   }
 
-  @Test func `F81 whose right was taken away after its handshake is told nothing, and given no key`() throws {
+  @Test func `F81 a device whose right was revoked after its handshake receives no data and no key`() throws {
     let copy = try TestCopy.first()
     let session = try Self.session(copy)
     guard case .replica? = session.answer(.loadReplica(peer: nil, at: nil), peer: nil) else {
@@ -138,7 +142,7 @@ import Testing
     }
   }
 
-  @Test func `F81 a right that was changed after the handshake begins the session anew`() throws {
+  @Test func `F81 a change of right after the handshake restarts the session`() throws {
     let copy = try TestCopy.first()
     let session = try Self.session(copy, .readWrite, as: .readOnly)
     guard case .stale? = session.answer(.loadReplica(peer: nil, at: nil), peer: nil) else {
@@ -147,11 +151,11 @@ import Testing
     }
   }
 
-  @Test func `F81 a session ends with the word for it where its peer is no member any more`() {
+  @Test func `F81 a session ends with a typed error when its peer is no longer a member`() {
     let session = SessionProbe(role: .server, peerName: "boat", peerRight: .readWrite)
     _ = session.start()
     _ = session.handle(
-      .message(.hello(SessionTests.hello(Samples.left, receives: true, sends: true))))
+      .message(.hello(SessionTests.hello(Samples.left, .both))))
     let actions = session.handle(.failed(.notAMember, "revoked"))
     guard case .refuse(let refusal)? = actions.first?.message else {
       Issue.record("\(actions)")
@@ -160,7 +164,7 @@ import Testing
     #expect(refusal.code == .notAMember && actions.last?.failure == .notAMember)
   }
 
-  @Test func `F81 rights are reviewed again when a session begins, though the journal has not grown`()
+  @Test func `F81 rights are checked again when a session begins, even if the journal has not grown`()
     async throws
   {
     let (server, client, _) = try await pair()
@@ -177,7 +181,7 @@ import Testing
   // MARK: Records that cannot be read
 
   @Test(arguments: [[], [0], [1, 0], Array("nonsense".utf8)] as [[UInt8]])
-  func `F81 who is pinned as a peer is not let in where its member record cannot be read`(bytes: [UInt8])
+  func `F81 a pinned peer is not admitted where its member record cannot be read`(bytes: [UInt8])
     throws
   {
     let copy = try TestCopy.first()

@@ -20,12 +20,12 @@ enum Samples {
     horizon: Stamp(milliseconds: 1_600_000_000_000, counter: 7), position: 400)
 
   static let hello = Hello(
-    incompatibleFeatures: 0, compatibleFeatures: 6, summary: summary, wallMilliseconds: wall, digest: digest,
-    receives: true, sends: false, cursor: cursor)
+    compatibleFeatures: 6, summary: summary, wallMilliseconds: wall, digest: digest,
+    directions: .receives, cursor: cursor)
 
   static let helloWithFeatures = Hello(
     compatibleFeatures: SessionFeature.live | SessionFeature.groupKeys, summary: summary,
-    wallMilliseconds: wall, digest: digest, receives: true, sends: true,
+    wallMilliseconds: wall, digest: digest, directions: .both,
     epochs: [
       EpochCheck(epoch: 1, check: bytes(8, from: 0xE0)),
       EpochCheck(epoch: 1 << 22, check: bytes(8, from: 0xF0)),
@@ -140,8 +140,8 @@ enum Samples {
     var summary = Self.summary
     summary.scope = scope(["boats/", "crew/"])
     return Hello(
-      incompatibleFeatures: NeededFeature.scope, summary: summary, wallMilliseconds: wall, digest: digest,
-      receives: true, sends: true)
+      summary: summary, wallMilliseconds: wall, digest: digest,
+      directions: .both)
   }()
 
   static let chunks = [
@@ -150,7 +150,7 @@ enum Samples {
 
   static let helloThatRepairs = Hello(
     compatibleFeatures: SessionFeature.repair, summary: summary, wallMilliseconds: wall, digest: digest,
-    receives: true, sends: true)
+    directions: .both)
 
   static let claim = StateClaim(DigestedState(position: 77, vector: vector, digest: digest, at: wall))
 
@@ -175,19 +175,20 @@ enum Samples {
       PositionedRecord(
         position: 400,
         record: Record(
-          dot: Dot(actor: left, sequence: 5), stamp: Stamp(milliseconds: wall, counter: 2), type: .string,
-          key: Array("greeting".utf8), content: .inline(Array("hello".utf8)), continues: true)),
+          version: Version(stamp: Stamp(milliseconds: wall, counter: 2), dot: Dot(actor: left, sequence: 5)),
+          type: .string, key: Array("greeting".utf8), content: .inline(Array("hello".utf8)), continues: true)),
       PositionedRecord(
         position: 401,
         record: Record(
-          dot: Dot(actor: left, sequence: 6), stamp: Stamp(milliseconds: wall, counter: 3),
-          base: Dot(actor: right, sequence: 299), open: [Dot(actor: right, sequence: 300)],
-          key: Array("old".utf8),
-          content: .tombstone)),
+          version: Version(stamp: Stamp(milliseconds: wall, counter: 3), dot: Dot(actor: left, sequence: 6)),
+          context: CausalContext(
+            base: Dot(actor: right, sequence: 299), open: [Dot(actor: right, sequence: 300)]),
+          key: Array("old".utf8), content: .tombstone)),
       PositionedRecord(
         position: 409,
         record: Record(
-          dot: Dot(actor: right, sequence: 301), stamp: Stamp(milliseconds: wall - 5, counter: 0),
+          version: Version(
+            stamp: Stamp(milliseconds: wall - 5, counter: 0), dot: Dot(actor: right, sequence: 301)),
           deadline: wall + 1000, type: ValueType(rawValue: 200), key: [0xFF],
           content: .blob(BlobReference(hash: hash, size: 70_000, metadata: [1, 2])))),
     ],

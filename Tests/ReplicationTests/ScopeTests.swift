@@ -5,7 +5,7 @@ import Testing
 @testable import SyncStore
 
 /// A selective copy in a network; `ScopeSimulationTests` checks its rules under every fault.
-@Suite("Copies of some of the keys, over the network")
+@Suite("Copies with a key scope, over the network")
 struct ScopeTests {
   /// A copy of all keys that listens, and one of those that begin with "a/".
   private func fleet() async throws -> (all: TestCopy, some: TestCopy) {
@@ -21,7 +21,7 @@ struct ScopeTests {
     return (all, some)
   }
 
-  @Test("are sent theirs and no more, and send what was written there")
+  @Test("are sent the keys of their scope only, and send what was written there")
   func theirs() async throws {
     let (all, some) = try await fleet()
     let report = try await some.node.synchronize(with: "first")
@@ -38,7 +38,7 @@ struct ScopeTests {
     #expect(again.sentRecords == 0 && again.receivedRecords == 0 && again.roundTrips <= 2)
   }
 
-  @Test("come to hold more, and all, without being sent again what they have")
+  @Test("expand their scope, up to all keys, without receiving again what they have")
   func widen() async throws {
     let (all, some) = try await fleet()
     _ = try await some.node.synchronize(with: "first")
@@ -57,7 +57,7 @@ struct ScopeTests {
     #expect(try all.digest() == some.digest() && all.get("b/7") == "written at last")
   }
 
-  @Test("come to hold more when the other side dials, also where nothing else is to be done")
+  @Test("expand their scope when the other side dials, also when there is nothing else to do")
   func widenedByTheOther() async throws {
     let (all, some) = try await fleet()
     _ = try await some.node.synchronize(with: "first")
@@ -80,7 +80,7 @@ struct ScopeTests {
     await some.node.stop()
   }
 
-  @Test("follow live what is theirs, and go on as copies of more keys")
+  @Test("follow live the keys of their scope, and continue with an expanded scope")
   func live() async throws {
     let (all, some) = try await fleet()
     some.node.keepInStep()
@@ -97,7 +97,7 @@ struct ScopeTests {
   }
 
   @Test(
-    "go live while they wait for keys that nobody connected can give, and ask again later, whoever dials",
+    "go live while they wait for keys no connected member can give, and ask again later, whichever side dials",
     .timeLimit(.minutes(Patience.minutes(1))), arguments: [true, false])
   func waiting(dials: Bool) async throws {
     let (all, some) = try await fleet()
@@ -144,7 +144,7 @@ struct ScopeTests {
     await all.node.stop()
   }
 
-  @Test("do not meet each other, and do not give up what they hold")
+  @Test("do not sync with each other, and do not give up what they hold")
   func refused() async throws {
     let (all, some) = try await fleet()
     let token = try Node.invite(to: all.store)

@@ -6,7 +6,7 @@ import Testing
 
 // Session behaviour over time, with queues, and with invalid input.
 extension SessionTests {
-  @Test("F80 a batch that cannot be opened ends the session, and the other side learns no more than that")
+  @Test("F80 a batch that cannot be decrypted ends the session, and the other side learns no more than that")
   func unopened() {
     let session = Self.server()
     _ = session.handle(.message(Self.begin()))
@@ -21,7 +21,7 @@ extension SessionTests {
   }
 
   @Test(
-    "No more than four batches are sent before one is confirmed, eight where the other side knows of it",
+    "At most four batches are in flight before a confirmation, eight where the other side supports it",
     arguments: zip([0, SessionFeature.moreBatches], [4, 8] as [UInt32]))
   func window(features: UInt64, most: UInt32) {
     let session = Self.client(.push, features: features)
@@ -52,7 +52,7 @@ extension SessionTests {
     #expect(session.handle(.message(.receipt(receipt))).last?.failure == .protocolViolation)
   }
 
-  @Test("Blob ranges wait while much is queued, and go on as the transport drains")
+  @Test("Blob ranges wait while the send queue is long, and continue as the transport drains")
   func blobBackpressure() {
     let session = Self.server()
     let need = BlobNeed(hash: Samples.hash, size: UInt64(20 * Limits.blobRangeBytes))
@@ -71,7 +71,7 @@ extension SessionTests {
     #expect(reads.count == WireLimits.blobReadsInFlight)
   }
 
-  @Test("A blob that is not there is reported once, and the next is given")
+  @Test("A missing blob is reported once, and the next is sent")
   func blobUnavailable() {
     let session = Self.server()
     let other = BlobHash(bytes: Samples.bytes(32, from: 0x61))!
@@ -87,7 +87,7 @@ extension SessionTests {
   }
 
   @Test(
-    "F85 a blob that does not match its hash is asked for once more from its start, then counted as missing")
+    "F85 a blob with a wrong hash is requested once more from its start, then counted as missing")
   func blobRejected() {
     let session = Self.server(missing: [Self.wanted])
     func range(_ offset: UInt64) -> Message {
@@ -110,7 +110,7 @@ extension SessionTests {
       ])
   }
 
-  @Test("A push whose blobs did not all arrive is not done")
+  @Test("A push whose blobs did not all arrive is incomplete")
   func missingBlobsAtTheOtherSide() {
     let session = Self.client(.push)
     _ = session.handle(.cursor(nil))
@@ -123,7 +123,7 @@ extension SessionTests {
   }
 
   @Test(
-    "F61 digests that differ in step end the session loudly; out of step they are not compared",
+    "F61 differing digests of copies in sync end the session with an error; otherwise they are not compared",
     arguments: [true, false])
   func digests(isInStep: Bool) {
     let cursor = Cursor(position: isInStep ? 10 : 9, mark: Self.endMark, closed: true)
@@ -136,7 +136,7 @@ extension SessionTests {
     #expect(actions.last?.failure == (isInStep ? .digestsDiffer : nil))
   }
 
-  @Test("The time that the own store takes before a hello is not the other side's")
+  @Test("The store's own time to produce a hello does not count against the other side")
   func slowStore() {
     let client = SessionProbe(role: .client(.push), peerName: "right", peerRight: .readWrite)
     #expect(client.start() == [.loadReplica(peer: nil, at: nil)])
@@ -145,7 +145,7 @@ extension SessionTests {
     #expect(client.handle(.timer(.handshake)).last?.failure == .timeout)
     let server = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = server.start()
-    _ = server.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
+    _ = server.handle(.message(.hello(Self.hello(Samples.left, .both))))
     #expect(server.handle(.timer(.handshake)) == [])
     let hello = server.handle(.replica(Self.replica(Samples.right))).first?.message
     guard case .hello? = hello else {
@@ -154,7 +154,7 @@ extension SessionTests {
     }
   }
 
-  @Test("F88 no hello in time ends the connection, and so does a message before it")
+  @Test("F88 without a hello in time the connection ends, as it does after a message before the hello")
   func handshakeDeadline() {
     let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
@@ -166,7 +166,7 @@ extension SessionTests {
     }
   }
 
-  @Test("F68 a silent peer is asked, and dropped after the idle limit")
+  @Test("F68 a silent peer is pinged, and dropped after the idle limit")
   func halfOpen() {
     let session = Self.server()
     session.drain()
@@ -198,7 +198,7 @@ extension SessionTests {
     #expect(session.handle(.message(.ping(9))) == [.message(.pong(9))])
   }
 
-  @Test("F88 bytes that drip without making a frame count as silence")
+  @Test("F88 bytes that trickle in without completing a frame count as silence")
   func drip() {
     let session = Self.server()
     _ = session.handle(.timer(.ping))
@@ -213,7 +213,7 @@ extension SessionTests {
   }
 
   @Test(
-    "F88 the rate below which bytes count as silence is the same whatever the interval",
+    "F88 the rate below which bytes count as silence does not depend on the interval",
     arguments: [5, 15, 60, 200])
   func rate(pingSeconds: Int) {
     for (bytesPerMinute, isKept) in [(3 << 10, false), (5 << 10, true)] {
@@ -227,7 +227,7 @@ extension SessionTests {
     }
   }
 
-  @Test("F90 a peer that asks and never reads costs a bounded queue, and is dropped after the idle limit")
+  @Test("F90 a peer that requests and never reads costs a bounded queue, and is dropped after the idle limit")
   func neverReads() {
     let session = Self.server()
     let pings = (0..<1000).flatMap { Message.ping(UInt64($0)).frame.bytes }
@@ -245,7 +245,7 @@ extension SessionTests {
     #expect(failure == .timeout)
   }
 
-  @Test("Reading pauses while much is unstored")
+  @Test("Reading pauses while much received data is not stored yet")
   func pausing() {
     let session = Self.server(missing: [Self.wanted])
     let sealed = [UInt8](repeating: 1, count: Limits.blobRangeBytes)
@@ -261,7 +261,7 @@ extension SessionTests {
     #expect(actions.contains(.resumeReading))
   }
 
-  @Test("A server is done when the client leaves in good order, with or without a goodbye")
+  @Test("A server is done when the client disconnects in good order, with or without a goodbye")
   func goodbye() {
     let session = Self.server()
     #expect(session.handle(.message(.goodbye)) == [.close(.done)])
@@ -272,7 +272,7 @@ extension SessionTests {
     #expect(busy.handle(.disconnected).last?.failure == .network)
   }
 
-  @Test("A client that is left before all was done says so")
+  @Test("A client whose peer disconnects early reports it")
   func leftAlone() {
     let session = Self.client(.pull)
     #expect(session.handle(.message(.goodbye)).last?.failure == .network)

@@ -30,10 +30,9 @@ import Testing
       missingBlobs: missing)
   }
 
-  static func hello(_ actor: ActorID, receives: Bool, sends: Bool, cursor: Cursor? = nil) -> Hello {
+  static func hello(_ actor: ActorID, _ directions: Hello.Directions, cursor: Cursor? = nil) -> Hello {
     Hello(
-      summary: summary(actor), wallMilliseconds: wall, digest: Samples.digest, receives: receives,
-      sends: sends,
+      summary: summary(actor), wallMilliseconds: wall, digest: Samples.digest, directions: directions,
       cursor: cursor)
   }
 
@@ -65,7 +64,7 @@ import Testing
   static func server(missing: [BlobNeed] = []) -> SessionProbe {
     let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
-    _ = session.handle(.message(.hello(hello(Samples.left, receives: true, sends: true))))
+    _ = session.handle(.message(.hello(hello(Samples.left, .both))))
     _ = session.handle(.replica(replica(Samples.right, missing: missing)))
     return session
   }
@@ -78,7 +77,7 @@ import Testing
     _ = session.start()
     _ = session.handle(.replica(replica(Samples.left)))
     var theirs = hello(
-      Samples.right, receives: direction.sends, sends: direction.receives,
+      Samples.right, direction.directions.mirrored,
       cursor: direction.sends ? cursor : nil)
     theirs.compatibleFeatures = features
     _ = session.handle(.message(.hello(theirs)))
@@ -89,13 +88,13 @@ import Testing
   func push() {
     let session = SessionProbe(role: .client(.push), peerName: "right", peerRight: .readWrite)
     #expect(session.start() == [.loadReplica(peer: nil, at: nil)])
-    var own = Self.hello(Samples.left, receives: false, sends: true)
+    var own = Self.hello(Samples.left, .sends)
     own.compatibleFeatures = SessionFeature.scopeExpansion | SessionFeature.moreBatches
     #expect(
       session.handle(.replica(Self.replica(Samples.left))) == [
         .message(.hello(own)), .setTimer(.handshake, seconds: WireLimits.helloSeconds),
       ])
-    let theirs = Self.hello(Samples.right, receives: true, sends: false, cursor: Samples.cursor)
+    let theirs = Self.hello(Samples.right, .receives, cursor: Samples.cursor)
     #expect(
       session.handle(.message(.hello(theirs))) == [
         .loadCursor(Samples.right), .cancelTimer(.handshake), .setTimer(.ping, seconds: Limits.pingSeconds),
@@ -157,14 +156,14 @@ import Testing
     #expect(session.figures.receivedBlobs == 1)
   }
 
-  @Test("The server answers a hello with its own, judged at the client's time, and asks for what it lacks")
+  @Test("The server answers a hello with its own, evaluated at the client's time, and requests what it lacks")
   func server() {
     let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     #expect(session.start() == [.setTimer(.handshake, seconds: WireLimits.helloSeconds)])
-    let theirs = Self.hello(Samples.left, receives: true, sends: true)
+    let theirs = Self.hello(Samples.left, .both)
     #expect(
       session.handle(.message(.hello(theirs))) == [.loadReplica(peer: Samples.left, at: Self.wall)])
-    let own = Self.hello(Samples.right, receives: true, sends: true, cursor: Samples.cursor)
+    let own = Self.hello(Samples.right, .both, cursor: Samples.cursor)
     let replica = Self.replica(Samples.right, cursor: Samples.cursor, missing: [Self.wanted])
     #expect(
       session.handle(.replica(replica)) == [
@@ -183,7 +182,7 @@ import Testing
   func clockSkew() {
     let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
-    _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
+    _ = session.handle(.message(.hello(Self.hello(Samples.left, .both))))
     let wall = Self.wall + Limits.clockDriftMilliseconds + 1
     let actions = session.handle(.replica(Self.replica(Samples.right, wall: wall)))
     guard case .refuse(let refusal)? = actions.first?.message else {
@@ -201,55 +200,56 @@ import Testing
     #expect(client.handle(.message(.refuse(refusal))).last?.failure == .clockSkew)
   }
 
-  @Test("F49 clocks just within the limit are taken")
+  @Test("F49 clocks just within the limit are accepted")
   func clocksWithin() {
     let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
-    _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
+    _ = session.handle(.message(.hello(Self.hello(Samples.left, .both))))
     let wall = Self.wall + Limits.clockDriftMilliseconds
     #expect(session.handle(.replica(Self.replica(Samples.right, wall: wall))).first?.message?.frame.type == 1)
   }
 
   @Test("A copy of another store is refused")
   func otherStore() {
-    var hello = Self.hello(Samples.left, receives: true, sends: true)
+    var hello = Self.hello(Samples.left, .both)
     hello.summary.store = StoreID(bytes: Samples.bytes(16, from: 0x11))!
     #expect(Self.refusal(of: hello)?.code == .otherStore)
   }
 
-  @Test("F100 no common version, or a feature that must be known, is refused and says why")
+  @Test(
+    "F100 without a common version, or with an unknown required feature, the reason is sent in the refusal")
   func incompatible() {
     let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
     let actions = session.handle(.message(.foreignHello(2...3)))
     #expect(actions.last?.failure == .incompatible)
-    var hello = Self.hello(Samples.left, receives: true, sends: true)
+    var hello = Self.hello(Samples.left, .both)
     hello.incompatibleFeatures = 1 << 63
     #expect(Self.refusal(of: hello)?.code == .incompatible)
   }
 
   @Test("F81 a read-only member that wants to send is refused, one that wants to receive is served")
   func rights() {
-    let sends = Self.hello(Samples.left, receives: true, sends: true)
+    let sends = Self.hello(Samples.left, .both)
     #expect(Self.refusal(of: sends, right: .readOnly)?.code == .notAllowed)
-    let receives = Self.hello(Samples.left, receives: true, sends: false)
+    let receives = Self.hello(Samples.left, .receives)
     #expect(Self.refusal(of: receives, right: .readOnly) == nil)
   }
 
-  @Test("F81 what was not agreed in the hello is refused later, too")
+  @Test("F81 anything not agreed in the hello is refused later, too")
   func unagreed() {
     for message in [Self.begin(), .batch(index: 0, encrypted: []), Self.end(batches: 0)] {
       let session = SessionProbe(role: .server, peerName: "left", peerRight: .readOnly)
       _ = session.start()
-      _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: false))))
+      _ = session.handle(.message(.hello(Self.hello(Samples.left, .receives))))
       _ = session.handle(.replica(Self.replica(Samples.right)))
       #expect(session.handle(.message(message)).last?.failure == .protocolViolation)
     }
   }
 
-  @Test("A receiver that needs full state is refused only by one that cannot give it (R8)")
+  @Test("A receiver that needs a full state is refused only by a sender that cannot give it (R8)")
   func floors() {
-    var hello = Self.hello(Samples.left, receives: true, sends: true)
+    var hello = Self.hello(Samples.left, .both)
     hello.summary.vector = VersionVector([Samples.left: 5])
     hello.summary.floor = VersionVector([Samples.left: 4])
     #expect(Self.refusal(of: hello) == nil)
@@ -263,12 +263,12 @@ import Testing
   }
 
   @Test(
-    "Where both need full state the client gives first, but one that alone is in doubt waits for the other's (R8)",
+    "If both need a full state the client gives first, but an unconfirmed copy waits for the other's (R8)",
     arguments: [ReplicaHealth.healthy, .unconfirmed], [ReplicaHealth.healthy, .unconfirmed])
   func bothNeedFullState(client: ReplicaHealth, server: ReplicaHealth) {
     var hello = (
-      client: Self.hello(Samples.left, receives: true, sends: true),
-      server: Self.hello(Samples.right, receives: true, sends: true)
+      client: Self.hello(Samples.left, .both),
+      server: Self.hello(Samples.right, .both)
     )
     var replica = (client: Self.replica(Samples.left), server: Self.replica(Samples.right))
     // Neither covers the other's purges.
@@ -299,11 +299,11 @@ import Testing
     #expect(opens(actions) == (client == .unconfirmed && server == .healthy))
   }
 
-  @Test("F60 a peer that knows more of this actor makes it a new one")
+  @Test("F60 a peer that knows more writes of this actor makes the copy a new actor")
   func echo() {
     let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
-    var hello = Self.hello(Samples.left, receives: true, sends: true)
+    var hello = Self.hello(Samples.left, .both)
     hello.summary.vector[Samples.right] = 11
     _ = session.handle(.message(.hello(hello)))
     let actions = session.handle(.replica(Self.replica(Samples.right)))
@@ -317,11 +317,11 @@ import Testing
     #expect(refusal.code == .tryAgain)
   }
 
-  @Test("F58 who goes on under a name that this side gave up is told to take a new one, and connects again")
-  func otherLife() {
+  @Test("F58 a copy that uses an actor given up by this side is told to begin a new one, and reconnects")
+  func forkedActor() {
     let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
-    _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
+    _ = session.handle(.message(.hello(Self.hello(Samples.left, .both))))
     var replica = Self.replica(Samples.right)
     replica.summary.abandonedActors = [Samples.left]
     let actions = session.handle(.replica(replica))
@@ -339,7 +339,7 @@ import Testing
     }
   }
 
-  @Test("F57 a cursor that the store does not know makes it a new actor, and the client connect again")
+  @Test("F57 a cursor unknown to the store makes it a new actor, and the client reconnects")
   func unknownMark() {
     let session = Self.client(.push, cursor: Samples.cursor)
     _ = session.handle(.cursor(nil))
@@ -352,7 +352,7 @@ import Testing
   }
 
   @Test(
-    "F66 F67 a batch twice, with a gap, out of a round, or too many at once is refused",
+    "F66 F67 a repeated batch, a gap, a batch outside a round, or too many at once are refused",
     arguments: [
       [.batch(index: 0, encrypted: [])],
       [begin(), .batch(index: 1, encrypted: [])],
@@ -366,7 +366,7 @@ import Testing
       [.receipt(Receipt(received: 0, state: judged(Samples.left), missingBlobs: 0))],
       [.blobRange(BlobRange(hash: Samples.hash, offset: 0, isLast: true, encrypted: []))],
       [.blobUnavailable(Samples.hash)],
-      [.hello(hello(Samples.left, receives: true, sends: true))],
+      [.hello(hello(Samples.left, .both))],
       [
         .joinRequest(
           JoinRequest(invitation: Samples.bytes(8, from: 0), deviceName: "x", mac: Samples.bytes(32, from: 0))
@@ -381,7 +381,7 @@ import Testing
   }
 
   @Test(
-    "F67 a batch that reaches outside its round is refused before it is confirmed",
+    "F67 a batch that exceeds its round is refused before it is confirmed",
     arguments: [0, 11] as [UInt64])
   func outsideRound(position: UInt64) {
     let session = Self.server()

@@ -45,8 +45,8 @@ import Testing
     try #require(ActorID(side == "client" ? vector.client : vector.server))
   }
 
-  @Test("is what the program reads, seals and opens")
-  func sealed() throws {
+  @Test("is what the program reads, encrypts and decrypts")
+  func encrypted() throws {
     let store = try #require(StoreID(vector.store))
     var marks: [String: RoundMark] = [:]
     var randomness = vector.randomness.makeIterator()

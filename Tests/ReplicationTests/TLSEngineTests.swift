@@ -53,7 +53,7 @@ private struct Pair {
   }
 
   @Test(
-    "Two devices that accept each other are connected, however the bytes arrive",
+    "Two devices that accept each other are connected, however the bytes are split",
     arguments: [1, 7, 1000, .max])
   func handshake(piece: Int) throws {
     var asked: [String] = []
@@ -76,7 +76,7 @@ private struct Pair {
   }
 
   @Test(
-    "Bytes of any number arrive as they were sent, both ways", arguments: [1, 16383, 16384, 16385, 3_000_000])
+    "Any number of bytes arrives unchanged, both ways", arguments: [1, 16383, 16384, 16385, 3_000_000])
   func transfer(count: Int) throws {
     var pair = try established()
     let sent = BatchCodecTests.noise(count)
@@ -92,7 +92,7 @@ private struct Pair {
   }
 
   @Test(
-    "F75 a server whose key is not pinned gets no application byte, and neither key nor bytes of the client")
+    "F75 a server whose key is not pinned gets no application byte and no client key")
   func wrongServer() throws {
     let pinned = bob.id
     let client = try engine(.client, alice) { device, _ in device == pinned }
@@ -109,7 +109,7 @@ private struct Pair {
   }
 
   @Test(
-    "F75 a client whose key is not pinned gets no application byte from the server, nor is it listened to")
+    "F75 a client whose key is not pinned gets no application byte, and its bytes are ignored")
   func wrongClient() throws {
     let pinned = alice.id
     let client = try engine(.client, mallory)
@@ -144,7 +144,7 @@ private struct Pair {
     return [22, 3, 1] + counted([1] + counted(body, width: 3))
   }
 
-  @Test("F76 a client that speaks TLS 1.2 at best is told so and refused")
+  @Test("F76 a client that supports at most TLS 1.2 is refused with an alert")
   func oldClient() throws {
     let server = try engine(.server, bob)
     let error = #expect(throws: ReplicationError.self) {
@@ -170,7 +170,7 @@ private struct Pair {
     #expect(!client.isEstablished && client.peer == nil)
   }
 
-  @Test("F76 the server hands out no tickets: it has nothing to say after the handshake")
+  @Test("F76 the server issues no session tickets, and sends nothing after the handshake")
   func tickets() throws {
     let client = try engine(.client, alice)
     let server = try engine(.server, bob)
@@ -182,7 +182,7 @@ private struct Pair {
   }
 
   @Test(
-    "A client that offers no application protocol that we speak is refused, and so is one that offers none")
+    "A client that offers no application protocol, or none that we support, is refused")
   func applicationProtocols() throws {
     var pair = Pair(
       client: try engine(.client, alice, alpn: ["syncstore/2"]), server: try engine(.server, bob))
@@ -204,7 +204,7 @@ private struct Pair {
     #expect(server.takeOutgoing().suffix(2) == [2, 120])
   }
 
-  @Test("F77 both ends compute the same exporter, and a relay between two connections sees two")
+  @Test("F77 both ends compute the same exporter, and a relay between two connections has two")
   func exporters() throws {
     let direct = try established()
     func export(_ engine: TLSEngine, _ label: String = "EXPORTER-test", _ context: [UInt8] = [1]) throws
@@ -226,7 +226,7 @@ private struct Pair {
     #expect(throws: ReplicationError.self) { try export(engine(.client, alice)) }
   }
 
-  @Test("A close arrives after the bytes before it, and what comes after it is not listened to")
+  @Test("A close arrives after the bytes before it, and later bytes are ignored")
   func closing() throws {
     var pair = try established()
     try pair.client.send([1, 2])
@@ -246,7 +246,7 @@ private struct Pair {
     #expect(pair.clientError == nil && pair.serverError == nil)
   }
 
-  @Test("Bytes changed on the way end the connection, at any time", arguments: [0, 5, 20, 100])
+  @Test("Bytes changed in transit end the connection, at any time", arguments: [0, 5, 20, 100])
   func changes(index: Int) throws {
     var pair = try established()
     try pair.client.send([UInt8](repeating: 65, count: 200)[...])
@@ -261,7 +261,7 @@ private struct Pair {
   }
 
   @Test(
-    "What is not TLS at all is refused",
+    "Traffic other than TLS is refused",
     arguments: ["GET / HTTP/1.1\r\n\r\n", "SSH-2.0-x\r\n", "\0\0\0\0\0\0\0\0"])
   func strangers(text: String) throws {
     for role in [TLSContext.Role.client, .server] {
@@ -272,7 +272,7 @@ private struct Pair {
     }
   }
 
-  @Test("F90 an owner that does not take its plaintext is stopped at the bound")
+  @Test("F90 an owner that does not consume its plaintext is throttled at the bound")
   func unread() throws {
     let pair = try established()
     let piece = [UInt8](repeating: 0, count: 8 << 20)

@@ -7,7 +7,7 @@ import Testing
 /// A protocol-complete member over a real connection, whose store is only an actor and its latest writes.
 /// Belongs to its loop's thread.
 final class ThinMember {
-  private var session = Session(role: .client(.sync), peerName: "hub", peerRight: .readWrite, staysOpen: true)
+  private var session = Session(role: .client(.sync), peerName: "hub", peerRight: .readWrite, mode: .live)
   private let link: PeerLink
   private let store: StoreID
   private let keys: GroupKeyRing
@@ -75,8 +75,9 @@ final class ThinMember {
   func write(_ key: [UInt8], _ value: [UInt8]) {
     position += 1
     let record = Record(
-      dot: Dot(actor: actor, sequence: position),
-      stamp: Stamp(milliseconds: Environment.real().now()), key: key, content: .inline(value))
+      version: Version(
+        stamp: Stamp(milliseconds: Environment.real().now()), dot: Dot(actor: actor, sequence: position)),
+      key: key, content: .inline(value))
     unsent.append(PositionedRecord(position: position, record: record))
     handle(.journalGrown)
   }

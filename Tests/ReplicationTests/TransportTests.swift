@@ -5,7 +5,7 @@ import Testing
 @testable import Replication
 
 @Suite(.serialized, .timeLimit(.minutes(Patience.minutes(1)))) struct TCPConnectionTests {
-  @Test func `what one side sends, the other receives, whole and in order`() async throws {
+  @Test func `sent bytes arrive complete and in order`() async throws {
     let test = try TestLoop()
     let loop = test.loop
     let listener = try await TestListener(loop)
@@ -65,7 +65,7 @@ import Testing
     #expect(try await on(loop) { !server.value.isOpen && silent.value.isOpen })
   }
 
-  @Test func `F90 a peer that takes nothing of what is queued is dropped after a time`() async throws {
+  @Test func `F90 a peer that consumes nothing of the queue is dropped after a time`() async throws {
     let test = try TestLoop()
     let loop = test.loop
     let ended = Awaited<ReplicationError.Code?>()
@@ -86,7 +86,7 @@ import Testing
     #expect(try await on(loop) { silent.value.isOpen })
   }
 
-  @Test func `F90 a connection that is finishing is closed, though its peer takes a little again and again`()
+  @Test func `F90 a finishing connection is closed, even if its peer consumes a little again and again`()
     async throws
   {
     let test = try TestLoop()
@@ -114,7 +114,7 @@ import Testing
     try await on(loop) { slow.value.close() }
   }
 
-  @Test func `F90 of connections that are finishing the oldest go where all have too much queued`()
+  @Test func `F90 when all have too much queued, the oldest finishing connections are closed`()
     async throws
   {
     let test = try TestLoop()
@@ -145,7 +145,7 @@ import Testing
     try await on(loop) { [clients] in for client in clients { client.value.close() } }
   }
 
-  @Test func `F89 of connections that are finishing the oldest go where there are too many`() async throws {
+  @Test func `F89 when there are too many, the oldest finishing connections are closed`() async throws {
     let test = try TestLoop()
     let loop = test.loop
     let listener = try await TestListener(loop)
@@ -168,7 +168,7 @@ import Testing
     try await on(loop) { [clients] in for client in clients { client.value.close() } }
   }
 
-  @Test func `a connection that is cut is reported once, and sending on it kills nobody`() async throws {
+  @Test func `a cut connection is reported once, and sending on it raises no fatal signal`() async throws {
     let test = try TestLoop()
     let loop = test.loop
     let listener = try await TestListener(loop)
@@ -188,7 +188,7 @@ import Testing
     #expect(ended.pending.isEmpty)
   }
 
-  @Test func `a connection to a port where nobody listens fails as network`() async throws {
+  @Test func `connecting to a port without a listener is a network failure`() async throws {
     let test = try TestLoop()
     let listener = try await TestListener(test.loop)
     try await listener.close()
@@ -197,14 +197,14 @@ import Testing
     }
   }
 
-  @Test func `a name that does not exist fails as network`() async throws {
+  @Test func `a name that does not exist is a network failure`() async throws {
     let test = try TestLoop()
     await #expect { _ = try await connect(test.loop, to: Endpoint(host: "no such host", port: 1)) } throws: {
       ($0 as? ReplicationError)?.code == .network
     }
   }
 
-  @Test func `F33 when no descriptors are left accepting rests and goes on later`() async throws {
+  @Test func `F33 accepting pauses when no descriptors are left, and resumes later`() async throws {
     let test = try TestLoop()
     let failures = Counter()
     let listener = try await TestListener(test.loop) { socket in
@@ -224,7 +224,7 @@ import Testing
       ("127.0.0.1:65535", "127.0.0.1", 65535), ("[::1]:7", "::1", 7),
       ("[fe80::1%eth0]", "fe80::1%eth0", 7420), ("\u{601}:8", "\u{601}", 8),
     ] as [(String, String, UInt16)])
-  func `an address is read and written`(text: String, host: String, port: UInt16) {
+  func `an address round-trips`(text: String, host: String, port: UInt16) {
     #expect(Endpoint(text) == Endpoint(host: host, port: port))
     #expect(Endpoint(Endpoint(host: host, port: port).description) == Endpoint(host: host, port: port))
   }
@@ -234,10 +234,10 @@ import Testing
     "a/b:1",
     "a]:1",
   ])
-  func `what is no address is refused`(text: String) { #expect(Endpoint(text) == nil) }
+  func `an invalid address is refused`(text: String) { #expect(Endpoint(text) == nil) }
 
   @Test(arguments: ["127.0.0.1", "::1"])
-  func `an address as text is found without asking anybody`(host: String) throws {
+  func `a numeric address is resolved without a query`(host: String) throws {
     let found = try SocketAddress.resolve(Endpoint(host: host, port: 9))
     #expect(found.map(\.host) == [host])
     #expect(found.map(\.port) == [9])
@@ -247,7 +247,7 @@ import Testing
 @Suite struct AdmissionTests {
   private typealias Action = Admission.Action
 
-  @Test func `F89 no more than the bound prove themselves at once, for each address and in all`() {
+  @Test func `F89 the number of connections in authentication is bounded, for each address and in total`() {
     var admission = Admission(total: 3, perAddress: 2, waiting: 10, grace: 100)
     #expect(admission.came(1, from: "a", at: 0) == [.start(1)])
     #expect(admission.came(2, from: "a", at: 0) == [.start(2)])
@@ -257,7 +257,7 @@ import Testing
     #expect(admission.placesTaken == 3 && admission.waitingCount == 2)
   }
 
-  @Test func `a place that becomes free goes to who came last`() {
+  @Test func `a free slot goes to the connection that came last`() {
     var admission = Admission(total: 1, perAddress: 1, waiting: 10, grace: 100)
     _ = admission.came(1, from: "a", at: 0)
     _ = admission.came(2, from: "b", at: 0)
@@ -268,7 +268,9 @@ import Testing
     #expect(admission.placesTaken == 0)
   }
 
-  @Test func `F88 who proves nothing within the grace gives the place up when another waits, and not before`()
+  @Test
+  func
+    `F88 a connection not authenticated in the grace period loses its slot if another waits, not before`()
   {
     var admission = Admission(total: 1, perAddress: 1, waiting: 10, grace: 100)
     _ = admission.came(1, from: "a", at: 0)
@@ -296,7 +298,7 @@ import Testing
   }
 
   @Test
-  func `F88 silent connections take no place and wait for a bounded time, not too many of them`() {
+  func `F88 silent connections take no slot, and wait for a bounded time, in bounded number`() {
     var admission = Admission(total: 1, perAddress: 1, waiting: 3, grace: 100)
     for number in 1...3 { #expect(admission.arrived(UInt64(number), from: "a", at: 0) == []) }
     #expect(admission.placesTaken == 0)
@@ -309,7 +311,7 @@ import Testing
     #expect(admission.spoke(3, at: 12) == [])
   }
 
-  @Test func `who waits for longer than the deadline is dropped`() {
+  @Test func `a connection that waits past the deadline is dropped`() {
     var admission = Admission(total: 1, perAddress: 1, waiting: 10, grace: 100_000)
     _ = admission.came(1, from: "a", at: 0)
     _ = admission.came(2, from: "a", at: 5)
@@ -320,7 +322,7 @@ import Testing
 }
 
 extension AdmissionTests {
-  @Test func `F89 a network that holds several places gives one up soon to one that holds none`() {
+  @Test func `F89 a network with several slots soon gives one up to a network with none`() {
     var admission = Admission(total: 4, perAddress: 4, waiting: 10, grace: 2_000, fairGrace: 500)
     for number in 1...4 {
       #expect(admission.came(UInt64(number), from: "flood", at: 0) == [.start(UInt64(number))])
@@ -334,7 +336,7 @@ extension AdmissionTests {
     #expect(admission.tick(at: 2_000) == [.drop(2), .start(6)])
   }
 
-  @Test func `F89 a flood from as many networks as there are places delays another by under a second`() {
+  @Test func `F89 a flood from as many networks as there are slots delays another by under a second`() {
     var admission = Admission()
     for number in 1...Limits.unauthenticatedConnections {
       #expect(admission.came(UInt64(number), from: "flood \(number)", at: 0) == [.start(UInt64(number))])
@@ -347,7 +349,7 @@ extension AdmissionTests {
     #expect(admission.tick(at: 800) == [.drop(1), .start(1_000)])
   }
 
-  @Test func `F89 of those who wait, who holds no place goes before who came last`() {
+  @Test func `F89 among waiting connections, one without a slot precedes the one that came last`() {
     var admission = Admission(total: 2, perAddress: 2, waiting: 10, grace: 10_000)
     for number in 1...2 { _ = admission.came(UInt64(number), from: "flood", at: 0) }
     _ = admission.came(3, from: "member", at: 1)
@@ -355,7 +357,7 @@ extension AdmissionTests {
     #expect(admission.left(1, at: 3) == [.start(3)])
   }
 
-  @Test func `F89 a connection that was refused, and only lingers, gives its place up at once`() {
+  @Test func `F89 a refused connection that lingers gives its slot up at once`() {
     var admission = Admission(total: 1, perAddress: 1, waiting: 10, grace: 10_000)
     _ = admission.came(1, from: "stranger", at: 0)
     #expect(admission.finishes(1, at: 1) == [])
@@ -372,7 +374,7 @@ extension AdmissionTests {
       ("2001:db8:1:2:3:4:5:6", "20010db800010002/64"), ("2001:db8:1:2::1", "20010db800010002/64"),
       ("2001:db8:1:3::1", "20010db800010003/64"),
     ])
-  func `F89 attempts are counted by IPv4 address, and by 64 bits of an IPv6 address`(
+  func `F89 attempts are counted by IPv4 address, and by the first 64 bits of an IPv6 address`(
     host: String, network: String
   )
     throws

@@ -6,23 +6,24 @@ import Testing
 
 /// Transcripts of a live session of a selective copy that expands to all keys, with another copy that lacks a
 /// write which the first one covers.
-@Suite("Waiting for more keys in a live session") struct WaitingForKeysTests {
+@Suite("Waiting for missing keys in a live session") struct WaitingForKeysTests {
   private static let features = SessionFeature.live | SessionFeature.waitsForKeys
   private static let held = Samples.scope(["a/"])
   private static let second = RoundMark(bytes: Samples.bytes(16, from: 0x41))!
 
   private static func summary(_ actor: ActorID, isNarrow: Bool = false) -> ReplicaSummary {
-    ReplicaSummary(
+    var summary = ReplicaSummary(
       store: Samples.store, actor: actor, sequence: 10, vector: VersionVector([actor: 10]),
-      floor: VersionVector(), horizon: .zero, position: 10, scope: isNarrow ? held : nil,
-      expansion: isNarrow ? ScopeExpansion(to: nil) : nil)
+      floor: VersionVector(), horizon: .zero, position: 10)
+    if isNarrow { (summary.scope, summary.scopeExpansion) = (held, ScopeExpansion(to: nil)) }
+    return summary
   }
 
   private static func hello(_ summary: ReplicaSummary, _ features: UInt64, cursor: Cursor? = nil) -> Message {
     .hello(
       Hello(
-        incompatibleFeatures: summary.scope == nil ? 0 : NeededFeature.scope, compatibleFeatures: features,
-        summary: summary, wallMilliseconds: Samples.wall, digest: Samples.digest, receives: true, sends: true,
+        compatibleFeatures: features,
+        summary: summary, wallMilliseconds: Samples.wall, digest: Samples.digest, directions: .both,
         cursor: cursor))
   }
 
@@ -66,11 +67,11 @@ import Testing
   private static func message(_ message: Message) -> SessionAction { .send(message.frame.bytes) }
 
   @Test(
-    "A client that did not get them goes live, and one whose server does not know that begins anew",
+    "A client that did not get them goes live, and one whose server does not support that restarts",
     arguments: [true, false])
   func client(isKnown: Bool) {
     let session = Session(
-      role: .client(.sync), peerName: "right", peerRight: .readWrite, staysOpen: true)
+      role: .client(.sync), peerName: "right", peerRight: .readWrite, mode: .live)
     var dialogue = Dialogue(session: session)
     _ = dialogue.session.start()
     _ = dialogue.session.handle(Self.replica(Self.summary(Samples.left, isNarrow: true)))
@@ -110,9 +111,9 @@ import Testing
   }
 
   @Test(
-    "A server that gave them goes on live behind what it gave before, with the keys that the client holds")
+    "A server that gave them goes live after what it sent before, with the client's scope")
   func server() {
-    let session = Session(role: .server, peerName: "left", peerRight: .readWrite, staysOpen: true)
+    let session = Session(role: .server, peerName: "left", peerRight: .readWrite, mode: .live)
     var dialogue = Dialogue(session: session)
     _ = dialogue.session.start()
     _ = dialogue.say(Self.hello(Self.summary(Samples.left, isNarrow: true), Self.features))
@@ -141,10 +142,10 @@ import Testing
   }
 
   @Test(
-    "A server that holds them now ends the session in place of its receipt, and one that does not gives that")
+    "A server that has them now ends the session instead of its receipt, one that lacks them sends it")
   func serverThatAsks() {
     for isHeld in [true, false] {
-      let session = Session(role: .server, peerName: "left", peerRight: .readWrite, staysOpen: true)
+      let session = Session(role: .server, peerName: "left", peerRight: .readWrite, mode: .live)
       var dialogue = Dialogue(session: session)
       _ = dialogue.session.start()
       _ = dialogue.say(Self.hello(Self.summary(Samples.left), Self.features | SessionFeature.scopeExpansion))

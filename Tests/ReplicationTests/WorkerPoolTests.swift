@@ -5,7 +5,7 @@ import Testing
 @testable import Replication
 
 /// Who waits for whom, measured in pieces of work, never in time.
-@Suite("Workers")
+@Suite("The worker pool")
 struct WorkerPoolTests {
   /// The work done, in starting order.
   private final class Order: Sendable {
@@ -27,7 +27,7 @@ struct WorkerPoolTests {
     private func pause() { Thread.sleep(forTimeInterval: 0.001) }
   }
 
-  @Test("do what one queue is given in order, one piece at a time")
+  @Test("runs the jobs of one queue in order, one at a time")
   func order() async throws {
     let pool = WorkerPool(width: 4)
     let (queue, order) = (pool.queue(), Order())
@@ -38,7 +38,7 @@ struct WorkerPoolTests {
     #expect(order.all == (0..<100).map { "\($0)" })
   }
 
-  @Test("take a piece of each queue in turn, however much some have to do")
+  @Test("runs a job of each queue in turn, however many jobs some have")
   func turns() async throws {
     // One thread for ordinary work.
     let pool = WorkerPool(width: 3)
@@ -60,7 +60,7 @@ struct WorkerPoolTests {
     #expect(pool.figures.longestOrdinaryWait <= 5)
   }
 
-  @Test("begin what is prompt at once, while everybody else is busy with what takes long")
+  @Test("starts urgent jobs at once, while all other workers are busy with long ones")
   func prompt() async throws {
     let pool = WorkerPool(width: 4)
     let (door, done) = (Door(), Awaited<Bool>())
@@ -74,7 +74,7 @@ struct WorkerPoolTests {
     door.open()
   }
 
-  @Test("do what is ordinary, too, while there is always something prompt")
+  @Test("runs ordinary jobs, too, while there are always urgent ones")
   func starvation() async throws {
     let pool = WorkerPool(width: 3)
     let (door, done) = (Door(), Awaited<Bool>())

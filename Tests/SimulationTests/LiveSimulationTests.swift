@@ -19,8 +19,8 @@ import Testing
       left = MemoryReplica(store: store, seed: random.next())
       right = MemoryReplica(store: store, seed: random.next())
       network = SessionNetwork(seed: random.next())
-      client = SessionEndpoint(.client(.sync), left, staysOpen: true)
-      server = SessionEndpoint(.server, right, staysOpen: true)
+      client = SessionEndpoint(.client(.sync), left, mode: .live)
+      server = SessionEndpoint(.server, right, mode: .live)
     }
 
     mutating func write(_ count: Int, to replica: MemoryReplica) {
@@ -36,8 +36,8 @@ import Testing
     }
 
     mutating func connect() {
-      client = SessionEndpoint(.client(.sync), left, staysOpen: true)
-      server = SessionEndpoint(.server, right, staysOpen: true)
+      client = SessionEndpoint(.client(.sync), left, mode: .live)
+      server = SessionEndpoint(.server, right, mode: .live)
     }
   }
 
@@ -50,7 +50,7 @@ import Testing
   }
 
   @Test(
-    "What either side writes while the session stays open is on both, in any order of events",
+    "Writes of either side during the session are on both, in any order of events",
     arguments: 1...60 as ClosedRange<UInt64>)
   func flows(seed: UInt64) {
     var pair = Pair(seed)
@@ -71,7 +71,7 @@ import Testing
   }
 
   @Test(
-    "What a side got from the other one is not given back to it, unless both happen in one moment",
+    "A side does not send back what it received, unless both happen at the same time",
     arguments: 1...10 as ClosedRange<UInt64>)
   func noEcho(seed: UInt64) {
     var pair = Pair(seed)
@@ -87,7 +87,7 @@ import Testing
   }
 
   @Test(
-    "F69 a live session that breaks again and again loses nothing and goes on behind the last durable batch",
+    "F69 a live session that breaks repeatedly loses nothing and continues after the last durable batch",
     arguments: 1...40 as ClosedRange<UInt64>)
   func breaks(seed: UInt64) {
     var pair = Pair(seed)
@@ -108,23 +108,24 @@ import Testing
     Self.expectEqual(pair, seed)
   }
 
-  @Test("A side that does not stay open ends the session as ever", arguments: [(true, false), (false, true)])
+  @Test(
+    "A side that does not stay open ends the session as usual", arguments: [(true, false), (false, true)])
   func oneSideOnly(client: Bool, server: Bool) {
     var pair = Pair(1)
     pair.write(10, to: pair.left)
-    pair.client = SessionEndpoint(.client(.sync), pair.left, staysOpen: client)
-    pair.server = SessionEndpoint(.server, pair.right, staysOpen: server)
+    pair.client = SessionEndpoint(.client(.sync), pair.left, mode: client ? .live : .once)
+    pair.server = SessionEndpoint(.server, pair.right, mode: server ? .live : .once)
     pair.network.run(pair.client, pair.server)
     #expect(pair.client.outcome == .done && pair.server.outcome == .done)
     Self.expectEqual(pair, 1)
   }
 
   @Test(
-    "A live session in one direction gives in that direction alone",
+    "A live session in one direction transfers in that direction only",
     arguments: [SessionDirection.push, .pull])
   func oneDirection(direction: SessionDirection) {
     var pair = Pair(2)
-    pair.client = SessionEndpoint(.client(direction), pair.left, staysOpen: true)
+    pair.client = SessionEndpoint(.client(direction), pair.left, mode: .live)
     pair.network.run(pair.client, pair.server)
     pair.left.put("left", [1])
     pair.right.put("right", [2])
@@ -135,13 +136,13 @@ import Testing
   }
 
   @Test(
-    "Writes travel along a chain of copies that stay connected", arguments: 1...20 as ClosedRange<UInt64>)
+    "Writes propagate along a chain of connected copies", arguments: 1...20 as ClosedRange<UInt64>)
   func chain(seed: UInt64) {
     var pair = Pair(seed)
     let third = MemoryReplica(store: pair.left.store, seed: pair.random.next())
     let (client, server) = (
-      SessionEndpoint(.client(.sync), third, staysOpen: true),
-      SessionEndpoint(.server, pair.right, staysOpen: true)
+      SessionEndpoint(.client(.sync), third, mode: .live),
+      SessionEndpoint(.server, pair.right, mode: .live)
     )
     for number in 0..<20 {
       pair.left.put("left \(number)", pair.random.bytes(9))

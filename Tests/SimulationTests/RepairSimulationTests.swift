@@ -5,7 +5,7 @@ import Testing
 
 /// Undetectably cloned or rolled-back machines, so that one dot has two contents: real sessions over real
 /// stores, with events in seeded random order.
-@Suite("One write with two contents, between sessions (F61)")
+@Suite("Repair of one dot with two contents, between sessions (F61)")
 struct RepairSimulationTests {
   private static let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
   private static let configuration = Configuration(blobThreshold: 2048, segmentBytes: 64 << 10)
@@ -113,7 +113,7 @@ struct RepairSimulationTests {
     for number in 0..<40 { try fleet.stores[0].put(Key("same \(number)"), "v \(number)") }
     let image = try fleet.image(0)
     for (target, text) in [(1, "one"), (2, "two")] {
-      // With equal clocks even the stamps match those of the other life.
+      // With equal clocks even the stamps match those of the other fork.
       if seed % 3 == 0 { fleet.pass(UInt64(target) * 7) }
       for number in 0..<keys { try fleet.stores[0].put(Key("key \(number)"), text + "\(number)") }
       try fleet.meet(0, target, seed % 2 == 0 ? .push : .sync)
@@ -123,7 +123,7 @@ struct RepairSimulationTests {
   }
 
   @Test(
-    "two copies that have it from two lives of a machine find every key when they meet, keep both values, and come into step",
+    "two copies that received it from a machine and its clone find every key, keep both values and converge",
     arguments: 1...12 as ClosedRange<UInt64>)
   func betweenOthers(seed: UInt64) throws {
     let fleet = try Self.forked(seed)
@@ -147,14 +147,14 @@ struct RepairSimulationTests {
   }
 
   @Test(
-    "the machine that was put back takes a new actor when it meets its own writes of another life",
+    "a rolled-back machine becomes a new actor when it meets its own later writes",
     arguments: 1...12 as ClosedRange<UInt64>)
   func withItsAuthor(seed: UInt64) throws {
     let fleet = try Fleet(seed: seed)
     let image = try fleet.image(0)
     try fleet.stores[0].put("key", "one")
     try fleet.meet(0, 1)
-    // Machine 2 has it from machine 1: it has no cursor from which the author could detect a lost life.
+    // Machine 2 has it from machine 1: it has no cursor from which the author could detect a rollback.
     try fleet.meet(1, 2)
     try fleet.putBack(0, image)
     if seed % 3 == 0 { fleet.pass(9) }
@@ -174,7 +174,7 @@ struct RepairSimulationTests {
   }
 
   @Test(
-    "a machine that was put back wrote the same key again: whoever it meets first, both values are kept (F57, F60)",
+    "a rolled-back machine rewrites the same key: whichever copy it meets, both values are kept (F57, F60)",
     arguments: 1...12 as ClosedRange<UInt64>)
   func sameKeyAgain(seed: UInt64) throws {
     let fleet = try Fleet(seed: seed)
@@ -184,7 +184,7 @@ struct RepairSimulationTests {
     try fleet.stores[0].put("key", "one")
     try fleet.meet(0, 1)
     try fleet.putBack(0, image)
-    // With equal clocks even the stamps match those of the other life; a clock that was also set back makes
+    // With equal clocks even the stamps match those of the other fork; a clock that was also set back makes
     // this one lose.
     if seed % 3 == 0 { fleet.pass(9) }
     if seed % 3 == 1 { fleet.hosts[0].time -= 9 }
@@ -199,7 +199,7 @@ struct RepairSimulationTests {
   }
 
   @Test(
-    "a machine that was put back keeps what its peers give it back, and does not write it again (F57, F60)",
+    "a rolled-back machine keeps what its peers send back, and does not write it again (F57, F60)",
     arguments: 1...4 as ClosedRange<UInt64>)
   func givenBack(seed: UInt64) throws {
     let fleet = try Fleet(seed: seed, count: 2)
@@ -226,7 +226,7 @@ struct RepairSimulationTests {
   }
 
   @Test(
-    "a repair that breaks anywhere loses neither value, and is taken up by the next session (F69)",
+    "a repair interrupted anywhere loses neither value, and is resumed by the next session (F69)",
     arguments: 1...60 as ClosedRange<UInt64>)
   func broken(seed: UInt64) throws {
     let fleet = try Self.forked(seed, keys: 2)
@@ -251,7 +251,7 @@ struct RepairSimulationTests {
   }
 
   @Test(
-    "a push or a pull finds it, too; the sync after it brings both into step",
+    "a push or a pull finds it, too; the sync after it makes the copies converge",
     arguments: [SessionDirection.push, .pull], 1...4 as ClosedRange<UInt64>)
   func oneDirection(direction: SessionDirection, seed: UInt64) throws {
     let fleet = try Self.forked(seed)
@@ -273,8 +273,8 @@ struct RepairSimulationTests {
   {
     let fleet = try Fleet(seed: seed, count: 2)
     for number in 0..<10 { try fleet.stores[0].put(Key("same \(number)"), "v") }
-    let client = SessionSide(.client(.sync), fleet.stores[0], peerName: "server", staysOpen: true)
-    let server = SessionSide(.server, fleet.stores[1], peerName: "client", staysOpen: true)
+    let client = SessionSide(.client(.sync), fleet.stores[0], peerName: "server", mode: .live)
+    let server = SessionSide(.server, fleet.stores[1], peerName: "client", mode: .live)
     try SessionPair.move(client, server, &fleet.random)
     #expect(client.isAtRest && server.isAtRest && client.timers[.comparison] != nil)
     return (fleet, client, server)
@@ -285,9 +285,9 @@ struct RepairSimulationTests {
     let mark = RoundMark(high: 1, low: 1)
     for (store, text) in zip(fleet.stores, ["here", "there"]) {
       let record = Record(
-        dot: Dot(actor: actor, sequence: 1), stamp: Stamp(milliseconds: fleet.hosts[0].time),
-        key: Array("key".utf8),
-        content: .inline(Array(text.utf8)))
+        version: Version(
+          stamp: Stamp(milliseconds: fleet.hosts[0].time), dot: Dot(actor: actor, sequence: 1)),
+        key: Array("key".utf8), content: .inline(Array(text.utf8)))
       _ = try store.apply(
         IncomingBatch(
           sender: actor, mark: mark, position: 1, records: [PositionedRecord(position: 1, record: record)]),
@@ -298,7 +298,7 @@ struct RepairSimulationTests {
   }
 
   @Test(
-    "two live copies at rest prove that they are equal by one message, and say nothing when nothing has happened"
+    "two idle live copies prove their equality by one message, and send nothing without a change"
   )
   func equality() throws {
     let (fleet, client, server) = try Self.live(1)
@@ -318,7 +318,7 @@ struct RepairSimulationTests {
   }
 
   @Test(
-    "a live session finds it when both rest, puts it right, and goes on",
+    "a live session finds it when both are idle, repairs it, and continues",
     arguments: 1...12 as ClosedRange<UInt64>)
   func live(seed: UInt64) throws {
     let (fleet, client, server) = try Self.live(seed)
@@ -326,7 +326,7 @@ struct RepairSimulationTests {
     try SessionPair.move(client, server, &fleet.random)
     #expect(try fleet.stores[0].digest() != fleet.stores[1].digest())
     client.handle(.timer(.comparison))
-    // Writes made meanwhile replicate as usual.
+    // Writes made during the repair replicate as usual.
     try SessionPair.move(client, server, &fleet.random, steps: fleet.random.below(20))
     try fleet.stores[0].put("meanwhile", "c")
     try fleet.stores[1].put("meanwhile, too", "s")
@@ -346,7 +346,7 @@ struct RepairSimulationTests {
   }
 
   @Test(
-    "more keys than one message takes, or larger values, are put right one comparison after the other",
+    "more keys than fit in one message, or larger values, are repaired by successive comparisons",
     arguments: [(6000, 10), (24, 100_000)])
   func many(keys: Int, bytes: Int) throws {
     let fleet = try Fleet(seed: 1, count: 2)
@@ -356,7 +356,8 @@ struct RepairSimulationTests {
         PositionedRecord(
           position: UInt64(key),
           record: Record(
-            dot: Dot(actor: actor, sequence: UInt64(key)), stamp: Stamp(milliseconds: fleet.hosts[0].time),
+            version: Version(
+              stamp: Stamp(milliseconds: fleet.hosts[0].time), dot: Dot(actor: actor, sequence: UInt64(key))),
             key: Array("key \(key)".utf8), content: .inline([UInt8(number)] + fleet.random.bytes(bytes))))
       }
       let end = UInt64(keys)
@@ -375,7 +376,7 @@ struct RepairSimulationTests {
     #expect(conflicts.reduce(0, +) == keys)
   }
 
-  @Test("the cost follows the difference, not the number of keys")
+  @Test("the cost depends on the difference, not on the number of keys")
   func cost() throws {
     let fleet = try Self.forked(2, keys: 1)
     for number in 0..<3000 { try fleet.stores[1].put(Key("more \(number)"), "value \(number)") }

@@ -87,7 +87,7 @@ struct RestampSimulationTests {
   }
 
   @Test(
-    "what was written meanwhile is everywhere, and counts, as soon as it is restamped and all have met",
+    "writes stamped ahead reach every copy and take effect once restamped and synced",
     arguments: Setting.seeds("RESTAMP", first: 1, count: 8))
   func restamp(seed: Int) throws {
     let fleet = try Fleet(seed: UInt64(seed))
@@ -114,7 +114,7 @@ struct RestampSimulationTests {
       }
     }
     fleet.hosts[0].time -= Self.ahead
-    // Stamped later than all writes the others made meanwhile.
+    // Stamped later than all writes the others made in that time.
     fleet.pass(1000)
     if fleet.random.chance(30) { try fleet.restart(0) }
     try fleet.stores[0].restampUnsent()

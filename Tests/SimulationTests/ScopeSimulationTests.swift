@@ -6,7 +6,7 @@ import Testing
 
 /// Copies of some keys among copies of all keys: real sessions over real stores, with breaks anywhere,
 /// purges, absences, kills, and scope expansions.
-@Suite("Copies of some of the keys")
+@Suite("Copies with a key scope")
 struct ScopeSimulationTests {
   private static let prefixes = ["a/", "b/", "c/", "d/"]
   private static let complete = 2
@@ -169,7 +169,7 @@ struct ScopeSimulationTests {
   }
 
   @Test(
-    "hold what copies of all keys hold of theirs, whatever breaks, is purged or grows",
+    "hold what full copies hold of their scope, across breaks, purges and scope expansion",
     arguments: Setting.seeds("SCOPE", first: 1, count: 40))
   func hold(seed: Int) throws {
     let fleet = try Fleet(seed: UInt64(seed))
@@ -186,6 +186,6 @@ struct ScopeSimulationTests {
 
   /// 472: a full state of the held keys arrived while missing ones had come in part: these were reissued,
   /// then dropped.
-  @Test("do so in a history in which they once did not", arguments: [472])
+  @Test("hold it in a history in which they once did not", arguments: [472])
   func kept(seed: Int) throws { try hold(seed: seed) }
 }

@@ -27,7 +27,7 @@ import Testing
   }
 
   @Test(
-    "F65 two copies written apart converge by one sync, in any order of events",
+    "F65 two copies written independently converge by one sync, in any order of events",
     arguments: 1...40 as ClosedRange<UInt64>)
   func syncConverges(seed: UInt64) {
     var (left, right, random) = Self.pair(seed)
@@ -53,7 +53,7 @@ import Testing
   }
 
   @Test(
-    "F69 F72 a broken session resumes behind the last durable batch", arguments: 1...40 as ClosedRange<UInt64>
+    "F69 F72 a broken session resumes after the last durable batch", arguments: 1...40 as ClosedRange<UInt64>
   )
   func brokenSessionsResume(seed: UInt64) {
     var (left, right, random) = Self.pair(seed)

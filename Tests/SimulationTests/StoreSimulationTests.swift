@@ -38,7 +38,7 @@ struct StoreSimulationTests {
   static let configuration = Configuration(segmentBytes: 64 << 10)
 
   @Test(
-    "converges on the greatest surviving write of each key, whatever happens on the way (F55, F59, F65, F66, F69)",
+    "converges on the greatest surviving write of each key, whatever happens (F55, F59, F65, F66, F69)",
     arguments: 0..<60 as Range<UInt64>)
   func history(seed: UInt64) throws {
     var world = World(random: SplitMix64(seed: seed))

@@ -6,7 +6,7 @@ import Testing
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }
 
-  @Test("what the page says happens")
+  @Test("the examples of the page behave as described")
   func run() throws {
     let store = try Store.create(at: here + "shop")
     try store.put("order/1", "3 apples")

@@ -9,7 +9,7 @@ import Testing
 
   private func render(_ name: String) throws -> [UInt8] { Array(name.utf8) }
 
-  @Test("a cache of one's own")
+  @Test("a custom cache")
   func cache() throws {
     // snippet
     let thumbnails = MemoryCache<String, [UInt8]>(
@@ -29,7 +29,7 @@ import Testing
     #expect(thumbnails.count == 0)
   }
 
-  @Test("a listener of one's own")
+  @Test("a custom listener")
   func listener() {
     // snippet
     let parsed = Mutex<[String: [Double]]>([:])
@@ -43,7 +43,7 @@ import Testing
     listener.cancel()
   }
 
-  @Test("a cache on two levels")
+  @Test("a cache of two levels")
   func disk() throws {
     // snippet
     var limits = DiskCache.Limits()
@@ -70,7 +70,7 @@ import Testing
     tiles.close()
   }
 
-  @Test("what follows from a stored value is forgotten with it")
+  @Test("an entry derived from a stored value is invalidated with it")
   func forget() async throws {
     let store = try Store.openOrCreate(at: here + "store")
     let thumbnails = MemoryCache<String, [UInt8]>(name: "thumbnails", yieldsToPressure: false)
@@ -91,7 +91,7 @@ import Testing
     try store.close()
   }
 
-  @Test("what an encrypted store keeps opened")
+  @Test("the decrypted records that an encrypted store keeps")
   func opened() throws {
     // snippet
     var configuration = Configuration(passphrase: Passphrase("correct horse battery staple"))

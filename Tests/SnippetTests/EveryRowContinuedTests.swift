@@ -18,7 +18,7 @@ import Testing
   // MARK: Values, tables
 
   @Test(
-    "typed values are visited one by one until it is enough, and limits are constants that are errors above")
+    "typed values are visited with early exit, and limits are constants whose excess is an error")
   func values() throws {
     var configuration = Configuration(mode: .exclusive, durability: .relaxed)
     configuration.blobThreshold = 100
@@ -52,14 +52,14 @@ import Testing
 
   // MARK: Stores
 
-  @Test("the user's own stores have their places, which nothing is made at before they are used")
+  @Test("the user's stores have standard locations, where nothing is created before first use")
   func standard() throws {
     let (handle, root) = (try StoreHandle.standard(), try StoreRoot.standard())
     #expect(!handle.isOpened && handle.path.hasPrefix("/") && root.path.hasPrefix("/"))
     #expect(handle.path != root.path)
   }
 
-  @Test("a store is closed with a closure in exclusive possession by asynchronous code, too")
+  @Test("asynchronous code, too, can close a store and run a closure with exclusive access")
   func exclusively() async throws {
     let (path, copy) = (here + "shop", here + "shop copy")
     let handle = AsyncStoreHandle(.at(path))
@@ -74,7 +74,7 @@ import Testing
     #expect(try await handle.remove())
   }
 
-  @Test("what a store has to say unasked goes where the program wants it")
+  @Test("unsolicited messages of a store go where the program directs them")
   func log() throws {
     let store = try Store.openOrCreate(at: here + "log")
     try store.put("a", 1)
@@ -111,7 +111,7 @@ import Testing
     try again.close()
   }
 
-  @Test("decrypted values stay in memory if that is wanted")
+  @Test("decrypted values stay in memory on request")
   func opened() throws {
     var configuration = Configuration(passphrase: Passphrase("secret"))
     configuration.openedRecordBytes = 1 << 20
@@ -126,7 +126,7 @@ import Testing
 
   // MARK: Caches
 
-  @Test("a disk cache has limits, extended data, information, and leaves what is large, old or too much")
+  @Test("a disk cache has limits, extended data and statistics, and evicts large, old and surplus values")
   func diskCache() throws {
     var limits = DiskCache.Limits()
     (limits.count, limits.bytes, limits.age, limits.freeDiskBytes) = (1000, 1 << 30, 86_400, 1)
@@ -159,7 +159,7 @@ import Testing
     cache.close()
   }
 
-  @Test("a cache on two levels takes any type, and both levels have asynchronous forms")
+  @Test("a cache of two levels takes any type, and both levels have asynchronous forms")
   func twoLevels() async throws {
     let cache = try Cache<Tile>(at: here + "both", memory: MemoryCache(name: "tiles", countLimit: 10))
     try cache.set("7/66", Tile(name: "harbour"))
@@ -180,7 +180,7 @@ import Testing
     both.cache.disk.close()
   }
 
-  @Test("a program and its caches are told when memory is short")
+  @Test("a program and its caches are notified of memory pressure")
   func pressure() {
     let cache = MemoryCache<String, Int>(yieldsToPressure: true)
     cache.set("a", 1)
@@ -191,7 +191,7 @@ import Testing
     listener.cancel()
   }
 
-  // MARK: What none of them has
+  // MARK: Features that only this store has
 
   /// On a full disk reads and deletes still work.
   private static func putMakingRoom(_ store: Store, _ key: Key, _ value: [UInt8]) throws {
@@ -205,7 +205,7 @@ import Testing
   }
 
   @Test(
-    "copies meet, give receipts, list and undo conflicts, say why, and let large values leave that others hold",
+    "copies sync, give receipts, list and undo conflicts, explain, and evict large values that others hold",
     .timeLimit(.minutes(2)))
   func replication() async throws {
     let hubStore = try Store.create(at: here + "hub")
@@ -242,7 +242,7 @@ import Testing
     try hubStore.close()
   }
 
-  @Test("a restored backup goes on as a copy of its own")
+  @Test("a restored backup continues as a separate copy")
   func putBack() throws {
     let store = try Store.create(at: here + "first")
     try store.put("a", 1)

@@ -23,7 +23,7 @@ import Testing
 
   // MARK: Values and keys
 
-  @Test("values of all types come back as what they were, with defaults and without")
+  @Test("values of all types round-trip, with and without defaults")
   func values() throws {
     let store = try store()
     func check<Content: Codable & Equatable>(
@@ -57,7 +57,7 @@ import Testing
     try store.close()
   }
 
-  @Test("keys are found, counted, visited until it is enough, and removed one by one and many at once")
+  @Test("keys are found, counted, visited with early exit, and removed one by one and in bulk")
   func keys() throws {
     let store = try store()
     for number in 0..<9 { try store.put(Key("a/\(number)"), number) }
@@ -83,7 +83,7 @@ import Testing
     try store.close()
   }
 
-  @Test("values expire by default and each by itself, and are counted with and without")
+  @Test("values expire by default or individually, and are counted with and without expired ones")
   func expiry() throws {
     var configuration = Self.relaxed
     configuration.defaultLifetime = .month
@@ -103,7 +103,7 @@ import Testing
     try store.close()
   }
 
-  @Test("writes are heard of in the process and from others, by key and by prefix")
+  @Test("writes of this and other processes are observed, by key and by prefix")
   func notification() async throws {
     let store = try Store.openOrCreate(at: here + "shared", configuration: Configuration(mode: .shared))
     let start = try store.changePosition()
@@ -166,7 +166,7 @@ import Testing
 
   // MARK: Transactions
 
-  @Test("transactions nest, pause, go step by step, and wait for nobody if that is wanted")
+  @Test("transactions nest, pause, run stepwise, and can fail instead of waiting")
   func transactions() throws {
     struct Stop: Error {}
     let store = try store()
@@ -213,7 +213,7 @@ import Testing
     try store.close()
   }
 
-  @Test("what may wait has an asynchronous form")
+  @Test("each call that may block has an asynchronous form")
   func asynchronous() async throws {
     let store = try await AsyncStore.openOrCreate(at: here + "async")
     try await store.put("a", 1)
@@ -240,7 +240,7 @@ import Testing
 
   // MARK: Stores
 
-  @Test("stores are things: named, found, closed, kept out of, moved, backed up, restored and removed")
+  @Test("store handles: by name, found, closed, blocked, moved, backed up, restored and removed")
   func stores() throws {
     let root = StoreRoot(here + "root")
     let handle = try root.store("shop")
@@ -279,7 +279,7 @@ import Testing
     #expect(try !Store.remove(at: here + "moved again"))
   }
 
-  @Test("who has a store, and how, is said in its configuration")
+  @Test("a store's configuration determines who may open it, and how")
   func modes() throws {
     let store = try store()
     #expect(try Store.open(at: here + "store", configuration: Self.relaxed) === store)
@@ -324,7 +324,7 @@ import Testing
     #expect(try Store.remove(at: here + "store"))
   }
 
-  @Test("what others have written is taken in")
+  @Test("data of other libraries is imported")
   func migration() throws {
     let old = try store("old")
     try old.put("order/1", 1)
@@ -347,11 +347,11 @@ import Testing
 
   // MARK: Caches
 
-  @Test("a memory cache has limits, trims and gives memory back")
+  @Test("a memory cache has limits, and trims and releases memory")
   func memoryCache() {
     let cache = MemoryCache<String, Int>(
       name: "rows", countLimit: 100, costLimit: 1000, ageLimit: 60, trimInterval: 5,
-      releasesInBackground: true, yieldsToPressure: false)
+      release: .inBackground, yieldsToPressure: false)
     for number in 0..<10 { cache.set("\(number)", number, cost: 2) }
     #expect(cache.name == "rows" && cache.count == 10 && cache.totalCost == 20)
     #expect(cache.contains("3") && cache.get("3") == 3 && cache["none"] == nil)

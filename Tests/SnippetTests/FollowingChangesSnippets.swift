@@ -29,7 +29,7 @@ import Testing
     // end
   }
 
-  @Test("a loop sees what is written, and ends with its task")
+  @Test("a loop receives writes, and ends with its task")
   func loops() async throws {
     let store = try Store.openOrCreate(at: scratch.path + "/store")
     let tasks = [Task { try await Self.printChanges(store) }, Task { try await Self.observe(store) }]
@@ -43,7 +43,7 @@ import Testing
     try store.close()
   }
 
-  @Test("state first, then changes: nothing is missed")
+  @Test("state first, then changes: none is missed")
   func settings() async throws {
     let store = try Store.openOrCreate(at: scratch.path + "/store")
     try store.put("limit/a", 1)
@@ -87,7 +87,7 @@ import Testing
     try store.close()
   }
 
-  @Test("goes on after a restart behind what was sent")
+  @Test("resumes after a restart following the last forwarded change")
   func forwarding() async throws {
     let store = try Store.openOrCreate(at: scratch.path + "/store")
     // snippet

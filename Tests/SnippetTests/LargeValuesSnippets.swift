@@ -7,7 +7,7 @@ import Testing
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }
 
-  @Test("what the page says happens")
+  @Test("the examples of the page behave as described")
   func run() throws {
     let store = try Store.create(at: here + "store")
     try scratch.write("report.pdf", [UInt8](repeating: 7, count: 100_000))
@@ -37,7 +37,7 @@ import Testing
 
   private func send(_ piece: [UInt8]) async throws { #expect(!piece.isEmpty) }
 
-  @Test("what the page says of pieces and ranges happens")
+  @Test("the examples of pieces and ranges behave as described")
   func pieces() async throws {
     let store = try Store.create(at: here + "store")
     // snippet
@@ -65,7 +65,7 @@ import Testing
     try store.close()
   }
 
-  @Test("what the page says of values that are elsewhere happens")
+  @Test("the examples of evicted values behave as described")
   func elsewhere() async throws {
     let hubStore = try Store.create(at: here + "hub")
     try Node.prepare(hubStore, name: "hub")

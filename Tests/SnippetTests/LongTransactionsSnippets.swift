@@ -13,7 +13,7 @@ import Testing
     return number
   }
 
-  @Test("what the page says happens")
+  @Test("the examples of the page behave as described")
   func run() throws {
     let store = try Store.openOrCreate(at: here + "store")
     let lines = ["1", "two", "3"]

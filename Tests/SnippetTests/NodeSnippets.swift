@@ -7,7 +7,7 @@ import Testing
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }
 
-  @Test("what the page says happens")
+  @Test("the examples of the page behave as described")
   func run() async throws {
     // snippet
     let hubStore = try Store.create(at: here + "hub")

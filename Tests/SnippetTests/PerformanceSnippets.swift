@@ -4,7 +4,7 @@ import Testing
 /// The code of `Performance.md`. `GuideTests` checks that both are equal.
 @Suite struct PerformanceSnippets {
 
-  @Test("what the page says happens")
+  @Test("the examples of the page behave as described")
   func run() {
     // snippet
     let thumbnails = MemoryCache<String, [UInt8]>(name: "thumbnails", costLimit: 64 << 20)

@@ -6,7 +6,7 @@ import Testing
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }
 
-  @Test("what its comments say happens")
+  @Test("the examples behave as their comments say")
   func run() throws {
     // snippet
     let store = try Store.create(at: here + "shop")  // or Store.open(at: here + "shop")

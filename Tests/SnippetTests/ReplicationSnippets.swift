@@ -7,7 +7,7 @@ import Testing
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }
 
-  @Test("what the page says happens")
+  @Test("the examples of the page behave as described")
   func run() async throws {
     // snippet
     let hubStore = try Store.create(at: here + "hub")
@@ -89,7 +89,7 @@ import Testing
     try hubStore.close()
   }
 
-  @Test("two values that were written apart become one, once, for both copies")
+  @Test("two concurrent values are merged into one, once, for both copies")
   func conflicts() async throws {
     let hubStore = try Store.create(at: here + "hub")
     try Node.prepare(hubStore, name: "hub")

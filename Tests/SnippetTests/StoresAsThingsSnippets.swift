@@ -12,7 +12,7 @@ import Testing
     return true
   }
 
-  @Test("what the page says happens")
+  @Test("the examples of the page behave as described")
   func run() throws {
     // snippet
     let shop = StoreHandle.at(here + "shop")  // nothing is touched yet

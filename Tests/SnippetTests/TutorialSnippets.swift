@@ -155,7 +155,7 @@ private enum Place {
 private var here: String { Place.path }
 
 @Suite struct TutorialSnippets {
-  @Test("each step of the logger runs on what the one before has left")
+  @Test("each step of the logger runs on the data of the previous one")
   func logger() throws {
     let scratch = Scratch()
     try Place.$path.withValue(scratch.path + "/") {
@@ -174,7 +174,7 @@ private var here: String { Place.path }
     }
   }
 
-  @Test("the service beside the daemon writes and reads")
+  @Test("the service writes and reads while the daemon runs")
   func service() throws {
     let scratch = Scratch()
     try Place.$path.withValue(scratch.path + "/") {

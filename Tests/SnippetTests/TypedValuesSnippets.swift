@@ -56,7 +56,7 @@ import Testing
 
   /// `Date`, `UUID` and `Data` as a program without `SyncStoreFoundation` stores them: by their own
   /// `Codable`.
-  @Test("dates and identifiers that were stored without the library are not read as such, and are put again")
+  @Test("dates and identifiers stored without Foundation are not read as such, and are put again")
   func withoutFoundation() throws {
     let store = try Store.create(at: here + "store")
     let date = Date(timeIntervalSince1970: 1_700_000_000)
@@ -90,7 +90,7 @@ import Testing
     var customer: String
   }
 
-  @Test("an index that is by something else has another version")
+  @Test("a changed index has another version")
   func versions() throws {
     let store = try Store.create(at: here + "store")
     let former = CollectionIndex("customer", \Order.customer)

@@ -8,7 +8,7 @@ import Testing
 struct AsyncFormsTests {
   let directory = TemporaryDirectory()
 
-  @Test("of typed values and of what writes by what is there do what the blocking ones do")
+  @Test("of typed values and conditional writes do the same as the blocking ones")
   func values() async throws {
     let store = try await AsyncStore.create(at: directory.path + "/a")
     let large = (0..<10_000).map { "number \($0)" }
@@ -29,7 +29,7 @@ struct AsyncFormsTests {
     #expect(try !Store.exists(at: directory.path + "/b"))
   }
 
-  @Test("of a handle wait for those who work with the store, and no task does in its place")
+  @Test("of a handle wait for the users of the store without blocking pool threads")
   func handles() async throws {
     let handle = AsyncStoreHandle(.at(directory.path + "/a"))
     #expect(await handle.canOpen)
@@ -61,7 +61,7 @@ struct AsyncFormsTests {
     #expect(try await moved.remove())
   }
 
-  @Test("of a disk cache do what the blocking ones do")
+  @Test("of a disk cache do the same as the blocking ones")
   func diskCache() async throws {
     let cache = try await AsyncDiskCache.open(at: directory.path + "/cache")
     try await cache.set("a", pattern(3000))

@@ -24,7 +24,7 @@ struct AsyncStoreTests {
     #expect(try again.list().count == 500)
   }
 
-  @Test("does all that the store does")
+  @Test("offers all operations of the store")
   func all() async throws {
     let directory = TemporaryDirectory()
     let store = try await AsyncStore.create(at: directory.path + "/store")
@@ -67,8 +67,8 @@ struct AsyncStoreTests {
     await #expect(throws: StoreError.self) { try await store.put("late", [1]) }
   }
 
-  @Test("reads from one moment, with what others write meanwhile left out, and lets go of it")
-  func moments() async throws {
+  @Test("reads from a snapshot, without concurrent writes, and releases it")
+  func snapshots() async throws {
     struct Order: Codable, Identifiable, Sendable {
       let id: Int
     }
@@ -97,7 +97,7 @@ struct AsyncStoreTests {
     }
   }
 
-  @Test("leaves undone what was cancelled before it began, and says so")
+  @Test("does not start an operation that was cancelled before, and says so")
   func cancelled() async throws {
     let store = try Store.create(on: host)
     let writer = AsyncStore(store)
@@ -142,7 +142,7 @@ struct AsyncStoreTests {
   }
 
   @Test(
-    "waits without a thread of the pool: more tasks than it has threads wait for a transaction, and another goes on"
+    "waits without a pool thread: with more waiting tasks than threads, another task still runs"
   )
   func pool() async throws {
     let store = try Store.create(on: host)

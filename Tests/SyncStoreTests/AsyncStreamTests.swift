@@ -38,7 +38,7 @@ struct AsyncStreamTests {
     #expect(nothing?.size == nil)
   }
 
-  @Test("write nothing, and leave nothing behind, if what gives the pieces fails")
+  @Test("write nothing, and leave nothing behind, if the source of the pieces fails")
   func failing() async throws {
     let host = SimulatedHost()
     let store = AsyncStore(try Store.create(on: host))

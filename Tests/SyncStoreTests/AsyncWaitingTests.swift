@@ -83,7 +83,7 @@ struct AsyncWaitingTests {
     }
   }
 
-  @Test("a cache on two levels")
+  @Test("a cache of two levels")
   func cache() async throws {
     let cache = try await AsyncCache<Slow>.open(at: directory.path + "/cache")
     try await cache.set("a", Slow(7))
@@ -107,7 +107,7 @@ struct AsyncWaitingTests {
     #expect(try await cache.get("b") == nil)
   }
 
-  @Test("a cache on the disk whose values are worked on in place")
+  @Test("a disk cache whose values are used in place")
   func diskCache() async throws {
     let cache = try await AsyncDiskCache.open(at: directory.path + "/cache")
     try await cache.set("a", [1, 2, 3])
@@ -177,7 +177,7 @@ struct AsyncWaitingTests {
     #expect(try moment.count == count)
   }
 
-  @Test("what reads, imports, encrypts and explains do what the blocking ones do")
+  @Test("reading, importing, encrypting and explaining do the same as the blocking ones")
   func upkeep() async throws {
     let path = directory.path
     let old = try await AsyncStore.create(at: path + "/old")

@@ -3,12 +3,12 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Work beside the callers")
+@Suite("Background work")
 struct BackgroundTests {
   private static func niceness() -> Int32 { getpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0) }
 
-  @Test("leaves the processor to writers where it tidies, and not where it makes ready what they need next")
-  func givesWay() async {
+  @Test("yields the processor to writers when it compacts, not when it prepares the next segment")
+  func yieldsProcessor() async {
     let tidying = await withCheckedContinuation { done in
       Background.runMaintenance { done.resume(returning: Self.niceness()) }
     }

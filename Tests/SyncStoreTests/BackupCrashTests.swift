@@ -40,7 +40,7 @@ struct BackupCrashTests {
   }
 
   @Test(
-    "a backup that fails at any call, and a loss of power then, leave the file as it was or as it was to be (F5)",
+    "a backup with a failing call, then a loss of power, leave the old file or the new one (F5)",
     arguments: [false, true])
   func failing(backedUp: Bool) throws {
     var call = 1
@@ -85,7 +85,7 @@ struct BackupCrashTests {
   }
 
   @Test(
-    "a restore that fails at any call, and a loss of power then, leave what was there or the restored store (F5)",
+    "a restore with a failing call, then a loss of power, leave the old state or the restored store (F5)",
     arguments: [false, true])
   func restoring(replacing: Bool) throws {
     var call = 1
@@ -117,7 +117,7 @@ struct BackupCrashTests {
     #expect(outcomes == [10, replacing ? 15 : nil])
   }
 
-  @Test("a backup whose bytes were changed anywhere is refused, and nothing is made of it (F17, F37)")
+  @Test("a backup changed in any byte is refused, and nothing is created from it (F17, F37)")
   func damaged() throws {
     let host = try Self.filled(seed: 3, sealed: false, backedUp: true)
     let store = try Store.open("/store", on: host, configuration: Configuration(blobThreshold: 2000))
@@ -154,7 +154,7 @@ struct BackupCrashTests {
     try Store.verifyBackup(Self.file, host.storage)
   }
 
-  @Test("one that is cut short shows the states before the cut, and is gone on with from there")
+  @Test("a truncated backup shows the states before the cut, and is continued from there")
   func cutShort() throws {
     let host = try Self.filled(seed: 4, sealed: false, backedUp: true)
     let store = try Store.open("/store", on: host, configuration: Configuration(blobThreshold: 2000))
@@ -177,7 +177,7 @@ struct BackupCrashTests {
     #expect(try Self.keys(host, "/restored") == 15)
   }
 
-  @Test("a damaged store is not backed up as if it were whole (F37)")
+  @Test("a damaged store is not backed up as if it were intact (F37)")
   func damagedStore() throws {
     let host = SimulatedHost(compacting: .onRequest, sealed: false)
     let store = try Store.create(on: host)

@@ -4,12 +4,12 @@ import Testing
 @testable import SyncStore
 
 /// Which file a backup extends, who may restore it, and to where.
-@Suite("A backup's rules")
+@Suite("Rules of backups")
 struct BackupRulesTests {
   static let file = BackupTests.file
   let host = SimulatedHost(sealed: false)
 
-  @Test("of another store, of a copy, or of a time that was put back, a file is not overwritten unasked")
+  @Test("a backup of another store, of a copy, or from before a rollback is not overwritten without consent")
   func strangers() throws {
     let store = try Store.create(on: host)
     try store.put("k", "1")
@@ -39,7 +39,7 @@ struct BackupRulesTests {
     }
   }
 
-  @Test("two backups into one file at once do not mix")
+  @Test("two concurrent backups into one file do not mix")
   func twoAtOnce() throws {
     let store = try Store.create(on: host)
     try store.put("k", "1")
@@ -63,7 +63,7 @@ struct BackupRulesTests {
     #expect(try again.backUp(to: Self.file).section == 3)
   }
 
-  @Test("a restore takes no directory that is in use, or holds something else (F95)")
+  @Test("a restore refuses a directory that is in use, or holds something else (F95)")
   func targets() throws {
     let store = try Store.create(on: host)
     try store.put("k", "1")
@@ -91,7 +91,7 @@ struct BackupRulesTests {
   }
 
   @Test(
-    "a restore to where nothing was takes nothing that has come to be there meanwhile",
+    "a restore to a new path does not replace anything created there meanwhile",
     arguments: [false, true])
   func targetTaken(wasEmpty: Bool) throws {
     let store = try Store.create(on: host)
@@ -116,8 +116,8 @@ struct BackupRulesTests {
     #expect(try !host.storage.list("/").contains("place.restoring"))
   }
 
-  @Test("an encrypted store is sealed in its backup, restored without its key, and opened with it alone")
-  func sealed() throws {
+  @Test("an encrypted store stays encrypted in its backup, is restored without its key, and needs it to open")
+  func staysEncrypted() throws {
     let host = SimulatedHost(sealed: true)
     let store = try Store.create(on: host)
     try store.writeKeyFile("device.pem", Array("private words".utf8))
@@ -142,7 +142,7 @@ struct BackupRulesTests {
     #expect(try copy.verify().isClean)
   }
 
-  @Test("once keys were changed, nothing that the older ones open stays in the file")
+  @Test("after a rekey, nothing that the old keys decrypt stays in the file")
   func rekeyed() throws {
     let host = SimulatedHost(sealed: true)
     let store = try Store.create(on: host)
@@ -169,7 +169,7 @@ struct BackupRulesTests {
   }
 
   @Test(
-    "what a copy had received is known to the restored one, which gets only what has come since, and shows nobody an old mark"
+    "a restored copy knows what it had received, gets only what came since, and shows no peer an old mark"
   )
   func coverage() throws {
     let sender = try Store.create("/sender", on: host)
@@ -190,7 +190,7 @@ struct BackupRulesTests {
     #expect(try copy.digest() == sender.digest())
   }
 
-  @Test("invitations, and places of damage, do not come back with a backup")
+  @Test("invitations and damage marks are not restored from a backup")
   func leftOut() throws {
     let store = try Store.create(on: host)
     try store.setLocal(Array("invite/1".utf8), [1])
@@ -206,7 +206,7 @@ struct BackupRulesTests {
     #expect(keys.filter { $0.hasPrefix("backup/") || $0.hasPrefix("mark/") } == [])
   }
 
-  @Test("a copy goes on with the last of many backup files, and forgets the oldest")
+  @Test("a copy continues the last of many backup files, and forgets the oldest")
   func manyFiles() throws {
     let store = try Store.create(on: host)
     for number in 0..<70 {

@@ -23,7 +23,7 @@ struct BackupTests {
     return all
   }
 
-  @Test("restores every key, in an incarnation of its own (F58, F104)")
+  @Test("restores every key, under a new actor (F58, F104)")
   func whole() throws {
     let store = try Store.create(on: host, configuration: Configuration(blobThreshold: 4096))
     for number in 0..<300 { try store.put(Key("\(number)"), "value \(number)") }
@@ -52,7 +52,7 @@ struct BackupTests {
     #expect(try Store.open("/restored", on: host).text("mine") == "1")
   }
 
-  @Test("an increment holds only what came since, also when all was compacted meanwhile")
+  @Test("an increment holds only what is new, also after a compaction")
   func increments() throws {
     let store = try Store.create(on: host, configuration: Configuration(segmentBytes: 1 << 20))
     for number in 0..<150 { try store.put(Key("\(number)"), [UInt8](repeating: 1, count: 10_000)) }
@@ -111,7 +111,7 @@ struct BackupTests {
         == .outOfBounds)
   }
 
-  @Test("is written anew once its increments are larger than what they build on")
+  @Test("is written anew once its increments are larger than their base")
   func bounded() throws {
     let store = try Store.create(on: host, configuration: Configuration(segmentBytes: 1 << 20))
     try store.put("key", [UInt8](repeating: 0, count: 15_000))
@@ -129,7 +129,7 @@ struct BackupTests {
     #expect(try Store.open("/restored", on: host).get("key")?.bytes.first == 11)
   }
 
-  @Test("a restored store and the one that it was made of converge, whatever either wrote since (F58, F60)")
+  @Test("a restored store and its original converge, whatever either wrote since (F58, F60)")
   func converges() throws {
     let store = try Store.create(on: host)
     try store.put("both", "before")
@@ -149,7 +149,7 @@ struct BackupTests {
   }
 
   @Test(
-    "holds what other processes have written, and whole transactions only, while they go on writing (F104)")
+    "holds whole transactions of other processes while they continue to write (F104)")
   func inUse() throws {
     let shared = SharedModeTests.shared
     let first = try Store.create(on: host, configuration: shared)
@@ -195,7 +195,7 @@ struct BackupTests {
     #expect(try copy.verify().isClean)
   }
 
-  @Test("blobs are in it once; what had not arrived comes with a later one")
+  @Test("blobs are in it once; those that were missing are added by a later one")
   func blobs() throws {
     let host = SimulatedHost(sealed: false)
     let configuration = Configuration(blobThreshold: 1000)
@@ -224,7 +224,7 @@ struct BackupTests {
     #expect(try copy.verify().isClean)
   }
 
-  @Test("a blob that rotted is left out and told, not carried on (F44)")
+  @Test("a rotten blob is left out and reported (F44)")
   func rotten() throws {
     let host = SimulatedHost(sealed: false)
     let store = try Store.create(on: host, configuration: Configuration(blobThreshold: 1000))
@@ -241,7 +241,7 @@ struct BackupTests {
     #expect(#expect(throws: StoreError.self) { try copy.get("bad") }?.code == .blobUnavailable)
   }
 
-  @Test("a whole backup brings back nothing that was deleted and whose delete was purged (R8)")
+  @Test("a full backup revives no key whose tombstone was purged (R8)")
   func purgedBefore() throws {
     let store = try Store.create(on: host, configuration: Configuration(segmentBytes: 64 << 10))
     func fill(_ name: String, _ count: Int) throws {
@@ -264,7 +264,7 @@ struct BackupTests {
     #expect(try copy.digest() == store.digest())
   }
 
-  @Test("an earlier state lacks the large values that a later one has brought, and says so")
+  @Test("an earlier state lacks the large values added by a later one, and says so")
   func missingInState() throws {
     let store = try Store.create(on: host)
     let peer = try Store.create(on: SimulatedHost(seed: 9, machine: "peer"), id: store.id)

@@ -35,7 +35,7 @@ import Testing
     #expect(try made.run("PRAGMA journal_mode") == [[.text("wal")]])
   }
 
-  @Test("A row says what is known of an object", arguments: StorageUnderTest.Kind.allCases)
+  @Test("A row holds the metadata of an object", arguments: StorageUnderTest.Kind.allCases)
   func rows(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
@@ -65,7 +65,7 @@ import Testing
   }
 
   @Test(
-    "A catalogue that is damaged or missing is made anew from the files (F43, F45)",
+    "A damaged or missing catalogue is rebuilt from the files (F43, F45)",
     arguments: Damage.allCases)
   func damaged(_ damage: Damage) throws {
     let test = try BlobsUnderTest(.disk)
@@ -106,7 +106,7 @@ import Testing
     #expect(try test.open().catalogue.rows().count == 50)
   }
 
-  @Test("A catalogue of a newer program is left as it is (F100)")
+  @Test("A catalogue of a newer program is left unchanged (F100)")
   func newer() throws {
     let test = try BlobsUnderTest(.disk)
     var blobs = try test.open()
@@ -121,7 +121,7 @@ import Testing
     #expect(try database.run("PRAGMA user_version") == [[.integer(4)]])
   }
 
-  @Test("Objects are served though the catalogue is deleted under way (F43)")
+  @Test("Objects are served while the catalogue is deleted (F43)")
   func deletedUnderWay() throws {
     let test = try BlobsUnderTest(.disk)
     let blobs = try test.open()
@@ -136,7 +136,7 @@ import Testing
     #expect(try DiskStorage().status(test.directory + "/" + Self.catalogue) != nil)
   }
 
-  @Test("A catalogue that cannot be opened fails no put and no read", arguments: [true, false])
+  @Test("A catalogue that cannot be opened fails neither puts nor reads", arguments: [true, false])
   func unavailable(_ early: Bool) throws {
     let test = try BlobsUnderTest(.disk)
     let storage = FaultingStorage(test.base.storage)
@@ -151,8 +151,9 @@ import Testing
     #expect(try blobs.has(reference))
   }
 
-  @Test("What cannot be told to a sweep under way is not counted on, and what no sweep knows is put")
-  func claimBesideSweep() throws {
+  @Test(
+    "A put that cannot be announced to a running sweep does not rely on existing objects, but stores them")
+  func claimDuringSweep() throws {
     let test = try BlobsUnderTest(.disk)
     let blobs = try test.open()
     let reference = try blobs.put(bytes: [1], durable: true)
@@ -173,7 +174,7 @@ import Testing
     #expect(try blobs.read(reference) == [1])
   }
 
-  @Test("What a catalogue knows whose disk fails is not counted on, and what it does not know is put")
+  @Test("A put does not rely on the catalogue of a failing disk, but stores the objects")
   func claimOnFailingDisk() throws {
     let test = try BlobsUnderTest(.disk)
     let blobs = try test.open()
@@ -190,8 +191,8 @@ import Testing
     #expect(try blobs.read(other) == [2])
   }
 
-  @Test("A copy whose catalogue another process holds says nothing of what it holds, and ends no session")
-  func holdingsBesideSweep() throws {
+  @Test("A copy whose catalogue another process has locked reports no holdings, and ends no session")
+  func holdingsDuringSweep() throws {
     let directory = TemporaryDirectory()
     let store = try Store.create(at: directory.path + "/store")
     try store.put("large", pattern(5 << 20, seed: 1))
@@ -207,7 +208,7 @@ import Testing
     #expect(try store.holdings(of: [blob])?.held == [true])
   }
 
-  @Test("The write-ahead log is bounded, and gone after a checkpoint")
+  @Test("The write-ahead log is bounded, and empty after a checkpoint")
   func bounded() throws {
     let test = try BlobsUnderTest(.disk)
     let blobs = try test.open()
@@ -222,7 +223,7 @@ import Testing
   }
 
   @Test(
-    "Two stores and four threads put the same content at once, and it is stored once",
+    "Two stores and four threads put the same content concurrently, and it is stored once",
     arguments: [true, false])
   func together(_ durable: Bool) async throws {
     let test = try BlobsUnderTest(.disk)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Objects that have chunks in common")
+@Suite("Objects with common chunks")
 struct BlobChunkTests {
   static let old = pattern(6 << 20)
   /// Changed at the start and in the middle.
@@ -18,7 +18,7 @@ struct BlobChunkTests {
   }
 
   @Test(
-    "need bring only what is new of one, whatever is sealed, also from the middle on",
+    "transfer only the new chunks of an object, encrypted or not, also when resumed",
     arguments: [false, true])
   func assembly(isSealed: Bool) throws {
     let (here, there) = (try BlobsUnderTest(.disk), try BlobsUnderTest(.disk))
@@ -53,7 +53,7 @@ struct BlobChunkTests {
     #expect(receiver.catalogueError == nil)
   }
 
-  @Test("are cut by several processors at once, and lack little where one ends and the next begins")
+  @Test("are chunked by several processors at once, with little loss at the borders")
   func shares() throws {
     let test = try BlobsUnderTest(.disk)
     let blobs = try test.open()
@@ -66,7 +66,7 @@ struct BlobChunkTests {
     for copy in match.copies { #expect(copy.place == copy.offset) }
   }
 
-  @Test("are looked at again before they count: of one that has gone nothing is taken")
+  @Test("are checked before they are used: nothing is copied from one that is gone")
   func gone() throws {
     let test = try BlobsUnderTest(.simulated)
     let blobs = try test.open()

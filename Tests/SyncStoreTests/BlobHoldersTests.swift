@@ -3,10 +3,10 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Who holds a blob, and what keeps it")
+@Suite("Holders and retention of blobs")
 struct BlobHoldersTests {
   @Test(
-    "Who was seen to hold an object is remembered, the last one first",
+    "The holders of an object are remembered, the latest first",
     arguments: StorageUnderTest.Kind.allCases)
   func holders(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
@@ -22,7 +22,7 @@ struct BlobHoldersTests {
     #expect(blobs.holders(of: reference.hash) == [[3], [1]])
   }
 
-  @Test("A catalogue of the first version is taken over with all it knows")
+  @Test("A catalogue of the first version is migrated with all its rows")
   func migrates() throws {
     let test = try BlobsUnderTest(.disk)
     var blobs = try test.open()
@@ -44,7 +44,7 @@ struct BlobHoldersTests {
     #expect(blobs.catalogueError == nil)
   }
 
-  @Test("What is pinned, or is a beaten or awaited value, is not swept (F10)")
+  @Test("Blobs that are pinned, awaited or referenced by a losing value are not swept (F10)")
   func pins() throws {
     let host = SimulatedHost(sealed: false)
     let store = try Store.create(on: host, configuration: Configuration(blobThreshold: 1000))
@@ -71,7 +71,7 @@ struct BlobHoldersTests {
     #expect(try !again.blobs.has(a))
   }
 
-  @Test("A value streams in and out through the store, and what is given up leaves nothing")
+  @Test("A value is streamed in and out through the store, and an abandoned stream leaves nothing")
   func streams() throws {
     let directory = TemporaryDirectory()
     let store = try Store.create(at: directory.path + "/store")

@@ -25,8 +25,9 @@ struct BlobsUnderTest: Sendable {
   ) throws -> BlobStore {
     let clock = clock
     return try BlobStore.open(
-      directory: directory, storage: storage ?? base.storage, readOnly: readOnly, packing: packing,
-      keys: keys, clock: { clock.now.load(ordering: .relaxed) })
+      directory: directory, storage: storage ?? base.storage, access: readOnly ? .readOnly : .shared,
+      packing: packing, keys: keys,
+      environment: BlobEnvironment(now: { clock.now.load(ordering: .relaxed) }))
   }
 
   func objectPath(_ reference: BlobReference) -> String { directory + "/" + BlobFiles.object(reference.hash) }
@@ -65,7 +66,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
 
 @Suite struct BlobStoreTests {
   @Test(
-    "What was put is read, by whole and by range", arguments: StorageUnderTest.Kind.allCases,
+    "A stored object is read whole and by range", arguments: StorageUnderTest.Kind.allCases,
     [0, 1, 5000, 2_500_000])
   func roundTrip(_ kind: StorageUnderTest.Kind, _ count: Int) throws {
     let test = try BlobsUnderTest(kind)
@@ -107,7 +108,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     #expect(try test.names().count == 4)
   }
 
-  @Test("What is not here is missing, and is typed", arguments: StorageUnderTest.Kind.allCases)
+  @Test("A missing object is a typed error", arguments: StorageUnderTest.Kind.allCases)
   func missing(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
@@ -195,7 +196,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     blobs.close()
   }
 
-  @Test("An export replaces the file at once", arguments: StorageUnderTest.Kind.allCases)
+  @Test("An export replaces the file atomically", arguments: StorageUnderTest.Kind.allCases)
   func export(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
@@ -209,7 +210,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
   }
 
   @Test(
-    "Garbage, a directory or a stranger among the objects is refused, reported and replaced (F45)",
+    "Garbage, directories and foreign files among the objects are refused, reported and replaced (F45)",
     arguments: StorageUnderTest.Kind.allCases)
   func garbage(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
@@ -251,7 +252,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     #expect(BlobHash(name) == nil)
   }
 
-  @Test("A full disk is typed and leaves nothing behind (F92)")
+  @Test("A full disk is a typed error and leaves nothing behind (F92)")
   func full() throws {
     let test = try BlobsUnderTest(.simulated)
     let storage = try #require(test.base.storage as? SimulatedStorage)
@@ -275,7 +276,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
   }
 
   @Test(
-    "A disk that fills, or a quota that is used up, under a write leaves nothing behind (F92)",
+    "A disk or quota that fills during a write leaves nothing behind (F92)",
     arguments: [ENOSPC, EDQUOT])
   func filling(errno: Int32) throws {
     let test = try BlobsUnderTest(.simulated)
@@ -299,7 +300,8 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     #expect(try blobs.partialSize(hash) == 2)
   }
 
-  @Test("Whatever call fails, a put fails typed or succeeds, and leaves no half object (F92)")
+  @Test(
+    "Whichever call fails, a put succeeds or fails with a typed error, and leaves no partial object (F92)")
   func eachCall() throws {
     for number in 1...200 {
       let test = try BlobsUnderTest(.simulated)
@@ -321,7 +323,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     Issue.record("a put makes fewer calls than that")
   }
 
-  @Test("A sync that failed is not retried on the same pages (rule R4)")
+  @Test("A failed sync is not retried on the same pages (rule R4)")
   func failedSync() throws {
     let test = try BlobsUnderTest(.simulated)
     let storage = try #require(test.base.storage as? SimulatedStorage)
@@ -338,7 +340,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
   }
 
   @Test(
-    "What was put durably survives a loss of power, and nothing half put is ever served (F10, F15, F18, F19)",
+    "Durable puts survive a loss of power, and a partial object is never served (F10, F15, F18, F19)",
     arguments: 0..<60 as Range<UInt64>)
   func powerLoss(_ seed: UInt64) throws {
     let test = try BlobsUnderTest(.simulated)
@@ -367,7 +369,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     }
   }
 
-  @Test("An object whose sync failed is counted on by nobody, also in another process (F30, F31, R4)")
+  @Test("An object whose sync failed is never relied on, also in another process (F30, F31, R4)")
   func failedSettling() throws {
     let test = try BlobsUnderTest(.simulated)
     let plan = FaultPlan()

@@ -7,7 +7,7 @@ import Testing
 
 @Suite struct BlobSweepTests {
   @Test(
-    "An object without a row is an orphan, swept after its grace (F10)",
+    "An object without a row is an orphan, swept after its grace period (F10)",
     arguments: StorageUnderTest.Kind.allCases)
   func orphan(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
@@ -33,7 +33,7 @@ import Testing
   }
 
   @Test(
-    "A removal that broke between row and file is finished, or undone by a put (F11)",
+    "A removal interrupted between row and file is completed, or undone by a put (F11)",
     arguments: StorageUnderTest.Kind.allCases)
   func halfRemoved(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
@@ -53,7 +53,7 @@ import Testing
     #expect(try test.names() == [])
   }
 
-  @Test("Putting again counts as new, whatever the age (F10)", arguments: StorageUnderTest.Kind.allCases)
+  @Test("A repeated put renews the object, whatever its age (F10)", arguments: StorageUnderTest.Kind.allCases)
   func claimed(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
@@ -67,7 +67,7 @@ import Testing
   }
 
   @Test(
-    "What killed writers left is swept, what living ones write is not",
+    "Temporary files of killed writers are swept, those of live writers are not",
     arguments: StorageUnderTest.Kind.allCases)
   func temporaries(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
@@ -87,7 +87,7 @@ import Testing
     withExtendedLifetime(writing.file) {}
   }
 
-  @Test("No sweep takes away what a put just counted on", arguments: [1, 2])
+  @Test("A sweep never removes an object that a put has just referenced", arguments: [1, 2])
   func race(_ processes: Int) async throws {
     let test = try BlobsUnderTest(.disk)
     let putter = try test.open()
@@ -122,7 +122,7 @@ import Testing
   }
 
   @Test(
-    "Links and FIFOs planted in the blob directory are refused, and followed nowhere (F45, F84)",
+    "Links and FIFOs planted in the blob directory are refused, and never followed (F45, F84)",
     arguments: ["link", "hard link", "fifo", "shard", "objects", "partial", "partial link"])
   func planted(_ what: String) throws {
     let test = try BlobsUnderTest(.disk)

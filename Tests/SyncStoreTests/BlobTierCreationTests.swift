@@ -9,7 +9,7 @@ struct BlobTierCreationTests {
   static let large = [UInt8](repeating: 0xB7, count: 5000)
 
   @Test(
-    "may be lost with the power, and the store opens all the same, also for who only reads (F10, F15, F20)",
+    "may be lost in a power failure; the store still opens, also read-only (F10, F15, F20)",
     arguments: 0..<60 as Range<UInt64>)
   func powerLoss(seed: UInt64) throws {
     let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
@@ -37,7 +37,7 @@ struct BlobTierCreationTests {
   }
 
   @Test(
-    "broken off by a kill at any call, leaves no directory that a later durable value relies on in vain (F10)"
+    "interrupted by a kill at any call, leaves no directory that is not durable for a later value (F10)"
   )
   func killed() throws {
     var call = 1

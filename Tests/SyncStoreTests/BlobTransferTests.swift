@@ -9,7 +9,7 @@ import Testing
   }
 
   @Test(
-    "A transfer resumes at the byte where it broke, also after a restart",
+    "A transfer resumes at the byte where it stopped, also after a restart",
     arguments: StorageUnderTest.Kind.allCases)
   func resume(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
@@ -33,7 +33,7 @@ import Testing
   }
 
   @Test(
-    "The disk begins to take a large transfer while it comes, sealed or not, and one sync ends it",
+    "Writeback of a large transfer starts as it arrives, encrypted or not, and one sync ends it",
     arguments: [false, true])
   func writing(_ isSealed: Bool) throws {
     let test = try BlobsUnderTest(.disk)
@@ -55,7 +55,7 @@ import Testing
     #expect(try blobs.read(blob) == bytes)
   }
 
-  @Test("Bytes at another offset than the next are refused", arguments: StorageUnderTest.Kind.allCases)
+  @Test("Bytes at another offset than the next one are refused", arguments: StorageUnderTest.Kind.allCases)
   func offsets(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()

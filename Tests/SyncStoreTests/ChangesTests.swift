@@ -38,7 +38,7 @@ struct ChangesTests {
     "\(change.key)=" + (try change.value().map { String(decoding: $0.bytes, as: UTF8.self) } ?? "-")
   }
 
-  @Test("are the writes in the journal's order, with what is known of them")
+  @Test("are the writes in journal order, with their metadata")
   func order() async throws {
     // An encrypted store has no blob tier.
     let host = SimulatedHost(compacting: .onRequest, sealed: false)
@@ -74,7 +74,7 @@ struct ChangesTests {
     #expect(some.map(\.endsTransaction) == [true, true, false, true])
   }
 
-  @Test("go on from any position, also in the middle of a transaction, and after the store was opened again")
+  @Test("resume from any position, also within a transaction, and after the store was opened again")
   func positions() async throws {
     let store = try Store.create(on: host, configuration: Self.small)
     try CompactionTests.churn(store, writes: 200)
@@ -96,7 +96,7 @@ struct ChangesTests {
   }
 
   @Test(
-    "applied to what was there at their position give what is there, whatever was compacted",
+    "applied to the state at their position give the present state, whatever was compacted",
     arguments: 0..<4 as Range<UInt64>)
   func compacted(seed: UInt64) async throws {
     let store = try Store.create(on: host, configuration: Self.small)
@@ -128,7 +128,7 @@ struct ChangesTests {
     return state
   }
 
-  @Test("of concurrent writers, another process and a peer are seen once each, while others compact")
+  @Test("of concurrent writers, another process and a peer are seen once each during compaction")
   func concurrent() async throws {
     let here = try Store.create(on: host, configuration: Self.shared)
     let beside = try Store.openBeside(on: host, configuration: Self.shared)
@@ -175,7 +175,7 @@ struct ChangesTests {
     try here.close()
   }
 
-  @Test("wait for a slow reader, who keeps nothing in memory and misses nothing that counts")
+  @Test("wait for a slow reader without buffering, and it misses no current value")
   func slow() async throws {
     let store = try Store.create(on: host, configuration: Self.small)
     var iterator = try store.changes().makeAsyncIterator()
@@ -197,7 +197,7 @@ struct ChangesTests {
     #expect(number < 600)
   }
 
-  @Test("end at once when the task is cancelled, whether it waits or not")
+  @Test("end at once when the task is cancelled, waiting or not")
   func cancellation() async throws {
     let store = try Store.create(on: host)
     let changes = try store.changes()
@@ -245,7 +245,7 @@ struct ChangesTests {
   }
 
   @Test(
-    "of a peer whose clock runs ahead are seen when their time has come, also from a position behind them")
+    "of a peer whose clock runs ahead are seen once applied, also from a later position")
   func early() async throws {
     let store = try Store.create(on: host)
     let far = SimulatedHost(seed: 9, time: host.time + 200_000, machine: "far")
@@ -272,7 +272,7 @@ struct ChangesTests {
     #expect(last?.position.pending == [])
   }
 
-  @Test("are not asked for from a text that is no position")
+  @Test("are not available from a text that is no position")
   func noPosition() {
     for text in ["", ":", ":0", ":0:0:x", ":18446744073709551615:0", ":1:0", ":0:7", ":0:0:1", "x:1:0"] {
       #expect(ChangePosition(text) == nil, "\(text)")
@@ -280,7 +280,7 @@ struct ChangesTests {
     #expect(ChangePosition(":0:0") == .beginning)
   }
 
-  @Test("are refused from the position of another copy, or of writes that were lost")
+  @Test("are refused from the position of another copy, or of lost writes")
   func rolledBack() async throws {
     let store = try Store.create(on: host, configuration: Self.small)
     try store.put("a", "1")
@@ -310,7 +310,7 @@ struct ChangesTests {
     }
   }
 
-  @Test("are refused from a position behind which deletes were purged")
+  @Test("are refused from a position after which tombstones were purged")
   func purged() async throws {
     let store = try Store.create(on: host)
     for number in 0..<5 { try store.put(Key("\(number)"), "x") }
@@ -328,7 +328,7 @@ struct ChangesTests {
     #expect(try await anew.next()?.key == "0")
   }
 
-  @Test("are seen by a process that only reads")
+  @Test("are seen by a read-only process")
   func readOnly() async throws {
     let writer = try Store.create(on: host, configuration: Self.shared)
     var third = host.environment
@@ -347,7 +347,7 @@ struct ChangesTests {
     try writer.close()
   }
 
-  @Test("are not missed by who waits without waiting for another process that is in the middle of a write")
+  @Test("are not missed by a non-blocking waiter while another process is in the middle of a write")
   func waitingAtOnce() throws {
     let writer = try Store.create(on: host, configuration: Self.shared)
     let waiter = try Store.openBeside(on: host, configuration: Self.shared)
@@ -368,7 +368,7 @@ struct ChangesTests {
     #expect(waiter.notifyWhenGrown(behind: waiter.journalPosition, tell) && told.withLock { $0 } == 2)
   }
 
-  @Test("are waited for again by who was told that it could not be looked, for want of descriptors (F33)")
+  @Test("are waited for again after a wait that failed for want of descriptors (F33)")
   func waitingWithoutDescriptors() async throws {
     let writer = try Store.create(on: host, configuration: Self.shared)
     let (plan, told) = (FaultPlan(), Locked(0))

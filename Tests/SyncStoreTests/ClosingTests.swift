@@ -6,7 +6,7 @@ import Testing
 @testable import SyncStore
 
 /// A store with enough keys that closing records its index as complete, while others are about to write.
-@Suite("Closing a store of many keys")
+@Suite("Closing a store with many keys")
 struct ClosingTests {
   private static let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
   private static let count = 2000
@@ -49,8 +49,8 @@ struct ClosingTests {
     return again
   }
 
-  @Test("notes that its index is complete: it is believed behind a loss of power")
-  func noted() throws {
+  @Test("marks the index as complete: it is trusted after a loss of power")
+  func marksIndexComplete() throws {
     let store = try store()
     try store.close()
     let again = try openAfterLoss()
@@ -58,8 +58,8 @@ struct ClosingTests {
     #expect(try again.status().keys == Self.count)
   }
 
-  @Test("tells a sync of large values that comes behind it so, and poisons nothing")
-  func syncBehind() throws {
+  @Test("gives a later sync of large values a typed error, and does not poison the store")
+  func laterSync() throws {
     let store = try store()
     try store.put("large", pattern(40_000))
     try store.sync()
@@ -75,7 +75,7 @@ struct ClosingTests {
     #expect(try openAfterLoss().get("large")?.bytes == pattern(50_000))
   }
 
-  @Test("waits for another thread that is making something durable: what that counts would be another life's")
+  @Test("waits for another thread's sync, so that its result does not count for a later instance")
   func syncUnderWay() throws {
     let store = try store()
     try store.put("large", pattern(40_000))
@@ -96,7 +96,7 @@ struct ClosingTests {
     #expect(isHeld.withLock { $0 } && isClosed.withLock { $0 })
   }
 
-  @Test("lets a transaction that is under way end, and notes nothing then")
+  @Test("lets a running transaction finish, and then does not mark the index as complete")
   func transactionUnderWay() throws {
     let store = try store()
     let isInside = Locked(false)
@@ -119,7 +119,7 @@ struct ClosingTests {
     #expect(try again.status().keys == Self.count + 1 && again.verify().isClean)
   }
 
-  @Test("does not note as complete what has records that are not durable")
+  @Test("does not mark an index as complete that names records which are not durable")
   func lateRecord() throws {
     let store = try store()
     // Everything that follows must be in one segment.
@@ -148,7 +148,7 @@ struct ClosingTests {
     #expect(try again.verify().isClean)
   }
 
-  @Test("ends a compaction that is moving the index over, which the next one goes on with")
+  @Test("stops a compaction that is updating the index, which the next one completes")
   func compactionUnderWay() throws {
     let closing = Locked<Threaded?>(nil)
     let opened = Locked<Store?>(nil)

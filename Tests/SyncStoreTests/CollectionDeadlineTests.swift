@@ -11,7 +11,7 @@ struct CollectionDeadlineTests {
     try store.collection("orders", of: Order.self, indexes: Order.indexes)
   }
 
-  @Test("takes its index entries with it, whichever way it was given its deadline")
+  @Test("expires with its index entries, however it got its deadline")
   func entriesGoToo() throws {
     let orders = try orders(Store.create(on: host))
     try orders.insert(Order(id: 1, customer: "Ann"), expiration: .after(.minute))
@@ -34,7 +34,7 @@ struct CollectionDeadlineTests {
   }
 
   @Test(
-    "keeps its deadline when it is changed, and loses it when it is replaced; new entries have it as well")
+    "keeps its deadline when updated, and loses it when replaced; new entries have it as well")
   func updateKeeps() throws {
     let orders = try orders(Store.create(on: host))
     try orders.insert(Order(id: 1, customer: "Ann"), expiration: .after(.minute))
@@ -49,7 +49,7 @@ struct CollectionDeadlineTests {
   }
 
   @Test(
-    "is ended at once by a deadline that has passed, with its entries, and goes on for ever when it is cleared"
+    "ends at once by a past deadline, with its entries, and is permanent once the deadline is cleared"
   )
   func endedAndCleared() throws {
     let orders = try orders(Store.create(on: host))
@@ -61,7 +61,7 @@ struct CollectionDeadlineTests {
     #expect(try orders.all(by: Order.byCustomer).map(\.id) == [2] && orders.entries() == 2)
   }
 
-  @Test("is found by an index that was made later for as long as it lasts, whatever the default is")
+  @Test("is found by an index built later for as long as it exists, whatever the default expiration")
   func builtLater() throws {
     var configuration = Configuration()
     configuration.defaultLifetime = .minute
@@ -80,7 +80,7 @@ struct CollectionDeadlineTests {
     #expect(try orders.all().map(\.id) == [2] && orders.entries() == 2)
   }
 
-  @Test("is all that is seen of the changes of its collection: not its entries, not other keys")
+  @Test("is the only change seen of its collection: not its entries, not other keys")
   func changes() async throws {
     let orders = try orders(Store.create(on: host))
     var changes = try orders.changes(from: .beginning).makeAsyncIterator()

@@ -50,7 +50,7 @@ struct CollectionIndexTests {
   }
 
   @Test(
-    "random writes leave exactly the entries that the elements call for", arguments: 0..<10 as Range<UInt64>)
+    "random writes leave exactly the entries that the elements require", arguments: 0..<10 as Range<UInt64>)
   func exact(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
     let store = try Store.create(on: host)
@@ -70,7 +70,7 @@ struct CollectionIndexTests {
     #expect(try orders.entries() == wanted, "seed \(seed)")
   }
 
-  @Test("an index that is new, changed or not named any more is built, built anew or removed")
+  @Test("a new, changed or removed index is built, rebuilt or deleted")
   func changes() throws {
     let store = try Store.create(on: host)
     var random = SplitMix64(seed: 8)
@@ -92,7 +92,7 @@ struct CollectionIndexTests {
     #expect(try plain.count == 1200)
   }
 
-  @Test("a building that is killed is done again")
+  @Test("an index build that was killed is repeated")
   func killedBuilding() throws {
     var position = 1
     while true {
@@ -118,7 +118,7 @@ struct CollectionIndexTests {
     #expect(position > 10)
   }
 
-  @Test("a loss of power leaves an element and its entries together", arguments: 0..<40 as Range<UInt64>)
+  @Test("a loss of power keeps an element and its entries together", arguments: 0..<40 as Range<UInt64>)
   func powerLoss(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
     let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
@@ -139,7 +139,7 @@ struct CollectionIndexTests {
     }
   }
 
-  @Test("two writers at once, in two instances on one store, leave the index right")
+  @Test("two concurrent writers, in two instances of one store, leave the index correct")
   func concurrency() async throws {
     let shared = Configuration(mode: .shared, durability: .relaxed)
     let stores = [
@@ -170,7 +170,7 @@ struct CollectionIndexTests {
   }
 
   @Test(
-    "copies that wrote the same elements find each of them after they met", arguments: 0..<30 as Range<UInt64>
+    "copies that wrote the same elements find each of them after a sync", arguments: 0..<30 as Range<UInt64>
   )
   func copies(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
@@ -197,7 +197,7 @@ struct CollectionIndexTests {
     }
   }
 
-  @Test("elements that were written past a collection are found once the indexes are rebuilt")
+  @Test("elements written without the collection are found once the indexes are rebuilt")
   func rebuilt() throws {
     let store = try Store.create(on: host)
     let orders = try store.collection("orders", of: Order.self, indexes: Order.indexes)
@@ -210,7 +210,7 @@ struct CollectionIndexTests {
     #expect(try orders.all(by: Order.byCustomer, equalTo: "Ann").isEmpty)
   }
 
-  @Test("who asks an index that was removed or redefined since gets an error, never a part of the elements")
+  @Test("a query of an index removed or redefined since is an error, never a partial result")
   func redefinedElsewhere() throws {
     let store = try Store.create(on: host)
     let first = try store.collection("orders", of: Order.self, indexes: [Order.byCustomer, Order.byTotal])
@@ -237,7 +237,7 @@ struct CollectionIndexTests {
   }
 
   @Test(
-    "an index that is by something else under its old version is built anew when the collection is opened")
+    "an index redefined under its old version is rebuilt when the collection is opened")
   func changedInSilence() throws {
     var store = try Store.create(on: host)
     let former = try store.collection("orders", of: Order.self, indexes: [Order.byCustomer, Order.byTotal])
@@ -256,7 +256,7 @@ struct CollectionIndexTests {
   }
 
   @Test(
-    "one of the elements written last alone shows that an index is by something else",
+    "one recently written element suffices to detect a redefined index",
     arguments: [32, 35, 39])
   func sampled(place: Int) throws {
     let store = try Store.create(on: host)
@@ -267,7 +267,7 @@ struct CollectionIndexTests {
   }
 
   @Test(
-    "an index that lacks nothing is left alone, whatever is written beside it, or was replaced and deleted")
+    "a complete index is not rebuilt, whatever else was written, replaced and deleted")
   func unharmed() throws {
     let store = try Store.create(on: host)
     let orders = try store.collection("orders", of: Order.self, indexes: [Order.byCustomer])
@@ -280,7 +280,7 @@ struct CollectionIndexTests {
     #expect(try store.status().position == position)
   }
 
-  @Test("who opens for reading only need not name all indexes, and removes none")
+  @Test("a read-only process need not name all indexes, and removes none")
   func readOnly() throws {
     let store = try Store.create(on: host)
     let orders = try store.collection("orders", of: Order.self, indexes: Order.indexes)
@@ -295,7 +295,7 @@ struct CollectionIndexTests {
     #expect(try again.entries() == 2)
   }
 
-  @Test("entries that would end before their element are written anew when indexes are rebuilt")
+  @Test("entries that would expire before their element are rewritten when indexes are rebuilt")
   func rebuiltDeadlines() throws {
     let store = try Store.create(on: host)
     let orders = try store.collection("orders", of: Order.self, indexes: Order.indexes)
@@ -308,7 +308,7 @@ struct CollectionIndexTests {
   }
 
   @Test(
-    "an element whose value is too long for an entry, stored by who knows no index, can be changed and deleted"
+    "an element too large for an index entry, stored without the index, can be changed and deleted"
   )
   func tooLong() throws {
     let store = try Store.create(on: host)
@@ -330,7 +330,7 @@ struct CollectionIndexTests {
     #expect(try orders.all().map(\.id) == [1] && orders.indexesAreRight())
   }
 
-  @Test("an element cannot be given an identifier that is equal to Swift and another key")
+  @Test("an element cannot get an identifier that is equal in Swift but another key")
   func canonicallyEqual() throws {
     struct Named: Codable, Identifiable {
       var id: String

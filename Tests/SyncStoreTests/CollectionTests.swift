@@ -18,7 +18,7 @@ struct CollectionTests {
     return nil
   }
 
-  @Test("elements are inserted, replaced, updated and deleted, one by one", arguments: [false, true])
+  @Test("elements are inserted, replaced, updated and deleted individually", arguments: [false, true])
   func one(indexed: Bool) throws {
     let store = try Store.create(on: host)
     let orders = try store.collection("orders", of: Order.self, indexes: indexed ? Order.indexes : [])
@@ -55,7 +55,7 @@ struct CollectionTests {
     }
   }
 
-  @Test("an insert waits for nothing it need not, and sees expired and damaged elements for what they are")
+  @Test("an insert replaces expired elements, and reports damaged ones")
   func insertOverOthers() throws {
     let host = SimulatedHost(sealed: false)
     let store = try Store.create(on: host)
@@ -107,7 +107,7 @@ struct CollectionTests {
     #expect(try store.text("orders") == "not an element")
   }
 
-  @Test("many are written at once or not at all")
+  @Test("many are written atomically")
   func many() throws {
     let store = try Store.create(on: host)
     let orders = try store.collection("orders", of: Order.self, indexes: Order.indexes)
@@ -142,7 +142,7 @@ struct CollectionTests {
     #expect(try orders.indexesAreRight())
   }
 
-  @Test("identifiers may be texts, UUIDs and types of one's own")
+  @Test("identifiers may be texts, UUIDs and custom types")
   func identifiers() throws {
     struct Item<ID: KeyComponent & Codable & Hashable>: Codable, Identifiable, Equatable {
       var id: ID
@@ -165,7 +165,7 @@ struct CollectionTests {
     #expect(try dates.all(in: days[3]...days[5]).map(\.id) == Array(days[3...5]))
   }
 
-  @Test("names that would mix up collections are refused")
+  @Test("names that would make collections ambiguous are refused")
   func names() throws {
     let store = try Store.create(on: host)
     for name in ["", "a/b", "a#b", "a\u{0}", String(repeating: "n", count: 65)] {
@@ -179,7 +179,7 @@ struct CollectionTests {
     #expect(code { _ = try store.collection("o", of: Order.self).all(by: Order.byNote) } == .outOfBounds)
   }
 
-  @Test("a snapshot of a collection does not move")
+  @Test("a snapshot of a collection does not change")
   func snapshots() throws {
     let store = try Store.create(on: host)
     let orders = try store.collection("orders", of: Order.self, indexes: Order.indexes)
@@ -193,7 +193,7 @@ struct CollectionTests {
     #expect(try orders.reading(store.snapshot()).all().map(\.customer) == ["Zoe"])
   }
 
-  @Test("an element that does not read as one is an error that names its key")
+  @Test("an element that cannot be decoded is an error that names its key")
   func foreign() throws {
     let store = try Store.create(on: host)
     let orders = try store.collection("orders", of: Order.self)

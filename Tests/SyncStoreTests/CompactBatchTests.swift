@@ -5,7 +5,7 @@ import Testing
 
 /// Batches are appended to the journal unchanged where possible. The general path defines the expected
 /// result.
-@Suite("A batch that is taken in as it came")
+@Suite("A compact batch")
 struct CompactBatchTests {
   /// Two copies of one machine, and one that sends to both.
   struct Setting {
@@ -61,9 +61,10 @@ struct CompactBatchTests {
       PositionedRecord(
         position: sequence,
         record: Record(
-          dot: Dot(actor: try source.actor, sequence: sequence), stamp: Stamp(milliseconds: milliseconds),
-          base: base, key: Array(key.utf8), content: value.map { .inline($0) } ?? .tombstone,
-          continues: continues))
+          version: Version(
+            stamp: Stamp(milliseconds: milliseconds), dot: Dot(actor: try source.actor, sequence: sequence)),
+          context: CausalContext(base: base), key: Array(key.utf8),
+          content: value.map { .inline($0) } ?? .tombstone, continues: continues))
     }
 
     /// Whether the first copy applies the records in compact form.
@@ -74,7 +75,7 @@ struct CompactBatchTests {
     }
   }
 
-  @Test("is what the general way makes of it: values, tombstones, types, bases, transactions")
+  @Test("gives the same as the general path: values, tombstones, types, bases, transactions")
   func ordinary() throws {
     let setting = try Setting()
     let other = Dot(actor: ActorID(high: 7, low: 7), sequence: 40)
@@ -91,7 +92,7 @@ struct CompactBatchTests {
   }
 
   @Test(
-    "goes the general way where the rules have something to decide",
+    "takes the general path where a rule must decide",
     arguments: [
       "a key that is held", "a key twice", "a write that is covered", "a stamp ahead of the clock",
       "a reserved key",
@@ -111,8 +112,7 @@ struct CompactBatchTests {
         try copy.finish(
           RoundClose(
             sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 1,
-            vector: VersionVector([try setting.source.actor: 1]), floor: VersionVector(), horizon: .zero,
-            isFull: false))
+            vector: VersionVector([try setting.source.actor: 1]), floor: VersionVector(), horizon: .zero))
       }
     case "a stamp ahead of the clock":
       records.append(try setting.record("ahead", 3, at: setting.hosts[0].time + 3_600_000))
@@ -124,7 +124,7 @@ struct CompactBatchTests {
     try setting.expectSame(records, 2)
   }
 
-  @Test("is the same as the general way's whatever comes", arguments: 1...20 as ClosedRange<UInt64>)
+  @Test("gives the same as the general path for random batches", arguments: 1...20 as ClosedRange<UInt64>)
   func random(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
     let setting = try Setting()
@@ -147,7 +147,7 @@ struct CompactBatchTests {
     }
   }
 
-  @Test("says which positions hold nothing but what it brought, unless something was written with it")
+  @Test("knows the positions with nothing but its own records, unless another write was committed with it")
   func echo() throws {
     let setting = try Setting()
     let copy = setting.copies[0]
@@ -182,7 +182,7 @@ struct CompactBatchTests {
   }
 
   @Test(
-    "is the same where it is so large that it is written to the file, through several segments and a loss of power"
+    "gives the same when written with pwrite, across several segments and a loss of power"
   )
   func bulk() throws {
     let setting = try Setting()
@@ -208,7 +208,8 @@ struct CompactBatchTests {
   }
 
   @Test(
-    "F26 leaves nothing behind where it cannot be written, and comes again", arguments: [28, 5] as [Int32])
+    "F26 leaves nothing behind if it cannot be written, and can be received again",
+    arguments: [28, 5] as [Int32])
   func unwritten(errno: Int32) throws {
     let setting = try Setting()
     try setting.copies[0].close()
@@ -236,7 +237,7 @@ struct CompactBatchTests {
   }
 
   @Test(
-    "is wholly there or not at all where power is lost before it is durable",
+    "is complete or absent after a loss of power before it is durable",
     arguments: 1...12 as ClosedRange<UInt64>)
   func tornBulk(seed: UInt64) throws {
     let setting = try Setting()
@@ -262,7 +263,7 @@ struct CompactBatchTests {
     }
   }
 
-  @Test("is found, and what is written next stamped above it, also where the index has no room to grow")
+  @Test("is found, and later writes are stamped above it, also when the index cannot grow")
   func indexWithoutRoom() throws {
     let setting = try Setting()
     try setting.copies[0].close()
@@ -290,7 +291,7 @@ struct CompactBatchTests {
     #expect(try copy.status().keys == 6001)
   }
 
-  @Test("leaves the rest of its segment to single records, of which a disk takes each")
+  @Test("leaves the rest of its segment to single records")
   func singles() throws {
     let directory = TemporaryDirectory()
     let setting = try Setting()

@@ -2,7 +2,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("A plan of a compaction")
+@Suite("A compaction plan")
 struct CompactionPlanTests {
   typealias Candidate = CompactionPlan.Candidate
   static let mebibyte = 1 << 20
@@ -21,7 +21,7 @@ struct CompactionPlanTests {
     CompactionPlan(candidates, largestSegment: 8 * mebibyte, position: position, isThorough: thorough)?.run
   }
 
-  @Test("waits until there are half as many dead bytes as live ones, unless asked to be thorough")
+  @Test("waits until dead bytes are half of the live ones, unless asked to be thorough")
   func threshold() {
     #expect(Self.run([]) == nil)
     #expect(Self.run(Self.sealed([0.99, 0.9, 0.8])) == nil)
@@ -30,14 +30,14 @@ struct CompactionPlanTests {
     #expect(Self.run(Self.sealed([1, 1, 1]), thorough: true) == nil)
   }
 
-  @Test("takes neighbours along as far as what is live fits in one segment")
+  @Test("includes neighbours as long as the live records fit in one segment")
   func neighbours() {
     #expect(Self.run(Self.sealed([0.2, 0.2, 0.2, 0.2])) == 0..<4)
     #expect(Self.run(Self.sealed([0.5, 0.1, 0.45, 0.5])) == 1..<3)
     #expect(Self.run(Self.sealed([0.9, 0, 0, 0.9])) == 1..<3)
   }
 
-  @Test("passes over a small one of which a larger share is dead, but no page")
+  @Test("skips a small segment with a larger dead share that would not free a page")
   func small() {
     var candidates = Self.sealed([0.6, 0.5, 0.6])
     // As left by a compaction of segments in which everything was deleted.
@@ -47,7 +47,7 @@ struct CompactionPlanTests {
     #expect(Self.run(Array(candidates[...0]), thorough: true) == nil)
   }
 
-  @Test("leaves alone what is damaged or has gained nothing before")
+  @Test("skips segments that are damaged or were not worth compacting")
   func ineligible() {
     var candidates = Self.sealed([0.1, 0.1, 0.1])
     candidates[1].isEligible = false
@@ -65,7 +65,7 @@ struct CompactionPlanTests {
     #expect(Self.run(candidates, position: 1 << 32 + 5) == 0..<2)
   }
 
-  @Test("takes at most so many files at once")
+  @Test("includes at most a fixed number of files")
   func longest() {
     let candidates = (0..<200).map {
       Candidate(fileBytes: 64 << 10, liveBytes: 100, basePosition: UInt64($0))

@@ -34,9 +34,9 @@ struct CompactionTests {
   }
 
   @Test(
-    "relies on nothing that a copy of the directory would not have: that is cut where the journal vouches (F55)"
+    "relies on nothing that a copied directory would lack: that is cut at the last durable checkpoint (F55)"
   )
-  func copiedBehind() throws {
+  func copiedAfterwards() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     for number in 0..<30 { try store.put(Key("\(number)"), [UInt8](repeating: 1, count: 3000)) }
     try store.sync()
@@ -83,7 +83,7 @@ struct CompactionTests {
   }
 
   @Test(
-    "keeps every value, position, conflict and digest, and gives the rest of the space back",
+    "keeps every value, position, conflict and digest, and frees the rest of the space",
     arguments: 0..<8 as Range<UInt64>)
   func equality(seed: UInt64) throws {
     let store = try Store.create(on: host, configuration: Self.small)
@@ -137,7 +137,7 @@ struct CompactionTests {
   }
 
   @Test(
-    "interrupted at any call loses nothing, whether the process is killed or the power goes (F7)",
+    "interrupted at any call loses nothing, by a kill or a loss of power (F7)",
     arguments: [false, true])
   func interrupted(sealed: Bool) throws {
     var number = 1
@@ -173,7 +173,7 @@ struct CompactionTests {
     #expect(number > 25)
   }
 
-  @Test("on a full disk works with the reserve, as long as that is there (F25)")
+  @Test("on a full disk works with the space reserve, as long as it lasts (F25)")
   func fullDisk() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     try Self.churnUnpurged(store, writes: 120)
@@ -190,7 +190,7 @@ struct CompactionTests {
     #expect(try Picture(store) == before)
   }
 
-  @Test("goes on where a segment that was replaced cannot be removed")
+  @Test("continues if a replaced segment cannot be removed")
   func unremovable() throws {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.small).close()
@@ -211,7 +211,7 @@ struct CompactionTests {
     #expect(files.count == (try store.status().segments))
   }
 
-  @Test("does not change a round under way, nor a cursor")
+  @Test("does not change an open round or a cursor")
   func round() throws {
     let other = try Store.create(on: SimulatedHost(seed: 5, machine: "other"), configuration: Self.small)
     let store = try Store.create(on: host, id: other.id, configuration: Self.small)
@@ -240,7 +240,7 @@ struct CompactionTests {
     #expect(try store.actor == actor)
   }
 
-  @Test("is followed by the other processes on the store, however far behind they are")
+  @Test("is followed by the store's other processes, however far behind they are")
   func processes() throws {
     let first = try Store.create(on: host, configuration: Self.shared)
     let second = try Store.openBeside(on: host, configuration: Self.shared)
@@ -258,7 +258,7 @@ struct CompactionTests {
     #expect(try Store.open(on: host).verify().isClean)
   }
 
-  @Test("never lets a sequence or a position be given twice, though a peer has beaten the record that had it")
+  @Test("never lets a sequence or position be reused, though a peer's record superseded its record")
   func sequences() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     let far = SimulatedHost(seed: 5, time: host.time + 1000, machine: "other")
@@ -288,7 +288,7 @@ struct CompactionTests {
   }
 
   @Test(
-    "takes in a copy first that one before it has named, and could do no more, whatever is worth it by then (F7)"
+    "first installs a copy that an interrupted compaction has renamed (F7)"
   )
   func namedOnly() throws {
     let plan = FaultPlan()
@@ -313,7 +313,7 @@ struct CompactionTests {
     #expect(try Picture(again) == picture && again.verify().isClean)
   }
 
-  @Test("leaves a damaged segment as it is, and the others' records readable (R3)")
+  @Test("leaves a damaged segment unchanged, and the others' records readable (R3)")
   func damaged() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     try Self.churnUnpurged(store, writes: 200)
@@ -328,7 +328,7 @@ struct CompactionTests {
     #expect(try Picture(store) == before)
   }
 
-  @Test("keeps the end of a local key as long as an older record of it is there")
+  @Test("keeps the tombstone of a local key as long as an older record of it exists")
   func localRemoval() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     try store.setLocal(Array("old".utf8), [1])
@@ -344,7 +344,7 @@ struct CompactionTests {
     #expect(try again.status().keys == 31)
   }
 
-  @Test("keeps what waits for its time (F50)", arguments: [false, true])
+  @Test("keeps parked records (F50)", arguments: [false, true])
   func parked(rebuilds: Bool) throws {
     var store = try Store.create(on: host, configuration: Self.small)
     let ahead = SimulatedHost(seed: 2, time: host.time + 600_000, machine: "ahead")
@@ -363,8 +363,8 @@ struct CompactionTests {
     #expect(try store.text("key") == "of tomorrow")
   }
 
-  @Test("goes on beside readers and writers, on a real disk")
-  func beside() async throws {
+  @Test("runs concurrently with readers and writers, on a real disk")
+  func concurrent() async throws {
     let directory = TemporaryDirectory()
     let store = try Store.create(
       at: directory.path + "/s", configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20))

@@ -9,7 +9,7 @@ struct CompareAndSetTests {
 
   func text(_ text: String) -> [UInt8] { Array(text.utf8) }
 
-  @Test("writes if the key holds what is expected, and nothing otherwise")
+  @Test("writes if the key holds the expected value, and nothing otherwise")
   func expectations() throws {
     let store = try Store.create(on: host)
     #expect(try store.put("k", text("0"), expecting: .value([])) == nil)
@@ -35,7 +35,7 @@ struct CompareAndSetTests {
     #expect(try store.put("k", text("4"), expecting: .absent) != nil)
   }
 
-  @Test("takes an expired value for none")
+  @Test("treats an expired value as absent")
   func expired() throws {
     let store = try Store.create(on: host)
     let version = try #require(
@@ -46,7 +46,7 @@ struct CompareAndSetTests {
     #expect(try store.put("k", text("2"), expecting: .absent) != nil)
   }
 
-  @Test("knows a large value by its content, whether its bytes are here or not")
+  @Test("identifies a large value by its content, whether its bytes are here or not")
   func blobs() throws {
     let store = try Store.create(on: SimulatedHost(sealed: false))
     let large = [UInt8](repeating: 7, count: 100_000)
@@ -78,7 +78,7 @@ struct CompareAndSetTests {
     #expect(try store.putIfChanged("k", text("2"), type: .string))
   }
 
-  @Test("makes durable what is there already, though an earlier put did not (F24)")
+  @Test("makes an unchanged value durable if an earlier put did not (F24)")
   func durable() throws {
     let host = SimulatedHost()
     let store = try Store.create(on: host, configuration: Configuration(durability: .relaxed))
@@ -88,7 +88,7 @@ struct CompareAndSetTests {
     #expect(try Store.open(on: host).text("k") == "1")
   }
 
-  @Test("within a transaction sees what the transaction has made, and is undone with it")
+  @Test("in a transaction sees its pending writes, and is rolled back with it")
   func transactions() throws {
     let store = try Store.create(on: host)
     try store.put("k", "0")
@@ -113,7 +113,7 @@ struct CompareAndSetTests {
     #expect(try store.get("k")?.bytes.count == 50_000)
   }
 
-  @Test("refuses to compare with a record that was damaged, and replaces it when nothing is expected (F37)")
+  @Test("refuses to compare with a damaged record, and replaces it when nothing is expected (F37)")
   func damaged() throws {
     let host = SimulatedHost(sealed: false)
     let store = try Store.create(on: host)
@@ -130,7 +130,7 @@ struct CompareAndSetTests {
     #expect(try store.text("the key") == "the value")
   }
 
-  @Test("lets one of many threads win each time, in two instances on one store at once")
+  @Test("lets one of many threads win each time, in two concurrent instances of one store")
   func races() async throws {
     let host = SimulatedHost()
     let shared = Configuration(mode: .shared, durability: .relaxed)

@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Threads on one store")
 struct ConcurrencyTests {
-  @Test("write and read at once without losing or mixing anything")
+  @Test("write and read concurrently without losing or mixing anything")
   func writersAndReaders() async throws {
     let directory = TemporaryDirectory()
     let store = try Store.create(
@@ -67,8 +67,8 @@ struct ConcurrencyTests {
     #expect(store.syncCount <= 160)
   }
 
-  @Test("keep a round whole while others write")
-  func roundBesideWriters() async throws {
+  @Test("keep a round complete during concurrent writes")
+  func roundDuringWrites() async throws {
     let directory = TemporaryDirectory()
     let configuration = Configuration(durability: .relaxed)
     let sender = try Store.create(at: directory.path + "/a", configuration: configuration)

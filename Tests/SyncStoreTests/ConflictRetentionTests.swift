@@ -4,12 +4,12 @@ import Testing
 @testable import SyncStore
 
 /// Beaten values are kept for a limited time, and in limited number.
-@Suite("Beaten values of conflicts")
+@Suite("Losing values of conflicts")
 struct ConflictRetentionTests {
   private static let day: UInt64 = 86_400_000
   private static let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
 
-  @Test("are kept for 30 days from when they were beaten, however old they were then")
+  @Test("are kept for 30 days after they lost, however old they were then")
   func age() throws {
     let (host, absent) = (SimulatedHost(seed: 1), SimulatedHost(seed: 2))
     let store = try Store.create(on: host, configuration: Self.configuration)
@@ -56,7 +56,7 @@ struct ConflictRetentionTests {
     return (large, small, host)
   }
 
-  @Test("are no reason to refuse the small ones that beat them, however many come at once")
+  @Test("do not cause the small values that beat them to be refused, however many arrive at once")
   func manyAtOnce() throws {
     let (large, small, _) = try beaten(later: 10)
     try large.receive(from: small)
@@ -65,7 +65,8 @@ struct ConflictRetentionTests {
     #expect(try large.digest() == small.digest())
   }
 
-  @Test("of one batch are kept up to what a compaction keeps; of those whose time has come, all until then")
+  @Test(
+    "of one batch are kept up to the limit of a compaction; those beaten by parked records, all until then")
   func tooMany() throws {
     let (large, small, _) = try beaten(later: 10, bytes: 100_000)
     try large.receive(from: small)
@@ -78,7 +79,7 @@ struct ConflictRetentionTests {
     #expect(try other.status().parked == 0 && other.conflicts().count == 1000)
   }
 
-  @Test("are no reason to write nothing any more once the time has come of those that beat them (F50)")
+  @Test("of many parked records do not stop writes once those are applied (F50)")
   func manyParked() throws {
     let (large, small, host) = try beaten(later: 600_000)
     try large.receive(from: small)
@@ -89,7 +90,7 @@ struct ConflictRetentionTests {
     #expect(try large.get("7")?.bytes == [2])
   }
 
-  @Test("are kept, the newest, up to so many bytes; where nothing was noted, whatever their age")
+  @Test("are kept, the newest, up to a number of bytes; of any age if no time was recorded")
   func bounds() {
     var retention = ConflictRetention()
     let beaten: [(position: UInt64, bytes: Int)] = [(5, 100), (20, 100), (30, 100)]

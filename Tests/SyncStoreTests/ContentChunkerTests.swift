@@ -23,7 +23,7 @@ struct ContentChunkerTests {
     return chunks
   }
 
-  @Test("are all of the content, none too small and none too large", arguments: [256, 1024, 4096])
+  @Test("cover all of the content, none too small and none too large", arguments: [256, 1024, 4096])
   func bounds(average: Int) {
     let bytes = pattern(300_000)
     let all = chunks(bytes, average: average)
@@ -35,7 +35,7 @@ struct ContentChunkerTests {
     #expect(chunks([UInt8](repeating: 0, count: 50_000)).allSatisfy { $0.count <= 4096 })
   }
 
-  @Test("are the same however the bytes come", arguments: 0..<10 as Range<UInt64>)
+  @Test("do not depend on how the bytes are split", arguments: 0..<10 as Range<UInt64>)
   func pieces(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     let bytes = pattern(60_000, seed: seed)
@@ -43,7 +43,7 @@ struct ContentChunkerTests {
     #expect(chunks(bytes, pieces: pieces) == chunks(bytes))
   }
 
-  @Test("stay the same but for those where something was inserted or changed")
+  @Test("stay the same except where something was inserted or changed")
   func shifted() {
     let bytes = pattern(500_000)
     let before = Set(chunks(bytes))
@@ -55,7 +55,7 @@ struct ContentChunkerTests {
     #expect(different.reduce(0) { $0 + $1.count } < 2000 + 6 * 4096)
   }
 
-  @Test("end where they always have: copies of other versions must agree")
+  @Test("have stable borders: copies of other versions must agree")
   func golden() {
     var chunker = ContentChunker(average: 1024)
     let bytes = (0..<20_000).map { UInt8(truncatingIfNeeded: $0 &* $0 &>> 3) }
@@ -82,7 +82,7 @@ struct ContentChunkerTests {
     var cases: [Case]
   }
 
-  @Test("end and are named as the golden vectors have them")
+  @Test("have the borders and hashes of the golden vectors")
   func vectors() throws {
     let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
       .appendingPathComponent("../../schemas/vectors/chunker.json")

@@ -8,7 +8,7 @@ struct CrashTests {
   static let configuration = Configuration(mode: .exclusive, durability: .full, blobThreshold: 4096)
 
   @Test(
-    "a killed process has lost nothing, in any mode of durability",
+    "a killed process loses nothing, in any durability mode",
     arguments: [Durability.full, .interval(milliseconds: 1000), .relaxed])
   func killed(durability: Durability) throws {
     let host = SimulatedHost()
@@ -21,7 +21,7 @@ struct CrashTests {
   }
 
   @Test(
-    "a put is there whole or not at all, at whatever call of it the process is killed, and can be made again (F1, F3, F4)",
+    "a put killed at any call is complete or absent, and can be repeated (F1, F3, F4)",
     arguments: [Durability.full, .relaxed], [false, true])
   func killedWithinPut(durability: Durability, writesTail: Bool) throws {
     var call = 1
@@ -65,7 +65,7 @@ struct CrashTests {
   }
 
   @Test(
-    "a loss of power takes no durable write, no half of a transaction, and never a later write without an earlier one (F15, F16, F18, F19, F24)",
+    "a loss of power loses no durable write, tears no transaction, reorders none (F15, F16, F18, F19, F24)",
     arguments: EachCall.seeds(150, usually: 60))
   func powerLoss(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
@@ -107,7 +107,7 @@ struct CrashTests {
   }
 
   @Test(
-    "recovery interrupted again and again ends in the same state (F8)", arguments: 0..<40 as Range<UInt64>)
+    "recovery interrupted repeatedly ends in the same state (F8)", arguments: 0..<40 as Range<UInt64>)
   func recoveryIsIdempotent(seed: UInt64) throws {
     let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
     let store = try Store.create(on: host, configuration: Configuration(durability: .relaxed))
@@ -126,7 +126,7 @@ struct CrashTests {
   }
 
   @Test(
-    "creation killed by a loss of power leaves a store or none, and can be done again (F5, F20)",
+    "creation interrupted by a loss of power leaves a store or none, and can be repeated (F5, F20)",
     arguments: EachCall.seeds(24, usually: 9))
   func creation(seed: UInt64) throws {
     var call = 1
@@ -154,7 +154,7 @@ struct CrashTests {
   }
 
   @Test(
-    "a failed sync poisons the store until it is opened again, which loses nothing that was there (F30, F31, R4)"
+    "a failed sync poisons the store until it is reopened, which keeps what was there (F30, F31, R4)"
   )
   func failedSync() throws {
     let host = SimulatedHost()
@@ -177,7 +177,7 @@ struct CrashTests {
     }
   }
 
-  @Test("a full disk costs an error and nothing else (F25)")
+  @Test("a full disk causes an error and nothing else (F25)")
   func fullDisk() throws {
     let host = SimulatedHost()
     let store = try Store.create(on: host, configuration: Configuration(segmentBytes: 1 << 20))
@@ -199,7 +199,7 @@ struct CrashTests {
   }
 
   @Test(
-    "every call that fails, once or for ever, leaves what was acknowledged, also where only what was synced is left (F29, F30)",
+    "any call failing once or for ever keeps acknowledged writes, also with only synced data left (F29, F30)",
     arguments: [false, true], [false, true])
   func failingCalls(forever: Bool, isPowerLost: Bool) throws {
     var call = 1

@@ -16,7 +16,7 @@ import Testing
     #expect(Hex.string(of: SHA256.hash(Array(text.utf8))) == hash)
   }
 
-  @Test("Bytes in pieces of any size hash to what they hash to in one")
+  @Test("Bytes in pieces of any size have the same hash as in one piece")
   func pieces() {
     let million = [UInt8](repeating: UInt8(ascii: "a"), count: 1_000_000)
     let expected = "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"
@@ -30,7 +30,7 @@ import Testing
     }
   }
 
-  @Test("A hasher that took nothing gives the hash of nothing")
+  @Test("A hasher without input gives the hash of no bytes")
   func nothing() {
     #expect(SHA256Hasher().finish() == SHA256.hash([]))
   }
@@ -82,7 +82,7 @@ import Testing
     #expect(Hex.string(of: HKDFSHA256.derive(count, secret: secret, salt: salt, info: info)) == key)
   }
 
-  @Test("Bytes are equal when all of them are, and only then")
+  @Test("Bytes are equal only if all of them are")
   func equality() {
     #expect(constantTimeEquals([], []))
     #expect(constantTimeEquals([1, 2, 3], [1, 2, 3]))
@@ -121,7 +121,7 @@ import Testing
       sealed: String(ciphertext.prefix(120)) + "76fc6ece0f4e1768cddf8853bb2d551b"),
   ]
 
-  @Test("The published test cases are sealed and opened", arguments: examples)
+  @Test("The published test cases are encrypted and decrypted", arguments: examples)
   func published(example: Example) throws {
     let key = try #require(Hex.bytes(of: example.key))
     let nonce = try #require(Hex.bytes(of: example.nonce))
@@ -132,7 +132,7 @@ import Testing
     #expect(try AES256GCM.decrypt(sealed, key: key, nonce: nonce, authenticating: header) == plaintext)
   }
 
-  @Test("F80 one changed bit anywhere, another key, nonce or header, or a cut end is refused")
+  @Test("F80 any changed bit, another key, nonce or header, or truncation is refused")
   func refusals() {
     let key = [UInt8](repeating: 7, count: 32)
     let nonce = [UInt8](repeating: 8, count: 12)
@@ -161,7 +161,7 @@ import Testing
     }
   }
 
-  @Test("Sealed bytes are appended to what is there")
+  @Test("Encrypted bytes are appended to the buffer")
   func appending() {
     let key = [UInt8](repeating: 7, count: 32)
     let nonce = [UInt8](repeating: 8, count: 12)

@@ -3,9 +3,9 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("The lock of a store's daemon")
+@Suite("The daemon lock of a store")
 struct DaemonLockTests {
-  @Test("is held by one, who says who it is, and goes with the file that holds it")
+  @Test("has one holder, names it, and is released with its file")
   func lock() throws {
     let directory = TemporaryDirectory()
     let store = try Store.create(at: directory.path + "/store", configuration: Configuration(mode: .shared))

@@ -34,7 +34,7 @@ struct DamageInUseTests {
   }
 
   @Test(
-    "of a key that is deleted then does not bring it back: not when the store is opened again, and not from a peer (F37)",
+    "of a key deleted later does not revive it, neither at reopening nor from a peer (F37)",
     arguments: [(0, false), (0, true), (8, false), (8, true)], [false, true])
   func deleted(damage: (byte: Int, isFoundAtOpening: Bool), inTransaction: Bool) throws {
     var store = try Store.create(on: host)
@@ -63,8 +63,8 @@ struct DamageInUseTests {
     #expect(try store.digest() == other.digest())
   }
 
-  @Test("of one key makes a delete of no other one a write")
-  func deletedBeside() throws {
+  @Test("of one key does not make the delete of another absent key a write")
+  func otherKeyDeleted() throws {
     let store = try Store.create(on: host)
     try store.put("the key", "value")
     try store.put("other", "value")
@@ -77,7 +77,7 @@ struct DamageInUseTests {
     #expect(try store.status().position == position)
   }
 
-  @Test("while the store is open stops a round that would claim to hold the lost record (R6)")
+  @Test("while the store is open stops a round that would claim to cover the lost record (R6)")
   func roundInUse() throws {
     let store = try Store.create(on: host)
     try store.put("the key", "value")
@@ -90,7 +90,7 @@ struct DamageInUseTests {
       }?.code == .damaged)
   }
 
-  @Test("of lengths near the end of a segment ends no process (F46)")
+  @Test("of lengths near the end of a segment crashes no process (F46)")
   func lengthsInUse() throws {
     let store = try Store.create(on: host, configuration: Configuration(durability: .relaxed))
     try RotationTests.fill(store, 69)
@@ -103,7 +103,7 @@ struct DamageInUseTests {
     #expect(try store.status().keys == 69)
   }
 
-  @Test("of a sector that takes both definitions of an actor serves no older value of its keys (F17, F18)")
+  @Test("of a sector with both definitions of an actor serves no older value of its keys (F17, F18)")
   func definitions() throws {
     let store = try Store.create(on: host)
     let peer = SimulatedHost(seed: 5, machine: "peer")
@@ -132,7 +132,7 @@ struct DamageInUseTests {
     #expect(#expect(throws: StoreError.self) { try again.get("k") }?.code == .damaged)
   }
 
-  @Test("of a sector that takes a part of a key serves no older value of that key (F17, F18)")
+  @Test("of a sector with part of a key serves no older value of that key (F17, F18)")
   func keyInPart() throws {
     let store = try Store.create(on: host)
     let key = try Key(String(repeating: "a", count: 700))
@@ -166,7 +166,7 @@ struct DamageInUseTests {
     return (again, peer)
   }
 
-  @Test("of nobody knows which keys lets no older value of a peer beat one that can be read (F17, F37)")
+  @Test("with unknown keys lets no older value of a peer replace a readable one (F17, F37)")
   func readable() throws {
     let (store, peer) = try mending { store, peer in
       try store.put("k", "older")
@@ -180,7 +180,7 @@ struct DamageInUseTests {
   }
 
   @Test(
-    "of nobody knows which keys is mended also where the peer has deleted some that can be read (F17, F37)")
+    "with unknown keys is repaired also if the peer has deleted some readable ones (F17, F37)")
   func deletedElsewhere() throws {
     let (store, peer) = try mending { store, peer in
       try store.put("gone", "1")
@@ -193,7 +193,7 @@ struct DamageInUseTests {
     #expect(try store.digest() == peer.digest() && store.replicaSummary().health == .healthy)
   }
 
-  @Test("of one byte costs the record it is in, and no other", arguments: [0, 13, 18, 41, 60])
+  @Test("of one byte loses the record that contains it, and no other", arguments: [0, 13, 18, 41, 60])
   func oneByte(offset: Int) throws {
     let store = try Store.create(on: host)
     try store.put("k", String(repeating: "v", count: 40))
@@ -210,7 +210,7 @@ struct DamageInUseTests {
   }
 
   @Test(
-    "in shared mode, too, fails a scan that would leave its key out, and is named to who wants the rest (F37)"
+    "of a key fails a scan that would omit it, also in shared mode; a lenient scan names it (F37)"
   )
   func scansInUse() throws {
     let shared = Configuration(mode: .shared)
@@ -228,8 +228,8 @@ struct DamageInUseTests {
     #expect(try store.snapshot().scanReadable(KeyRange(prefix: "c")) { _ in }.doubts.isEmpty)
   }
 
-  @Test("met by the digest of a session does not keep the session from bringing the record again (F37)")
-  func metByDigest() throws {
+  @Test("found by the digest of a session does not keep the session from receiving the record again (F37)")
+  func foundByDigest() throws {
     let store = try Store.create(on: host)
     let peer = try Store.create(on: SimulatedHost(seed: 5, machine: "peer", sealed: false), id: store.id)
     for key in ["first", "second", "third"] as [Key] { try store.put(key, "value", durability: .full) }

@@ -34,7 +34,7 @@ struct DamageTests {
   }
 
   @Test(
-    "never gives a wrong value, and is found out or unharmed, whichever one bit is flipped (F37)",
+    "never gives a wrong value, and detects or survives any flipped bit (F37)",
     arguments: (0..<8).map { ($0, false) } + [(1, true), (6, true)])
   func everyBit(bit: Int, sealed: Bool) throws {
     let (host, files, values) = try Self.sample(sealed: sealed)
@@ -78,7 +78,7 @@ struct DamageTests {
     return isClean
   }
 
-  @Test("is refused or served truthfully when a segment is cut short anywhere (F19, F45)")
+  @Test("is refused or serves true values when a segment is truncated anywhere (F19, F45)")
   func truncation() throws {
     let (host, files, values) = try Self.sample()
     let path = "/store/journal/0000000000000001.segment"
@@ -92,7 +92,7 @@ struct DamageTests {
   }
 
   @Test(
-    "of one of the two copies of a header is named until somebody opens the store for writing, and then mended",
+    "with one damaged copy of a header reports it until a writer opens the store and repairs it",
     arguments: [0, 2048])
   func headerCopy(offset: Int) throws {
     let (host, files, values) = try Self.sample()
@@ -109,7 +109,7 @@ struct DamageTests {
     #expect(try host.storage.files(below: "/store")[path]?.prefix(4096) == header)
   }
 
-  @Test("refuses segments that were swapped, are of another store, or are missing (F22, F40)")
+  @Test("refuses segments that are swapped, from another store, or missing (F22, F40)")
   func foreignSegments() throws {
     let host = SimulatedHost()
     let store = try Store.create(
@@ -137,7 +137,7 @@ struct DamageTests {
   }
 
   @Test(
-    "names what lies in place of its files, and does not hang on it (F45)", arguments: ["STORE", "control"])
+    "names foreign files at its paths, and does not hang on them (F45)", arguments: ["STORE", "control"])
   func strangeFiles(name: String) throws {
     let host = SimulatedHost()
     try Store.create(on: host).close()
@@ -148,7 +148,7 @@ struct DamageTests {
     #expect(error?.code == .foreignFile)
   }
 
-  @Test("of a newer format is refused untouched, and the version named (F100)")
+  @Test("of a newer format is refused unchanged, and the version named (F100)")
   func newerFormat() throws {
     let host = SimulatedHost()
     try Store.create(on: host).close()
@@ -162,7 +162,7 @@ struct DamageTests {
   }
 
   @Test(
-    "can be written to, and names what is damaged, though one sector took the names of 130,000 writes (F37)")
+    "can be written, and names the damage, when one sector held the actor of 130,000 writes (F37)")
   func authorlessWrites() throws {
     let host = SimulatedHost(sealed: false)
     let store = try Store.create(

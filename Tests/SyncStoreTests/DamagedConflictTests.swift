@@ -3,9 +3,9 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Beaten values of which one is damaged")
+@Suite("Conflicts with a damaged losing value")
 struct DamagedConflictTests {
-  @Test("are listed but for that one, whose error is told (F37)")
+  @Test("list the other values, and report the error of the damaged one (F37)")
   func listed() throws {
     let host = SimulatedHost(sealed: false)
     let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)

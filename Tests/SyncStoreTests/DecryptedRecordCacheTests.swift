@@ -5,7 +5,7 @@ import Testing
 
 /// `Configuration.openedRecordBytes`: cached decrypted records are never stale, and are evicted when
 /// required.
-@Suite("Records that an encrypted store keeps opened", .serialized)
+@Suite("The cache of decrypted records", .serialized)
 struct DecryptedRecordCacheTests {
   let host = SimulatedHost(sealed: true)
 
@@ -35,7 +35,7 @@ struct DecryptedRecordCacheTests {
     }
   }
 
-  @Test("are none unless that is asked for")
+  @Test("is empty unless enabled")
   func optIn() throws {
     let store = try Store.create(on: host, configuration: Self.configuration(0))
     try fill(store, 1)
@@ -44,17 +44,17 @@ struct DecryptedRecordCacheTests {
     #expect(throws: StoreError.self) { _ = try Self.configuration(-1).checked() }
   }
 
-  @Test("are those that were read, and serve the next reader")
+  @Test("keeps records that were read, and serves the next reader")
   func kept() throws {
     let (first, second) = try stores()
     try fill(first, 1)
     #expect(count(first) == 0 && count(second) == 0)
-    // Another test may announce memory pressure meanwhile.
+    // Another test may announce memory pressure concurrently.
     for _ in 0..<100 where count(second) < 40 { try check(second, 1) }
     #expect(count(second) == 40)
   }
 
-  @Test("are never taken for what another process, or this one, has written since")
+  @Test("never serves a value that another process, or this one, has overwritten")
   func neverOld() throws {
     let (first, second) = try stores()
     for round in 1...6 {
@@ -73,7 +73,7 @@ struct DecryptedRecordCacheTests {
     #expect(try second.get("8")?.bytes == [1] && second.get("9") == nil)
   }
 
-  @Test("stay within their bytes")
+  @Test("stays within its byte limit")
   func bounded() throws {
     let store = try Store.create(on: host, configuration: Self.configuration(4096))
     try fill(store, 1)
@@ -81,7 +81,7 @@ struct DecryptedRecordCacheTests {
     #expect(count(store) <= 8)
   }
 
-  @Test("go when memory is short, when it is purged, and when the store is closed")
+  @Test("is emptied under memory pressure, on purge, and when the store is closed")
   func purged() throws {
     let (first, second) = try stores()
     try fill(first, 1)
@@ -98,7 +98,7 @@ struct DecryptedRecordCacheTests {
     try check(first, 1)
   }
 
-  @Test("do not hide that a record was damaged (F37)")
+  @Test("does not hide that a record is damaged (F37)")
   func damage() throws {
     let store = try Store.create(on: host, configuration: Self.configuration())
     try fill(store, 1)

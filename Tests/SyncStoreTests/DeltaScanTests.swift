@@ -5,7 +5,7 @@ import Testing
 
 /// A delta scan runs concurrently with writers, yet its round has exactly the current records of its snapshot
 /// (rule R10).
-@Suite("A round that is opened")
+@Suite("A delta scan")
 struct DeltaScanTests {
   private static let few: UInt64 = 4
 
@@ -43,7 +43,7 @@ struct DeltaScanTests {
 
   private static func key(_ number: Int) throws -> Key { try Key("key \(number)") }
 
-  @Test("lets others write after every few records, and takes their writes along")
+  @Test("lets other threads write after every few records, and includes their writes")
   func turns() throws {
     let turns = Turns()
     let store = try Self.store(on: SimulatedHost(), turns: turns)
@@ -86,7 +86,7 @@ struct DeltaScanTests {
     #expect(count == round.count, what)
   }
 
-  @Test("has the same where its survey, and the digest of all keys, are shared by several processors")
+  @Test("gives the same records when several processors share it and the digest of all keys")
   func shared() throws {
     let configuration = Configuration(durability: .relaxed, segmentBytes: 1 << 20)
     let store = try Self.store(on: SimulatedHost(), configuration: configuration)
@@ -145,9 +145,9 @@ struct DeltaScanTests {
   }
 
   @Test(
-    "has the same where the places of all keys were noted before, whatever has happened since",
+    "gives the same records when a live record bitmap was made before, whatever has changed since",
     arguments: 0..<30)
-  func noted(seed: Int) throws {
+  func bitmapMadeBefore(seed: Int) throws {
     let host = SimulatedHost(seed: UInt64(seed))
     let store = try Self.store(
       on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 64 << 10))
@@ -180,8 +180,8 @@ struct DeltaScanTests {
     }
   }
 
-  @Test("asks the index where a place that was noted is not met, as while a compaction moves its record")
-  func unmet() throws {
+  @Test("asks the index for a record missing from the bitmap, as when a compaction moves it")
+  func missingFromBitmap() throws {
     let store = try Self.store(on: SimulatedHost())
     for number in 0..<50 { try store.put(Self.key(number), [UInt8](repeating: 1, count: 100)) }
     let ground = try store.reading { engine throws(StoreError) -> DeltaScanContext? in
@@ -200,7 +200,7 @@ struct DeltaScanTests {
   }
 
   @Test(
-    "has what is current at its snapshot, whatever is written, deleted, purged, compacted, received or comes due meanwhile",
+    "gives what is current at its snapshot, under concurrent writes, purges, compaction and rounds",
     arguments: 0..<30)
   func exact(seed: Int) throws {
     let turns = Turns()
@@ -250,7 +250,7 @@ struct DeltaScanTests {
     try turns.end()
   }
 
-  @Test("beside threads that write has what was current in the journal up to its position")
+  @Test("concurrent with writing threads gives what was current in the journal up to its position")
   func threads() throws {
     let directory = TemporaryDirectory()
     var environment = Environment.real()

@@ -7,7 +7,7 @@ import Testing
 
 /// The byte limit applies to disk use: the value of `du` for the directory, even while several threads write
 /// as fast as they can.
-@Suite("A cache on the disk, full,", .timeLimit(.minutes(Patience.minutes(2))))
+@Suite("A full disk cache", .timeLimit(.minutes(Patience.minutes(2))))
 struct DiskCacheLimitTests {
   private let directory = TemporaryDirectory()
 
@@ -45,7 +45,7 @@ struct DiskCacheLimitTests {
     Load(name: "values of half the limit", threads: 2, keys: .max, sizes: [1_900_000], total: 24 << 20),
   ]
 
-  @Test("takes at most a fifth more than its limit at any moment, and not more at rest", arguments: loads)
+  @Test("exceeds its limit by at most a fifth at any time, and not at rest", arguments: loads)
   func holds(_ load: Load) async throws {
     var limits = DiskCache.Limits()
     limits.bytes = Self.limit
@@ -104,7 +104,7 @@ struct DiskCacheLimitTests {
     again.close()
   }
 
-  @Test("keeps what was used last, and lets a value leave at once that has no room even alone")
+  @Test("keeps the most recently used values, and drops at once a value that exceeds the limit alone")
   func leaves() async throws {
     var limits = DiskCache.Limits()
     limits.bytes = 2 << 20
@@ -131,7 +131,7 @@ struct DiskCacheLimitTests {
     await again.close()
   }
 
-  @Test("a trim that is asked for while another one is under way follows it")
+  @Test("runs a trim requested during another one after it")
   func follows() async throws {
     var limits = DiskCache.Limits()
     limits.count = 50

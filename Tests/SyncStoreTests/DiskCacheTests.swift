@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("A cache on the disk")
+@Suite("A disk cache")
 struct DiskCacheTests {
   private let host = SimulatedHost(sealed: false)
 
@@ -14,7 +14,7 @@ struct DiskCacheTests {
     return try DiskCache(at: "/cache", limits: quiet, environment: host.environment, packing: .small)
   }
 
-  @Test("gives what was set, with what lies beside it, and tells about it without reading it")
+  @Test("round-trips values with their extended data, and gives information without reading them")
   func roundTrip() throws {
     let cache = try open()
     try cache.set("a", [1, 2, 3], extendedData: [9], type: .json)
@@ -52,7 +52,7 @@ struct DiskCacheTests {
     #expect(#expect(throws: StoreError.self) { try cache.get("a") }?.code == .closed)
   }
 
-  @Test("refuses the directory of a store, and any that has something else in it, and leaves that as it is")
+  @Test("refuses the directory of a store, or any with foreign files, and leaves it unchanged")
   func foreignDirectory() throws {
     let store = try Store.create(on: host)
     try store.put("large", pattern(100_000))
@@ -71,7 +71,7 @@ struct DiskCacheTests {
     #expect(try host.storage.list("/other") == ["notes"])
   }
 
-  @Test("makes exactly the least recently used leave, by count, bytes, age, size and free space")
+  @Test("evicts exactly the least recently used, by count, bytes, age, size and free space")
   func order() throws {
     let cache = try open()
     func fill() throws {
@@ -103,7 +103,7 @@ struct DiskCacheTests {
     #expect(try left().isDisjoint(with: [0, 1, 2]))
   }
 
-  @Test("holds its limits, and makes room for itself on a full disk (F92)")
+  @Test("enforces its limits, and frees space for itself on a full disk (F92)")
   func limits() throws {
     var limits = DiskCache.Limits()
     limits.count = 10
@@ -118,9 +118,9 @@ struct DiskCacheTests {
   }
 
   @Test(
-    "is there again after it was closed, killed, or lost its power, and never gives wrong bytes (F15)",
+    "survives closing, kills and losses of power, and never gives wrong bytes (F15)",
     arguments: 0..<20 as Range<UInt64>)
-  func lives(seed: UInt64) throws {
+  func survives(seed: UInt64) throws {
     let cache = try open()
     try host.storage.syncDirectory("/")
     for number in 0..<10 { try cache.set("\(number)", pattern(3000, seed: UInt64(number))) }
@@ -138,7 +138,7 @@ struct DiskCacheTests {
     }
   }
 
-  @Test("forgets what has rotted (F44)")
+  @Test("forgets rotten values (F44)")
   func rotten() throws {
     let cache = try open()
     try cache.set("a", pattern(3000))
@@ -150,7 +150,7 @@ struct DiskCacheTests {
     #expect(try cache.get("a") == [1])
   }
 
-  @Test("lets everything go at once, and it does not come back")
+  @Test("removes everything at once, permanently")
   func removesAll() throws {
     let cache = try open()
     for number in 0..<30 { try cache.set("\(number)", pattern(9000)) }
@@ -165,7 +165,7 @@ struct DiskCacheTests {
     for number in 0..<30 { #expect(try again.get("\(number)") == nil) }
   }
 
-  @Test("The same directory is the same cache, and another process is told that it is in use")
+  @Test("one directory is one cache, and another process is told that it is in use")
   func instances() throws {
     let directory = TemporaryDirectory()
     let path = directory.path + "/cache"
@@ -180,7 +180,7 @@ struct DiskCacheTests {
     #expect(try two.get("a") == [1])
   }
 
-  @Test("Who reads never waits for long, and never gets wrong bytes, while others set and trim")
+  @Test("Readers never wait for long, and never get wrong bytes, during concurrent sets and trims")
   func together() async throws {
     let directory = TemporaryDirectory()
     let cache = try DiskCache(
@@ -206,8 +206,8 @@ struct DiskCacheTests {
     #expect(try await AsyncDiskCache(cache).totals().count == cache.count)
   }
 
-  @Test("All may leave while somebody goes through it: nothing that had left comes back, what is new stays")
-  func emptiedMeanwhile() throws {
+  @Test("Removing all during an iteration: removed values do not come back, new ones stay")
+  func emptiedDuringIteration() throws {
     let cache = try open()
     for number in 0..<40 { try cache.set("\(number)", pattern(9000, seed: UInt64(number))) }
     var isFirst = true
@@ -224,14 +224,14 @@ struct DiskCacheTests {
   }
 }
 
-@Suite("A cache on two levels")
+@Suite("A cache of two levels")
 struct CacheTests {
   struct Photo: Codable, Hashable, Sendable {
     var name: String
     var pixels: [Int]
   }
 
-  @Test("keeps on the disk what leaves memory, and reads it back")
+  @Test("keeps on disk what is evicted from memory, and reads it back")
   func levels() throws {
     let directory = TemporaryDirectory()
     let cache = try Cache<Photo>(
@@ -250,8 +250,8 @@ struct CacheTests {
     #expect(#expect(throws: StoreError.self) { try other.get("a") }?.code == .wrongType)
   }
 
-  @Test("a value that is being read from the disk does not come back behind the removal of all")
-  func removedMeanwhile() throws {
+  @Test("a value being read from disk does not come back after the removal of all")
+  func removedDuringRead() throws {
     let (host, plan) = (SimulatedHost(sealed: false), FaultPlan())
     let disk = try DiskCache(
       at: "/cache", environment: host.environment(over: FaultingStorage(host.storage, plan: plan)),

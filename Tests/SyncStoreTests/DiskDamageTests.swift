@@ -8,7 +8,7 @@ import Testing
 ///
 /// `DAMAGE_ALL=1` (`make damage`) tries every bit of every used byte (a sample for a value of several
 /// megabytes), and a thousand lengths of each file; otherwise a part.
-@Suite("A small store on the disk, with large values in files")
+@Suite("A small store on disk with large values in files")
 struct DiskDamageTests {
   /// The files of a store, its content, and the location of the part to damage.
   private final class Sample {
@@ -168,7 +168,7 @@ struct DiskDamageTests {
   }
 
   @Test(
-    "never gives a wrong value, and loses no other one, however short a file is cut (F19, F43, F44)",
+    "never gives a wrong value, and loses no other one, wherever a file is truncated (F19, F43, F44)",
     arguments: [false, true])
   func everyLength(isKilled: Bool) throws {
     let sample = try Sample(isKilled: isKilled)

@@ -57,7 +57,7 @@ struct EncryptedBlobTests {
   }
 
   @Test(
-    "are read by whole, by range and in place, and lie sealed under names that are not their hashes",
+    "are read whole, by range and in place, and are stored encrypted under names that are not their hashes",
     arguments: StorageUnderTest.Kind.allCases, [PackSettings.none, .small])
   func roundTrip(_ kind: StorageUnderTest.Kind, _ packing: PackSettings) throws {
     let test = try BlobsUnderTest(kind)
@@ -105,7 +105,8 @@ struct EncryptedBlobTests {
   }
 
   @Test(
-    "that come piece by piece, or from a file, are sealed on the way", arguments: [PackSettings.none, .small])
+    "streamed in pieces, or read from a file, are encrypted on the way",
+    arguments: [PackSettings.none, .small])
   func streams(_ packing: PackSettings) throws {
     let test = try BlobsUnderTest(.disk)
     let keys = try KeysUnderTest()
@@ -130,7 +131,7 @@ struct EncryptedBlobTests {
   }
 
   @Test(
-    "arrive sealed from the first byte, and go on where they broke, also after a restart",
+    "arrive encrypted from the first byte, and resume where they stopped, also after a restart",
     arguments: StorageUnderTest.Kind.allCases, [PackSettings.none, .small])
   func transfer(_ kind: StorageUnderTest.Kind, _ packing: PackSettings) throws {
     let test = try BlobsUnderTest(kind)
@@ -161,7 +162,7 @@ struct EncryptedBlobTests {
     #expect(try blobs.partialSize(wrong.hash) == 0 && !blobs.has(wrong))
   }
 
-  @Test("of which any one byte is changed are never served, and are set aside (F37, F44)")
+  @Test("with any one byte changed are never served, and are quarantined (F37, F44)")
   func everyFlip() throws {
     let keys = try KeysUnderTest()
     let bytes = secretContent(140)
@@ -179,7 +180,7 @@ struct EncryptedBlobTests {
     }
   }
 
-  @Test("cannot change their names, nor their pieces their places, unnoticed")
+  @Test("cannot be swapped, nor their chunks reordered, undetected")
   func exchanged() throws {
     let test = try BlobsUnderTest(.simulated)
     let keys = try KeysUnderTest()
@@ -204,7 +205,7 @@ struct EncryptedBlobTests {
     #expect(#expect(throws: StoreError.self) { try blobs.read(first) }?.code == .damaged)
   }
 
-  @Test("put plainly into an encrypted store by a stranger are read only if they are what their names say")
+  @Test("stored in plaintext by a stranger are read only if they match their hashes")
   func foreign() throws {
     let test = try BlobsUnderTest(.simulated)
     let keys = try KeysUnderTest()
@@ -221,7 +222,7 @@ struct EncryptedBlobTests {
   }
 
   @Test(
-    "are sealed anew under a new key, or for the first time, or no more; each is there all the time (F12)",
+    "are re-encrypted, encrypted or decrypted by a rekey; each is available all the time (F12)",
     arguments: ["renew", "encrypt", "decrypt"], [PackSettings.none, .small])
   func renewal(_ what: String, _ packing: PackSettings) throws {
     let test = try BlobsUnderTest(.simulated)

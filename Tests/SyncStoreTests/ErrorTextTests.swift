@@ -5,20 +5,20 @@ import Testing
 @testable import SyncStore
 
 /// Error messages: the problem in the caller's terms, and the remedy.
-@Suite("An error says") struct ErrorTextTests {
+@Suite("An error message names") struct ErrorTextTests {
   let directory = TemporaryDirectory()
 
   func message(_ body: () throws -> Void) -> String {
     #expect(throws: StoreError.self) { try body() }?.message ?? ""
   }
 
-  @Test("which call makes a store where there is none")
+  @Test("the call that creates a store where there is none")
   func missing() {
     #expect(message { _ = try Store.open(at: directory.path + "/none") }.contains("`Store.create`"))
     #expect(message { _ = try Store.open(at: directory.path) }.contains("`Store.create`"))
   }
 
-  @Test("that a directory, or a link, was named where a file was wanted")
+  @Test("a directory or link given where a file is required")
   func directories() throws {
     let store = try Store.create(at: directory.path + "/store")
     let link = directory.path + "/link"
@@ -37,7 +37,7 @@ import Testing
     #expect(try store.get("k") == nil)
   }
 
-  @Test("that it is this process that keeps a store closed, if it is")
+  @Test("this process as the one that has a store open, if it does")
   func own() throws {
     let handle = StoreHandle.at(directory.path + "/store")
     try handle.withStore { try $0.put("k", 1) }
@@ -52,7 +52,7 @@ import Testing
     try handle.close()
   }
 
-  @Test("what a value is and what was wanted, and no type that only the library knows")
+  @Test("the actual and the expected value type, and no internal type")
   func types() throws {
     struct Reading: Codable { var celsius: Double }
     let store = try Store.create(at: directory.path + "/store")
@@ -69,7 +69,7 @@ import Testing
   }
 
   @Test(
-    "the name that a file gets, not the one under which it is made",
+    "the final name of a file, not its temporary one",
     arguments: [
       ("/s/index.new", "/s/index"), ("/s/STORE.new", "/s/STORE"), ("/s/keys/ring.new", "/s/keys/ring"),
       ("/s/journal/next", "/s/journal"), ("/s/journal/next.compacted", "/s/journal"),
@@ -87,7 +87,7 @@ import Testing
   }
 
   @Test(
-    "no temporary name, whichever call of the disk fails",
+    "no temporary name, whichever disk call fails",
     arguments: ["export", "export of a small value", "backup", "restore", "open"])
   func failingCalls(work: String) throws {
     var call = 1

@@ -128,7 +128,7 @@ struct EveryFileDamageTests {
     }
   }
 
-  @Test("never gives a wrong value, however short a file is cut (F19, F45)", arguments: 0..<ways.count)
+  @Test("never gives a wrong value, wherever a file is truncated (F19, F45)", arguments: 0..<ways.count)
   func everyLength(way: Int) throws {
     let (sealed, closed, mode) = Self.ways[way]
     let sample = try Sample(sealed: sealed, closed: closed)

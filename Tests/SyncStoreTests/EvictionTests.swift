@@ -74,7 +74,7 @@ struct EvictionTests {
     return try members.stores.count { try holds($0, 0) }
   }
 
-  @Test("Two members that evict at the same time never both do, in whatever order their steps come")
+  @Test("Two members that evict concurrently never both do, in whatever order their steps interleave")
   func lastCopy() throws {
     var left: Set<Int> = []
     let orders = Self.orders([4, 4])
@@ -88,7 +88,7 @@ struct EvictionTests {
     #expect(left == [1, 2])
   }
 
-  @Test("Three members that evict at the same time leave a copy, and in the end only one")
+  @Test("Three members that evict concurrently leave a copy, and in the end only one")
   func lastOfThree() throws {
     var random = SplitMix64(seed: 3)
     var left: Set<Int> = []
@@ -104,7 +104,7 @@ struct EvictionTests {
     #expect(try members.stores.count { try Self.holds($0, 0) } == 1)
   }
 
-  @Test("As many other members must hold it as the limits say")
+  @Test("As many other members must hold a value as the limits require")
   func copies() throws {
     let members = try Self.members(3)
     #expect(try members.trim(0, to: Self.limits(count: 0, copies: 3)).tooFewHolders == 1)
@@ -116,7 +116,7 @@ struct EvictionTests {
     #expect(try members.stores[0].blobs.holders(of: blob.hash).count == 2)
   }
 
-  @Test("A member that does not cover the write that names it does not count: it would sweep it")
+  @Test("A member that does not cover the referring write does not count: it would sweep the value")
   func coverage() throws {
     let members = try Self.members(2)
     // The second copy deletes its key, and does not know that another key refers to the same value.
@@ -131,7 +131,7 @@ struct EvictionTests {
     #expect(try members.stores[1].get("again")?.bytes == Self.value(0))
   }
 
-  @Test("One whose copy has rotted does not count, and fetches it again (F44)")
+  @Test("A member with a rotten copy does not count, and fetches it again (F44)")
   func rotten() throws {
     let members = try Self.members(2)
     let blob = try #require(try members.stores[1].entry("0")?.blob)
@@ -148,7 +148,7 @@ struct EvictionTests {
     #expect(try members.trim(0, to: Self.limits(count: 0)).evicted == 1)
   }
 
-  @Test("One whose copy in a file has rotted since it was seen whole does not count, either (F44)")
+  @Test("A member whose copy in a file has rotted since it was last verified does not count, either (F44)")
   func rottenFile() throws {
     let members = try TestMembers(2) { try $0.put("0", pattern(5 << 20)) }
     let blob = try #require(try members.stores[1].entry("0")?.blob)
@@ -159,9 +159,11 @@ struct EvictionTests {
     #expect(try members.stores[1].missingBlobs().map(\.hash) == [blob.hash])
   }
 
-  // MARK: What leaves
+  // MARK: Selection
 
-  @Test("The least recently used leave first, to the millisecond and to the limit", arguments: [false, true])
+  @Test(
+    "The least recently used are evicted first, to the millisecond and to the limit",
+    arguments: [false, true])
   func order(sealed: Bool) throws {
     let members = try Self.members(2, values: 10, sealed: sealed)
     let store = members.stores[0]
@@ -184,7 +186,7 @@ struct EvictionTests {
     #expect(try members.trim(0, to: age).evicted == 2)
   }
 
-  @Test("What something here alone counts on stays: pins, beaten values, what is not sent")
+  @Test("Values that are pinned, unsent or losing stay")
   func stays() throws {
     let members = try Self.members(2, values: 3)
     let store = members.stores[0]
@@ -205,7 +207,8 @@ struct EvictionTests {
   }
 
   @Test(
-    "What has left is noted durably before it goes: a loss of power costs no record (F15)", arguments: 0..<6)
+    "An eviction is recorded durably before it happens: a loss of power loses no record (F15)",
+    arguments: 0..<6)
   func powerLoss(seed: UInt64) throws {
     let members = try Self.members(2, values: 4)
     try members.trim(0, to: Self.limits(count: 1))
@@ -217,8 +220,8 @@ struct EvictionTests {
     #expect(report.absentBlobs + report.blobs == 4)
   }
 
-  @Test("What is put again, or read, while it would leave, stays")
-  func usedMeanwhile() throws {
+  @Test("A value put again, or read, during its eviction stays")
+  func usedDuringEviction() throws {
     let members = try Self.members(2, values: 3)
     let store = members.stores[0]
     let turn = try #require(try store.beginEviction(Self.limits(count: 0)))
@@ -234,7 +237,7 @@ struct EvictionTests {
     #expect(try store.absentValues().evicted == 1 && store.verify().isClean)
   }
 
-  @Test("What is put again while it would leave stays, though the clock was set back meanwhile")
+  @Test("A value put again during its eviction stays, even if the clock was set back")
   func usedEarlier() throws {
     let members = try TestMembers(2) { try $0.put("0", pattern(5 << 20)) }
     let store = members.stores[0]
@@ -248,7 +251,7 @@ struct EvictionTests {
   }
 
   @Test(
-    "A value that has left between being stored and being named is not named: nobody else would keep it for that key"
+    "A put fails if its value is evicted before the record is written: no member would keep it for that key"
   )
   func namedTooLate() throws {
     let members = try Self.members(2)
@@ -265,7 +268,7 @@ struct EvictionTests {
     #expect(try store.get("late")?.bytes == Self.value(0) && store.verify().isClean)
   }
 
-  @Test("Reading what has left says why, and who had it; it comes with the next session")
+  @Test("Reading an evicted value is an error that names the holders; the next session brings it")
   func unavailable() throws {
     let members = try Self.members(2)
     let store = members.stores[0]
@@ -280,7 +283,7 @@ struct EvictionTests {
 
   // MARK: Policies
 
-  @Test("A policy takes small values, and those of some keys, and leaves the others out")
+  @Test("A policy includes small values and those of some keys, and excludes the others")
   func policies() throws {
     let policy = BlobPolicy(eagerBytes: 2000, eagerPrefixes: [Array("photo/".utf8)])
     let members = try TestMembers(2, configuration: Configuration(blobThreshold: 1000)) { store in
@@ -316,8 +319,8 @@ struct EvictionTests {
       }?.code == .outOfBounds)
   }
 
-  @Test("A sweep does not take what a batch that came meanwhile names")
-  func sweepBeside() throws {
+  @Test("A sweep does not remove a value referred to by a concurrently received batch")
+  func concurrentSweep() throws {
     let members = try Self.members(2, values: 2)
     let receiver = members.stores[1]
     let blob = try #require(try receiver.entry("0")?.blob)

@@ -14,7 +14,7 @@ struct ExpirationTests {
     return try Store.create(on: host, configuration: configuration)
   }
 
-  @Test("is told in spans from a minute to a year")
+  @Test("is given in durations from a minute to a year")
   func spans() {
     #expect(Lifetime.minute == .seconds(60))
     #expect(Lifetime.hour == .minutes(60))
@@ -30,7 +30,7 @@ struct ExpirationTests {
     #expect(Lifetime.hour.fromNow() > Lifetime.minute.fromNow())
   }
 
-  @Test("by default is given to whatever is put without a deadline, in every way")
+  @Test("by default applies to every put without a deadline, in every form")
   func byDefault() throws {
     let store = try store(.minute)
     let deadline = host.time + 60_000
@@ -61,7 +61,7 @@ struct ExpirationTests {
     #expect(try store.keyCounts(in: KeyRange(prefix: "in")).expired == 3)
   }
 
-  @Test("can be extended, brought forward and cleared, and the value stays what it is")
+  @Test("can be extended, advanced and cleared without changing the value")
   func changed() throws {
     let store = try store()
     try store.put("k", Int64(7), expiration: .at(host.time + 1000))
@@ -92,7 +92,7 @@ struct ExpirationTests {
     #expect(try Store.open(on: host).get("k", as: Int64.self) == 7)
   }
 
-  @Test("goes to other copies with the value, and so does another deadline")
+  @Test("replicates with the value, as does a change of deadline")
   func replicated() throws {
     let store = try store()
     let far = SimulatedHost(seed: 2, machine: "far")
@@ -107,7 +107,7 @@ struct ExpirationTests {
     #expect(try store.conflicts().isEmpty)
   }
 
-  @Test("a default is for what is new: what never expires does not begin to by a change, nor by an import")
+  @Test("a default applies to new values: a permanent one does not expire because of a change or an import")
   func defaultIsForNew() throws {
     struct Element: Codable, Identifiable, Sendable {
       let id: Int
@@ -137,7 +137,7 @@ struct ExpirationTests {
   }
 
   @Test(
-    "a deadline is not given to a large value that is not here: that write would beat one that somebody has")
+    "a deadline cannot be set on a missing large value: that write would supersede one that a member holds")
   func expireElsewhere() throws {
     let store = try Store.create(on: host)
     let peer = try Store.create(on: SimulatedHost(seed: 9, machine: "peer"), id: store.id)

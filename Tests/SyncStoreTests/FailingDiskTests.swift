@@ -32,7 +32,7 @@ struct FailingDiskTests {
       })
   }
 
-  @Test("F34 that is mounted for reading only is read, and says why it is not written")
+  @Test("F34 mounted read-only is read, and writes say why they fail")
   func mountedReadOnly() throws {
     let image = try LoopImage(megabytes: 24)
     try filled(image).close()
@@ -58,7 +58,7 @@ struct FailingDiskTests {
   }
 
   @Test(
-    "F34 that turns read-only in use is read on, and takes no write", arguments: [Durability.full, .relaxed])
+    "F34 that turns read-only in use is still read, and writes fail", arguments: [Durability.full, .relaxed])
   func turnsReadOnly(durability: Durability) throws {
     let image = try LoopImage(megabytes: 24, options: "loop,errors=remount-ro")
     let store = try filled(image)
@@ -78,7 +78,7 @@ struct FailingDiskTests {
   }
 
   @Test(
-    "F29 that takes no writes any more lets nobody write, and is read on",
+    "F29 that accepts no more writes fails them, and is still read",
     arguments: [Durability.full, .relaxed])
   func takesNoWrites(durability: Durability) throws {
     let image = try LoopImage(megabytes: 24)
@@ -92,7 +92,7 @@ struct FailingDiskTests {
     try store.close()
   }
 
-  @Test("F28 that does not give a page back costs the keys on it, and no others")
+  @Test("F28 with an unreadable page loses the keys on it, and no others")
   func givesNothingBack() throws {
     let image = try LoopImage(megabytes: 24)
     let store = try filled(image)
@@ -121,7 +121,7 @@ struct FailingDiskTests {
     }
   }
 
-  @Test("F26 without space under a page that was never allocated is a mark on the mapping, not a death")
+  @Test("F26 without space for a page never allocated marks the mapping, and does not crash")
   func holeWithoutSpace() throws {
     let image = try LoopImage(megabytes: 8)
     let file = try DiskStorage().open(image.path + "/file", .create)
@@ -136,12 +136,12 @@ struct FailingDiskTests {
     #expect(try file.read(8, at: 255 * 4096) == [UInt8](repeating: 0, count: 8))
   }
 
-  @Test("F26 a pack whose table has no space under it any more fails the put, and is not said to be durable")
+  @Test("F26 a pack without space for its table fails the put, and is not reported durable")
   func packTableWithoutSpace() throws {
     let image = try LoopImage(megabytes: 8)
     let blobs = try BlobStore.open(
       directory: image.path + "/blobs", storage: DiskStorage(), packing: PackReclaimTests.tiny,
-      clock: { 1_000_000 })
+      environment: BlobEnvironment(now: { 1_000_000 }))
     _ = try blobs.put(bytes: pattern(1000), durable: true)
     let pack = try #require(try blobs.packs.openForTests().first?.0)
     // As on a copy-on-write file system: each store to a page needs a new block.

@@ -25,7 +25,7 @@ struct FailingOnceTests {
   }
 
   @Test(
-    "of a compaction loses nothing, and the next one does what this one has not (F29)",
+    "in a compaction loses nothing, and the next one completes the work (F29)",
     arguments: [false, true])
   func compaction(sealed: Bool) throws {
     var call = 1
@@ -64,7 +64,7 @@ struct FailingOnceTests {
   }
 
   @Test(
-    "of a change of keys loses nothing, and the change is brought to its end or was never made (F12)",
+    "in a rekey loses nothing, and the rekey is completed or never happened (F12)",
     arguments: RekeyTests.Change.allCases)
   func rekeying(change: RekeyTests.Change) throws {
     var call = 1
@@ -104,7 +104,7 @@ struct FailingOnceTests {
     #expect(call > (change == .passphrase ? 10 : 60) && failed > 2, "\(failed) of \(call)")
   }
 
-  @Test("of a backup is made good by the next one, of the same process (F5)", arguments: [false, true])
+  @Test("in a backup is made up for by the next one, of the same process (F5)", arguments: [false, true])
   func backup(backedUp: Bool) throws {
     var call = 1
     var failed = 0
@@ -137,7 +137,7 @@ struct FailingOnceTests {
   }
 
   @Test(
-    "of a restore leaves what was there or the restored store, and nothing in the way of the next one (F5)",
+    "in a restore leaves the old state or the restored store, and does not block the next one (F5)",
     arguments: [false, true])
   func restoring(replacing: Bool) throws {
     var call = 1
@@ -177,7 +177,7 @@ struct FailingOnceTests {
   }
 
   @Test(
-    "of a restore that has the place of a store leaves one of the two there, whatever the next one removes (F5)"
+    "in a restore that replaces a store leaves one of the two, whatever the next one removes (F5)"
   )
   func replaced() throws {
     let host = try BackupCrashTests.filled(seed: 1, sealed: false, backedUp: true)
@@ -197,7 +197,8 @@ struct FailingOnceTests {
     #expect(try BackupCrashTests.keys(host, "/store") == 10)
   }
 
-  @Test("of a transaction undoes all of it or nothing, and ends no other (F29)", arguments: [false, true])
+  @Test(
+    "in a transaction rolls back all of it or nothing, and affects no other (F29)", arguments: [false, true])
   func transactions(sealed: Bool) throws {
     let configuration = Configuration(
       mode: .exclusive, durability: .full, blobThreshold: 8 << 10, segmentBytes: 64 << 10)

@@ -5,7 +5,7 @@ import Testing
 
 /// A process that creates or places a store may die before the names are durable: a restarted service must
 /// still find the store, and write.
-@Suite("What is written into a store whose maker was killed")
+@Suite("A write to a store whose creator was killed")
 struct FirstOpeningTests {
   /// Opens the store, if any, that a killed process has left at `path`, writes durably, and checks that write
   /// after a power loss that drops all unsynced data. Returns whether there was a store.
@@ -23,7 +23,7 @@ struct FirstOpeningTests {
     return true
   }
 
-  @Test("at any call of its creation outlives a loss of power (F5, F20)", arguments: [false, true])
+  @Test("at any call of its creation survives a loss of power (F5, F20)", arguments: [false, true])
   func creation(sealed: Bool) throws {
     var call = 1
     var found = 0
@@ -42,7 +42,7 @@ struct FirstOpeningTests {
     #expect(call > 20 && found > 2, "\(found) of \(call)")
   }
 
-  @Test("at any call of its restoring outlives a loss of power (F5)", arguments: [false, true])
+  @Test("at any call of its restore survives a loss of power (F5)", arguments: [false, true])
   func restoring(replacing: Bool) throws {
     var call = 1
     var found = 0
@@ -63,7 +63,8 @@ struct FirstOpeningTests {
   }
 
   @Test(
-    "at any call of its moving outlives a loss of power where it was written (F5)", arguments: [false, true])
+    "at any call of its move survives a loss of power, wherever it was written (F5)",
+    arguments: [false, true])
   func moving(sealed: Bool) throws {
     var call = 1
     while true {
@@ -84,7 +85,7 @@ struct FirstOpeningTests {
     #expect(call > 8)
   }
 
-  @Test("by another program, which let its new name be lost, outlives a loss of power (F5)")
+  @Test("by another program, which did not sync the new name, survives a loss of power (F5)")
   func movedByOthers() throws {
     let host = SimulatedHost()
     try Store.create("/store", on: host).close()
@@ -92,7 +93,7 @@ struct FirstOpeningTests {
     #expect(try Self.isKept("/moved", on: host, "moved"))
   }
 
-  @Test("by another program, which let all that it copied be lost, outlives a loss of power (F5, F104)")
+  @Test("by another program, which synced nothing that it copied, survives a loss of power (F5, F104)")
   func copiedByOthers() throws {
     let host = SimulatedHost()
     let store = try Store.create("/store", on: host, configuration: Configuration(segmentBytes: 64 << 10))
@@ -125,7 +126,7 @@ struct FirstOpeningTests {
     #expect(try again.verify().isClean)
   }
 
-  @Test("in a directory of stores that it made for the first of them outlives a loss of power (F5)")
+  @Test("in a root directory created for its first store survives a loss of power (F5)")
   func root() throws {
     for call in 1...4 {
       let host = SimulatedHost(seed: UInt64(call))
@@ -142,7 +143,7 @@ struct FirstOpeningTests {
     }
   }
 
-  @Test("on a file system that makes no directory durable by itself outlives a loss of power (F5)")
+  @Test("on a file system that never syncs directories by itself survives a loss of power (F5)")
   func withoutDirectorySync() throws {
     let synced = Locked<[String]>([])
     for isRefused in [false, true] {
@@ -167,7 +168,7 @@ struct FirstOpeningTests {
     }
   }
 
-  @Test("goes by one name, however its path ends")
+  @Test("uses one name, however its path ends")
   func oneName() throws {
     let directory = TemporaryDirectory()
     let path = directory.path + "/store"

@@ -35,7 +35,7 @@ struct ForgedNumbersTests {
   }
 
   @Test(
-    "A segment whose name says more than there can be is called foreign (F45)",
+    "A segment whose name has an impossible number is reported as foreign (F45)",
     arguments: [
       "0000000000000001-0000004294967295-1", "0000000000000002-0000000000000002-4294967295",
       "0000004294967295",
@@ -48,7 +48,7 @@ struct ForgedNumbersTests {
     }
   }
 
-  @Test("A place behind the end of its segment has the index built anew")
+  @Test("A location past the end of its segment triggers an index rebuild")
   func place() throws {
     let buckets = 2 * MappedPages.pageBytes + IndexLayout.Page.buckets
     for slot in 0..<IndexLayout.slots {
@@ -60,19 +60,19 @@ struct ForgedNumbersTests {
     try expectUsable(wasRestored: true)
   }
 
-  @Test("A last position before that of the last record is not gone on from")
+  @Test("A last position below that of the last record is not continued")
   func position() throws {
     try forge("ledger", at: IndexCheckpoint.Field.position) { _ in CheckedWord.encode(0) }
     try expectUsable(wasRestored: false)
   }
 
-  @Test("A count of live bytes that is out of all bounds is counted with", arguments: [Int64.min, .max])
+  @Test("An impossible count of live bytes does not overflow", arguments: [Int64.min, .max])
   func liveBytes(_ count: Int64) throws {
     try forge("ledger", at: MappedPages.pageBytes + 8) { _ in UInt64(bitPattern: count) }
     try expectUsable(wasRestored: true)
   }
 
-  @Test("After a write that bears the last of all numbers no other is made")
+  @Test("No write follows one with the greatest sequence number")
   func sequence() throws {
     var author = Author(actor: ActorID(high: 1, low: 2), sequence: .max)
     #expect(#expect(throws: StoreError.self) { try author.nextVersion(wall: 1) }?.code == .damaged)

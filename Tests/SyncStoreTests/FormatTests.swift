@@ -32,7 +32,9 @@ struct FormatTests {
     host.killProcesses()
   }
 
-  @Test("F101 that may be read is opened for reading, and for nothing else", arguments: [true, false])
+  @Test(
+    "F101 with unknown read-compatible features is opened read-only, and not otherwise",
+    arguments: [true, false])
   func readOnlyCompatible(isBesideReader: Bool) throws {
     try filled()
     try setFeature(at: 16)
@@ -57,7 +59,7 @@ struct FormatTests {
     #expect(try host.storage.files(below: "/store/journal") == before)
   }
 
-  @Test("F100 that must be known is refused, also for reading, and stays as it is")
+  @Test("F100 with unknown incompatible features is refused, also read-only, and left unchanged")
   func incompatible() throws {
     try filled()
     try setFeature(at: 12)
@@ -72,7 +74,7 @@ struct FormatTests {
     #expect(try host.storage.files(below: "/store/journal") == before)
   }
 
-  @Test("F101 with features that nobody must know is opened as ever")
+  @Test("F101 with unknown compatible features is opened as usual")
   func compatible() throws {
     try filled()
     try setFeature(at: 20)
@@ -85,7 +87,7 @@ struct FormatTests {
   /// existing segments, so a new format starts with a new segment, and a partial upgrade is still a store of
   /// the old format.
   @Test(
-    "F102 killed at any call of its opening, or failing once there, has its segments as they were, and opens as ever",
+    "F102 killed or failing at any call of its opening, keeps its segments, and opens as usual",
     arguments: [true, false])
   func upgradeInterrupted(forever: Bool) throws {
     var number = 1

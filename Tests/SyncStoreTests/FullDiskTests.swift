@@ -44,7 +44,7 @@ struct FullDiskTests {
   }
 
   @Test(
-    "F25 F31 a store that has first to copy large values whose sync had failed promises nothing, reads on, and goes on once there is room"
+    "F25 F31 with large values to copy after a failed sync confirms nothing, is readable, and recovers"
   )
   func copyThatDoesNotFit() throws {
     let configuration = Configuration(durability: .relaxed)
@@ -71,7 +71,7 @@ struct FullDiskTests {
     #expect(try store.verify().isClean)
   }
 
-  @Test("F25 refuses puts, takes deletes, is tidied by a compaction, and then takes puts again")
+  @Test("F25 refuses puts, accepts deletes, is cleaned by a compaction, and accepts puts again")
   func wholeLife() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     host.storage.free = 5 << 20
@@ -91,7 +91,7 @@ struct FullDiskTests {
     #expect(try again.verify().isClean)
   }
 
-  @Test("F25 uses up what is left in smaller and smaller segments")
+  @Test("F25 is filled with smaller and smaller segments")
   func smallerSegments() throws {
     let store = try Store.create(on: host, configuration: Configuration(durability: .relaxed))
     host.storage.free = 11 << 20
@@ -101,7 +101,7 @@ struct FullDiskTests {
     #expect(try Store.open(on: host).verify().isClean)
   }
 
-  @Test("F25 gives the reserve to deletes alone, also to those of another process and after a kill")
+  @Test("F25 reserves space for deletes alone, also of another process and after a kill")
   func reserveIsKept() throws {
     let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 1 << 20)
     let store = try Store.create(on: host, configuration: shared)
@@ -141,7 +141,7 @@ struct FullDiskTests {
     #expect(try again.verify().isClean)
   }
 
-  @Test("F22 F25 keeps the deletes that were made before a part of the reserve is taken a second time")
+  @Test("F22 F25 keeps the deletes made before a part of the reserve is used a second time")
   func reserveTakenTwice() throws {
     let long = Key(unchecked: [UInt8](repeating: 65, count: 1000))
     var store = try Store.create(on: host, configuration: Self.small)
@@ -169,7 +169,7 @@ struct FullDiskTests {
     #expect(try again.delete(long) && again.verify().isClean)
   }
 
-  @Test("F25 has room for what gives space back also where a stranger has written into the reserve")
+  @Test("F25 can free space also if a foreign program has written into the reserve")
   func reserveNotZero() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     try store.put("k", "x")
@@ -184,7 +184,7 @@ struct FullDiskTests {
     #expect(try again.text("k") == "x" && again.get("0") == nil && again.verify().isClean)
   }
 
-  @Test("F25 that stays full once the reserve is used up says so, and the store is unharmed")
+  @Test("F25 reports that the reserve is used up, and the store is unharmed")
   func reserveUsedUp() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     host.storage.free = 3 << 20
@@ -207,7 +207,7 @@ struct FullDiskTests {
     #expect(try again.verify().isClean)
   }
 
-  @Test("F25 at opening after a crash does not keep the store closed")
+  @Test("F25 at opening after a crash does not prevent opening")
   func openingAfterCrash() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     try store.put("durable", "x", durability: .full)
@@ -225,7 +225,7 @@ struct FullDiskTests {
   }
 
   @Test(
-    "F25 at any call, in a copy that is killed at any call, leaves what was acknowledged", arguments: 1...40)
+    "F25 at any call, in a copy killed at any call, keeps what was acknowledged", arguments: 1...40)
   func anyCall(number: Int) throws {
     let store = try Store.create(on: host, configuration: Self.small)
     try RotationTests.fill(store, 200)
@@ -248,7 +248,7 @@ struct FullDiskTests {
   }
 
   @Test(
-    "F25 of 24 MiB, a real one: reads, deletes and compaction go on, and puts once there is space",
+    "F25 of 24 MiB, a real one: reads, deletes and compaction work, and puts once there is space",
     .enabled(if: LoopImage.isAvailable, "needs the right to mount"))
   func real() throws {
     let image = try LoopImage(megabytes: 24)
@@ -297,7 +297,7 @@ struct FullDiskTests {
   }
 
   @Test(
-    "F25 before there is anything is a typed error, and leaves nothing in the way",
+    "F25 at creation is a typed error, and leaves nothing behind",
     .enabled(if: LoopImage.isAvailable, "needs the right to mount"))
   func creation() throws {
     let image = try LoopImage(megabytes: 8)

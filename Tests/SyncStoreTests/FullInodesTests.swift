@@ -6,7 +6,7 @@ import Testing
 @testable import SyncStore
 
 /// A file system with free space, but no free inode.
-@Suite("No inode left", .enabled(if: LoopImage.isAvailable))
+@Suite("A file system without free inodes", .enabled(if: LoopImage.isAvailable))
 struct FullInodesTests {
   static let configuration = Configuration(blobThreshold: 2000, segmentBytes: 256 << 10)
 
@@ -45,7 +45,7 @@ struct FullInodesTests {
   }
 
   @Test(
-    "a store opens, is read, takes small values and deletes; what needs a file says that there is no space",
+    "a store opens, is read, takes small values and deletes; operations that need a file report no space",
     arguments: Before.allCases, ["tmpfs", "ext4"])
   func opens(_ before: Before, _ type: String) throws {
     let volume = try Volume(type: type)
@@ -105,7 +105,7 @@ struct FullInodesTests {
     withExtendedLifetime(store) {}
   }
 
-  @Test("a segment that is full is followed by none: puts say so, deletes and reading go on")
+  @Test("a full segment has no successor: puts fail, deletes and reads work")
   func fullSegment() throws {
     let volume = try Volume(type: "tmpfs")
     let store = try Store.create(

@@ -27,8 +27,8 @@ struct GoldenSegmentTests {
     let store = try #require(StoreID("000102030405060708090a0b0c0d0e0f"))
     let actors = [ActorID(high: 1, low: 2), ActorID(high: 3, low: 4)]
     let header = SegmentHeader(
-      store: store, number: 1, salt: 0x0123_4567_89AB_CDEF, basePosition: 0, size: 1 << 20, previousSalt: 0,
-      previousLength: 0, previousDurable: 0, created: 1_700_000_000_000)
+      store: store, number: 1, salt: 0x0123_4567_89AB_CDEF, basePosition: 0, size: 1 << 20,
+      predecessor: .none, created: 1_700_000_000_000)
     let storage = SimulatedStorage()
     let file = try storage.open("/segment", .create)
     try file.allocate(to: 1 << 20)
@@ -37,8 +37,9 @@ struct GoldenSegmentTests {
     let blob = BlobReference(hash: try #require(BlobHash(bytes: 0..<32)), size: 70_000, metadata: [9])
     func record(_ sequence: UInt64, _ key: String, _ content: Record.Content) -> Record {
       Record(
-        dot: Dot(actor: actors[0], sequence: sequence),
-        stamp: Stamp(milliseconds: 1_700_000_000_000 + sequence),
+        version: Version(
+          stamp: Stamp(milliseconds: 1_700_000_000_000 + sequence),
+          dot: Dot(actor: actors[0], sequence: sequence)),
         type: .string, key: Array(key.utf8), content: content)
     }
     var full = record(3, "full", .inline(Array("value".utf8)))

@@ -65,7 +65,7 @@ import Testing
     }
   }
 
-  @Test("is read whole, its packs included")
+  @Test("is read completely, packs included")
   func values() throws {
     let store = try Store.open(on: host)
     var read: [String: String] = [:]
@@ -121,8 +121,8 @@ import Testing
     }
   }
 
-  @Test("has a ledger that goes with that index")
-  func ledger() throws {
+  @Test("has an index checkpoint that matches the index")
+  func indexCheckpoint() throws {
     let identity = try index().secret[8..<16].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
     let ledger = try #require(
       try IndexCheckpoint.open(at: "/store/ledger", host.storage, identity: identity, writable: false))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Work that one does for all", .timeLimit(.minutes(Patience.minutes(1))))
+@Suite("Group commit", .timeLimit(.minutes(Patience.minutes(1))))
 struct GroupCommitTests {
   /// Counts rounds, each of which blocks until it is released.
   private final class Rounds: Sendable {
@@ -32,7 +32,7 @@ struct GroupCommitTests {
     number.load(ordering: .sequentiallyConsistent) >= count
   }
 
-  @Test("is done by who asks to be told, where nobody is at it")
+  @Test("the caller leads the batch if no other thread does")
   func alone() {
     let (work, rounds, told) = (GroupCommit(), Rounds(), Locked<[StoreError?]>([]))
     rounds.allowed.store(9, ordering: .sequentiallyConsistent)
@@ -48,7 +48,9 @@ struct GroupCommitTests {
     #expect(rounds.done.load(ordering: .relaxed) == 1)
   }
 
-  @Test("tells who does not wait once it is done by another thread, and does it again for who came too late")
+  @Test(
+    "an asynchronous waiter is notified by another thread's batch; one that came too late gets a second batch"
+  )
   func byAnother() async throws {
     let (work, rounds, told) = (GroupCommit(), Rounds(), Locked<[Int]>([]))
     // A separate thread, because it blocks.
@@ -77,7 +79,7 @@ struct GroupCommitTests {
     #expect(told.withLock { $0 } == [1, 2] && rounds.done.load(ordering: .relaxed) == 2)
   }
 
-  @Test("tells who does not wait why it will not be done")
+  @Test("an asynchronous waiter gets the error of a failed batch")
   func failure() async throws {
     let (work, rounds, told) = (GroupCommit(), Rounds(), Locked<[StoreError?]>([]))
     let error = StoreError(.poisoned, "a sync failed")
@@ -98,7 +100,7 @@ struct GroupCommitTests {
     #expect(told.withLock { $0.first??.code } == .poisoned)
   }
 
-  @Test("leaves nobody waiting, however many threads come and go at once")
+  @Test("no thread is left waiting, however many come and go concurrently")
   func manyThreads() async throws {
     let (work, asked, done, ended) = (GroupCommit(), Counter(), Counter(), Counter())
     let (threads, each) = (8, 400)

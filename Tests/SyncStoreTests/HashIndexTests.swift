@@ -3,9 +3,9 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("The key directory")
+@Suite("The hash index")
 struct HashIndexTests {
-  @Test("answers like a dictionary, whatever is done to it", arguments: 1...6 as ClosedRange<UInt64>)
+  @Test("answers like a dictionary after any operations", arguments: 1...6 as ClosedRange<UInt64>)
   func oracle(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
     // The last seeds have so shallow a directory that pages overflow into others.
@@ -55,7 +55,7 @@ struct HashIndexTests {
     #expect(try test.directory.fileBytes < 200_000 * 30 + (4 << 20))
   }
 
-  @Test("tells the keys of one bucket apart by what the caller compares")
+  @Test("distinguishes keys of one bucket by the caller's comparison")
   func sameHash() throws {
     var test = try IndexUnderTest(maximumDepth: 1)
     for place in 1...1500 as ClosedRange<UInt64> { try test.directory.insert(42, place) }
@@ -75,7 +75,7 @@ struct HashIndexTests {
     test.expected = [:]
   }
 
-  @Test("holds as many keys as it was told to expect without a split, and more")
+  @Test("holds the expected number of keys without a split, and more")
   func expected() throws {
     var test = try IndexUnderTest(expected: 20_000)
     let depth = try test.directory.depth()
@@ -87,7 +87,7 @@ struct HashIndexTests {
     #expect(try test.isAsExpected())
   }
 
-  @Test("does not search longer and longer while keys come and go")
+  @Test("lookups do not slow down as keys come and go")
   func churn() throws {
     var test = try IndexUnderTest()
     func closedBuckets() throws -> Int {
@@ -114,7 +114,7 @@ struct HashIndexTests {
     #expect(late * 4 < early * 5)
   }
 
-  @Test("says that the disk is full, keeps what it holds, and goes on once there is room (F25)")
+  @Test("reports a full disk, keeps its entries, and continues once there is space (F25)")
   func diskFull() throws {
     var test = try IndexUnderTest()
     var number = 0
@@ -142,7 +142,7 @@ struct HashIndexTests {
     #expect(try test.isAsExpected())
   }
 
-  @Test("remembers up to where of the journal it goes, for everybody")
+  @Test("stores its applied journal offset, for all processes")
   func applied() throws {
     let test = try IndexUnderTest()
     #expect(try test.directory.applied == 0)

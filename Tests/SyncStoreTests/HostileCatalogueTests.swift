@@ -35,7 +35,7 @@ import Testing
   }
 
   @Test(
-    "A catalogue with another schema is made anew",
+    "A catalogue with another schema is rebuilt",
     arguments: [
       "CREATE TRIGGER t BEFORE INSERT ON object BEGIN SELECT RAISE(ABORT, 'no'); END",
       "CREATE TRIGGER t AFTER UPDATE ON object BEGIN DELETE FROM object; END",
@@ -56,14 +56,14 @@ import Testing
     try expectMended()
   }
 
-  @Test("A catalogue whose header says that it may not be written is made anew")
+  @Test("A catalogue whose header forbids writing is rebuilt")
   func unwritable() throws {
     // The format version required of writers (the database header, byte 18).
     try DiskStorage().open(path, .readWrite).write([0x82], at: 18)
     try expectMended()
   }
 
-  @Test("An object that is not here is not settled, though the catalogue calls it durable")
+  @Test("A missing object does not count as durable, even if the catalogue says so")
   func absent() throws {
     let blobs = try test.open()
     try DiskStorage().open(test.objectPath(references[1]), .readWrite).resize(to: 0)
@@ -78,7 +78,7 @@ import Testing
 
   enum Left: CaseIterable { case closed, open, killed, damaged, missing }
 
-  @Test("Who only reads learns who holds an object, and changes nothing", arguments: Left.allCases)
+  @Test("A read-only process learns the holders of an object, and changes nothing", arguments: Left.allCases)
   func reading(_ left: Left) throws {
     let writer = try test.open()
     try writer.catalogue.recordHolders([(references[0].hash, [1, 2])], at: 7)

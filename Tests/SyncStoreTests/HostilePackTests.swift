@@ -6,7 +6,7 @@ import Testing
 
 /// Packs with valid checksums that the product would never have written.
 @Suite struct HostilePackTests {
-  @Test("Packs are made beside a file that bears the greatest number of all")
+  @Test("Packs can be created in spite of a file with the greatest number")
   func greatestNumber() throws {
     let test = try BlobsUnderTest(.disk)
     var blobs = try test.open(packing: .small)
@@ -26,13 +26,13 @@ import Testing
     for reference in references { #expect(try again.read(reference).count == 90_000) }
   }
 
-  @Test("An object that was last used at the end of all time makes none that is put now an old one")
+  @Test("An object with the greatest last-use time does not make new ones count as old")
   func greatestStamp() throws {
     let test = try BlobsUnderTest(.disk)
     var blobs = try test.open(packing: .small)
     let first = try blobs.put(bytes: pattern(300), durable: true)
     let (pack, slot) = try #require(try blobs.packs.lookUp(first.hash, refreshing: false))
-    pack.setWord(pack.newWord(stamp: .max, isLive: true), slot)
+    pack.setWord(pack.newWord(stamp: .max, .live), slot)
     blobs.close()
     blobs = try test.open(packing: .small)
     #expect(try blobs.read(first) == pattern(300))
@@ -42,7 +42,7 @@ import Testing
     #expect(try blobs.has(new))
   }
 
-  @Test("No room is found for a file that says to be longer than any pack: it is set aside")
+  @Test("A file whose declared length exceeds any pack is quarantined without allocating space")
   func greatestSize() throws {
     let test = try BlobsUnderTest(.simulated)
     var blobs = try test.open(packing: .small)
@@ -57,7 +57,7 @@ import Testing
     #expect(try test.packs().count == 1 && file.status().size == header.tableBytes)
   }
 
-  @Test("A pack that was cut short is not added to where the disk is full")
+  @Test("A truncated pack is not appended to on a full disk")
   func cutOnFullDisk() throws {
     let test = try BlobsUnderTest(.simulated)
     let storage = try #require(test.base.storage as? SimulatedStorage)

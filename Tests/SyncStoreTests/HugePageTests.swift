@@ -27,7 +27,7 @@ struct HugePageTests {
   }
 
   @Test(
-    "are preferred for the index, where there is room for one, and never for a segment that is to be synced")
+    "are requested for the index, where it has room for one, and never for a segment to be synced")
   func preferred() throws {
     let directory = TemporaryDirectory()
     let path = directory.path + "/pages"

@@ -24,7 +24,7 @@ struct IndexMetadataTests {
   }
 
   @Test(
-    "is complete again only once it was built, if somebody wrote who does not know of it",
+    "is complete again only once it was built, if a writer that does not know it wrote",
     arguments: [
       { try $0.insert(Order(id: 2, customer: "Bo")) },
       { try $0.insertOrIgnore(Order(id: 2, customer: "Bo")) },
@@ -50,7 +50,7 @@ struct IndexMetadataTests {
     #expect(try new.all(by: Order.byCustomer).count == wanted.count)
   }
 
-  @Test("stays complete whatever is deleted by who does not know of it, or undone before it is written")
+  @Test("stays complete after deletes by a writer that does not know it, and after writes rolled back")
   func harmless() throws {
     _ = try Store.create(on: host, configuration: Configuration(mode: .shared))
     let old = try program([])
@@ -93,7 +93,7 @@ struct IndexMetadataTests {
     note.finishBuilding(wanted, since: announced)
   }
 
-  @Test("is complete if its announcement is still there when it was built, whoever made it")
+  @Test("is complete if its announcement is unchanged when it was built, whichever process made it")
   func announcements() throws {
     let (one, other) = (
       IndexMetadata.Name(name: "a/b", version: 1), IndexMetadata.Name(name: "b", version: -3)

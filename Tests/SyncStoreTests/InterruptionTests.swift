@@ -6,9 +6,9 @@ import Testing
 @testable import SyncStore
 
 /// Calls interrupted by a signal.
-@Suite("A call that is interrupted")
+@Suite("An interrupted system call")
 struct InterruptionTests {
-  @Test("F32 is made again, and any other failure is not")
+  @Test("F32 is retried, and any other failure is not")
   func again() {
     var answers: [(Int, Int32)] = [(-1, EINTR), (-1, EINTR), (7, 0)]
     #expect(
@@ -26,7 +26,7 @@ struct InterruptionTests {
       } == -1)
   }
 
-  @Test("F32 a read that the kernel answers in parts goes on to the end")
+  @Test("F32 a short read continues to the end")
   func shortReads() throws {
     // Kernel files are returned in pieces of a page or less, whatever the requested size.
     let path = "/proc/kallsyms"
@@ -40,7 +40,7 @@ struct InterruptionTests {
     #expect(bytes.count == buffer.count && bytes.prefix(once).elementsEqual(buffer.prefix(once)))
   }
 
-  @Test("F32 a write of which the kernel takes a part goes on with the rest, and is not said to be done")
+  @Test("F32 a short write continues with the rest before it is reported done")
   func shortWrites() async {
     await #expect(processExitsWith: .success) {
       Patience.limitProcess()
@@ -61,7 +61,7 @@ struct InterruptionTests {
     }
   }
 
-  @Test("F32 a wait for a lock goes on behind real signals")
+  @Test("F32 a wait for a lock continues after real signals")
   func lock() throws {
     let directory = TemporaryDirectory()
     let storage = DiskStorage()

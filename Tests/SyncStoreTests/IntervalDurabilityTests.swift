@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("What is to be durable within an interval")
+@Suite("A write to be durable within an interval")
 struct IntervalDurabilityTests {
   let host = SimulatedHost()
   let plan = FaultPlan()
@@ -40,7 +40,7 @@ struct IntervalDurabilityTests {
     #expect(try Store.open(on: host).text("k") == "v")
   }
 
-  @Test("is synced later where that could not begin for want of descriptors (F24, F33)")
+  @Test("is synced later if a sync could not begin for want of descriptors (F24, F33)")
   func triedAgain() async throws {
     let (one, other) = try opened(50)
     try one.put("k", "v")
@@ -55,7 +55,7 @@ struct IntervalDurabilityTests {
     #expect(try Store.open(on: host).text("k") == "v")
   }
 
-  @Test("and could not be synced is told to whoever writes next, and never acknowledged again (F24, F30)")
+  @Test("that could not be synced fails the next write, and is never acknowledged (F24, F30)")
   func failed() async throws {
     let (one, _) = try opened(20)
     plan.fail(.sync, on: ".segment")

@@ -37,7 +37,7 @@ struct KeyComponentTests {
     #expect(String(decoding: UInt64.max.keyBytes, as: UTF8.self) == "t18446744073709551615")
   }
 
-  @Test("texts are in the order of their scalar values, which is that of < in normal form C")
+  @Test("texts are in the order of their scalar values, which is that of < in NFC")
   func texts() {
     var random = SplitMix64(seed: 9)
     check(
@@ -59,7 +59,7 @@ struct KeyComponentTests {
     }
   }
 
-  @Test("numbers, truth values, UUIDs and dates are in the order of their values")
+  @Test("numbers, Booleans, UUIDs and dates are in the order of their values")
   func others() {
     var random = SplitMix64(seed: 4)
     var numbers: [Double] = [
@@ -83,7 +83,7 @@ struct KeyComponentTests {
         + [.distantPast, .distantFuture, Date(timeIntervalSince1970: -0.5), Date(timeIntervalSince1970: 0)])
   }
 
-  @Test("a program's own identifiers hand on what they are made of")
+  @Test("custom identifiers forward their components")
   func own() throws {
     struct Number: KeyComponent, Codable, Hashable {
       let number: Int

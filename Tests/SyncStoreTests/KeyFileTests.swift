@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Files of secrets")
+@Suite("Secret files")
 struct KeyFileTests {
   static let path = "/store/keys/device.pem"
   static let secret = Array("a device's private key".utf8)
@@ -12,8 +12,8 @@ struct KeyFileTests {
     try #require(try host.storage.contents(of: Self.path, limit: 1 << 20))
   }
 
-  @Test("lie sealed beside an encrypted store, in the clear beside a plain one", arguments: [false, true])
-  func sealed(sealed: Bool) throws {
+  @Test("are encrypted in an encrypted store, and in plaintext in a plaintext one", arguments: [false, true])
+  func encrypted(sealed: Bool) throws {
     let host = SimulatedHost(sealed: sealed)
     let store = try Store.create(on: host)
     try store.writeKeyFile("device.pem", Self.secret)
@@ -27,7 +27,7 @@ struct KeyFileTests {
     #expect(try Store.open(on: host).readKeyFile("device.pem", limit: 100) == Self.secret)
   }
 
-  @Test("are not taken if they were changed, swapped or put there in the clear")
+  @Test("are rejected if they were changed, swapped or put there in plaintext")
   func changed() throws {
     let host = SimulatedHost(sealed: true)
     let store = try Store.create(on: host)
@@ -50,8 +50,8 @@ struct KeyFileTests {
       #expect(throws: StoreError.self) { try store.readKeyFile("group", limit: 100) }?.code == .foreignFile)
   }
 
-  @Test("written while the store is decrypted are read when it is")
-  func writtenMeanwhile() throws {
+  @Test("written during a decryption are readable after it")
+  func writtenDuringDecryption() throws {
     let (host, plan) = (SimulatedHost(compacting: .onRequest, sealed: true), FaultPlan())
     try Store.create(on: host).close()
     let store = try Store.open(on: host, failing: plan)
@@ -63,7 +63,7 @@ struct KeyFileTests {
     #expect(try store.readKeyFile("device.pem", limit: 100) == Self.secret)
   }
 
-  @Test("made before the store was are sealed with it, and follow it when it is encrypted and decrypted")
+  @Test("created before the store are encrypted with it, and follow it when it is encrypted and decrypted")
   func rewritten() throws {
     let host = SimulatedHost(compacting: .onRequest, sealed: false)
     let store = try Store.create(on: host)

@@ -40,7 +40,7 @@ struct KeyPassTests {
   }
 
   @Test(
-    "has at most 256 records looked at in a turn, each key exactly once, though the index grows by half as many meanwhile",
+    "visits at most 256 records per turn, each key exactly once, though the index grows by half meanwhile",
     arguments: [.exclusive, .shared] as [Configuration.Mode])
   func once(mode: Configuration.Mode) throws {
     let counts = Counts()
@@ -68,7 +68,7 @@ struct KeyPassTests {
   }
 
   @Test(
-    "lets writers go on within verify and status, whose figures stay true",
+    "lets writers continue within verify and status, whose figures stay correct",
     arguments: [.exclusive, .shared]
       as [Configuration.Mode])
   func verifyAndStatus(mode: Configuration.Mode) throws {
@@ -92,7 +92,7 @@ struct KeyPassTests {
     }
   }
 
-  @Test("lets writers go on within conflicts and explain")
+  @Test("lets writers continue within conflicts and explain")
   func conflicts() throws {
     let counts = Counts()
     let store = try store(mode: .exclusive) { store in

@@ -5,7 +5,7 @@ import Testing
 @testable import SyncStore
 
 /// No data is encrypted under keys whose only file a power loss could take.
-@Suite("New keys whose file has its name and may not keep it")
+@Suite("New keys whose file is renamed and not yet durable")
 struct KeyRingDurabilityTests {
   static let directory = "/store/keys"
   let host = SimulatedHost(compacting: .onRequest, sealed: true)
@@ -36,7 +36,7 @@ struct KeyRingDurabilityTests {
     }
   }
 
-  @Test("end the writes of the process that made them, and are made to last by the next one (R4, F12)")
+  @Test("end the writes of the process that made them, and are made durable by the next one (R4, F12)")
   func failedSync() throws {
     let plan = FaultPlan()
     let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
@@ -52,7 +52,7 @@ struct KeyRingDurabilityTests {
   }
 
   @Test(
-    "of a process that died then are made to last by the next one before it writes under them (F12)",
+    "of a killed process are made durable by the next one before it writes under them (F12)",
     arguments: [false, true])
   func killed(encrypting: Bool) throws {
     let host = SimulatedHost(compacting: .onRequest, sealed: !encrypting)
@@ -71,8 +71,8 @@ struct KeyRingDurabilityTests {
     #expect(try Self.values(of: host, passphrase)["more 49"] != nil)
   }
 
-  @Test("of another process are made to last by who begins a segment under them (F12)")
-  func besideOthers() throws {
+  @Test("of another process are made durable by a process that begins a segment under them (F12)")
+  func otherProcess() throws {
     let plan = FaultPlan()
     let other = try RekeyTests.filled(host, writes: 5)
     let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
@@ -84,7 +84,7 @@ struct KeyRingDurabilityTests {
   }
 
   @Test(
-    "behind another passphrase, or none, of a process that died then are made to last before anything is acknowledged (F12)",
+    "of a killed process, with another passphrase or none, are made durable before any acknowledgement (F12)",
     arguments: [false, true])
   func killedAtPassphrase(decrypting: Bool) throws {
     let plan = FaultPlan()
@@ -103,7 +103,7 @@ struct KeyRingDurabilityTests {
     #expect(try CompactionTests.Picture(RekeyTests.open(host, passphrase)).values["more 49"] != nil)
   }
 
-  @Test("and that could not be written, for want of descriptors, change nothing and end nothing (F33)")
+  @Test("that could not be written, for want of descriptors, change nothing and poison nothing (F33)")
   func withoutDescriptors() throws {
     let plan = FaultPlan()
     let store = try filled(host.environment(over: FaultingStorage(host.storage, plan: plan)))

@@ -26,7 +26,7 @@ import Testing
   }
 
   @Test(
-    "Parameters that would take all memory or time are not run (F86)",
+    "Parameters that need excessive memory or time are not run (F86)",
     arguments: [
       Scrypt.Parameters(logN: 62, r: 8, p: 1), Scrypt.Parameters(logN: 0, r: 8, p: 1),
       Scrypt.Parameters(logN: -1, r: 8, p: 1), Scrypt.Parameters(logN: 20, r: 8, p: 1),
@@ -73,7 +73,7 @@ struct KeyRingTests {
     #expect(left.acceptsPlain == right.acceptsPlain)
   }
 
-  @Test("gives back what was put into it, and nothing under another passphrase")
+  @Test("returns what was put into it, and nothing under another passphrase")
   func roundTrip() throws {
     let random = Self.random()
     var ring = try Self.ring(random)
@@ -89,7 +89,7 @@ struct KeyRingTests {
     }
   }
 
-  @Test("has no key in the clear, and shows none in a description")
+  @Test("has no key in plaintext, and shows none in a description")
   func clear() throws {
     let random = Self.random()
     let ring = try Self.ring(random)
@@ -106,7 +106,7 @@ struct KeyRingTests {
     #expect(!shown.contains("a person"))
   }
 
-  @Test("is refused, and never misread, whichever one bit is flipped (F37)")
+  @Test("is refused, and never misread, whichever bit is flipped (F37)")
   func everyBit() throws {
     let random = Self.random()
     var ring = try Self.ring(random)
@@ -132,7 +132,7 @@ struct KeyRingTests {
     return Array((lines.joined(separator: "\n") + "\nchecksum \(String(sum, radix: 16))\n").utf8)
   }
 
-  @Test("is refused if anything in it was changed by who can compute the checksum, but has no key")
+  @Test("is refused if it was changed by someone who can compute the checksum, but has no key")
   func forgery() throws {
     let random = Self.random()
     var ring = try Self.ring(random)
@@ -156,7 +156,7 @@ struct KeyRingTests {
     #expect(#expect(throws: StoreError.self) { try Self.unlock(swapped) }?.code == .wrongKey)
   }
 
-  @Test("that asks for a boundless derivation is refused before it is run (F86)")
+  @Test("with excessive derivation parameters is refused before the derivation (F86)")
   func bounds() throws {
     let bytes = try Self.ring(Self.random()).encoded(random: Self.random())
     for scrypt in ["20 8 1", "62 8 1", "14 1000000 1", "15 8 1000000", "9999999999999999999 8 1"] {
@@ -168,7 +168,7 @@ struct KeyRingTests {
     }
   }
 
-  @Test("that became larger, shorter or something else is refused (F45, F46)")
+  @Test("that is longer, shorter or something else is refused (F45, F46)")
   func foreign() throws {
     let bytes = try Self.ring(Self.random()).encoded(random: Self.random())
     #expect(throws: StoreError.self) { try Self.unlock([]) }
@@ -180,7 +180,7 @@ struct KeyRingTests {
     #expect(#expect(throws: StoreError.self) { try Self.unlock(newer) }?.code == .newerFormat)
   }
 
-  @Test("tells who has the store open of new keys, also after the passphrase was changed (F12)")
+  @Test("informs processes with the store open of new keys, also after the passphrase was changed (F12)")
   func update() throws {
     let random = Self.random()
     let inside = try Self.ring(random)

@@ -6,7 +6,7 @@ import Testing
 
 /// Real processes on the real disk that kill themselves at a named step: at its first or last occurrence,
 /// with `KILL_POINTS=all` (`make killpoints`) at each.
-@Suite("A process that is killed at a named step")
+@Suite("A process killed at a named step")
 struct KillPointTests {
   static let all = unsafe getenv("KILL_POINTS") != nil
 
@@ -20,7 +20,7 @@ struct KillPointTests {
   }
 
   @Test(
-    "has lost nothing that it was told to be done, and has left nothing half done (F3, F4, F5, F6, F7, F8, F12)",
+    "has lost nothing that was acknowledged, and left nothing half done (F3, F4, F5, F6, F7, F8, F12)",
     arguments: KilledWork.allCases)
   func killed(work: KilledWork) async throws {
     let calls = try Self.calls(of: work)

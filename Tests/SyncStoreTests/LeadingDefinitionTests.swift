@@ -5,7 +5,7 @@ import Testing
 
 /// A segment's leading definitions are read along with its header, and applied where the index checkpoint
 /// says that they count.
-@Suite("The definition that a segment begins with")
+@Suite("The actor definition at the start of a segment")
 struct LeadingDefinitionTests {
   private let host = SimulatedHost()
   private let store: Store
@@ -25,7 +25,7 @@ struct LeadingDefinitionTests {
     }
   }
 
-  @Test("is taken in at both of its places, and nowhere else")
+  @Test("is replayed at both of its locations, and nowhere else")
   func places() throws {
     let length = RecordLayout.actorDefinitionLength
     for segment in try mapped(isLast: false) {
@@ -38,7 +38,7 @@ struct LeadingDefinitionTests {
     }
   }
 
-  @Test("is looked for where it lies in the last segment, which another writer may begin anew")
+  @Test("is looked up where it is in the last segment, which another writer may begin anew")
   func lastSegment() throws {
     for segment in try mapped(isLast: true) {
       #expect(!segment.defineLeading(at: SegmentHeader.length))
@@ -46,7 +46,7 @@ struct LeadingDefinitionTests {
   }
 
   @Test(
-    "is not believed where any of its bits was flipped", arguments: 0..<RecordLayout.actorDefinitionLength)
+    "is rejected if any of its bits is flipped", arguments: 0..<RecordLayout.actorDefinitionLength)
   func damaged(byte: Int) throws {
     let segment = try #require(try mapped(isLast: false).first)
     try host.storage.flipBit(of: segment.file.path, at: SegmentHeader.length + byte, bit: byte % 8)

@@ -5,7 +5,7 @@ import Testing
 @testable import SyncStore
 
 /// A symbolic link as the last component of a path is followed to its directory.
-@Suite("A store whose path is a link") struct LinkedPathTests {
+@Suite("A store whose path is a symbolic link") struct LinkedPathTests {
   let directory = TemporaryDirectory()
   var real: String { directory.path + "/real" }
   var link: String { directory.path + "/link" }
@@ -14,7 +14,7 @@ import Testing
     try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: target ?? real)
   }
 
-  @Test("is the one live instance of the directory, by whatever path it is opened (F96)")
+  @Test("is the one instance of the directory, by whatever path it is opened (F96)")
   func same() throws {
     let store = try Store.create(at: real)
     try makeLink()
@@ -34,7 +34,7 @@ import Testing
     #expect(try Store.open(at: real).get("k", as: Int.self) == 1)
   }
 
-  @Test("is made in an empty directory that the link leads to, under the directory's name")
+  @Test("is created in an empty directory that the link points to, under the directory's name")
   func made() throws {
     try FileManager.default.createDirectory(
       atPath: real, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])
@@ -45,7 +45,7 @@ import Testing
     #expect(try Store.exists(at: real))
   }
 
-  @Test("is moved, restored over and removed as the directory: the link stays a link")
+  @Test("is moved, replaced by a restore and removed as the directory: the link stays a link")
   func moved() throws {
     let store = try Store.create(at: real)
     try store.put("k", 1)
@@ -65,7 +65,7 @@ import Testing
     #expect(try DiskStorage().status(link)?.kind == .link)
   }
 
-  @Test("is no store if the link leads nowhere, in a circle or to a file, and the error says what to do")
+  @Test("is no store if the link is dangling, circular or points to a file, and the error says what to do")
   func nowhere() throws {
     try makeLink()
     #expect(try !Store.exists(at: link))
@@ -86,7 +86,7 @@ import Testing
 }
 
 /// A file to read, or to back up into, may be a symbolic link.
-@Suite("A file whose path is a link") struct LinkedFileTests {
+@Suite("A file whose path is a symbolic link") struct LinkedFileTests {
   let directory = TemporaryDirectory()
 
   /// A link to `target`, in the same directory.

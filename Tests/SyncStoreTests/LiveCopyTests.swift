@@ -5,7 +5,7 @@ import Testing
 @testable import SyncStore
 
 /// A store's directory copied file by file, by an unaware program, while it is written.
-@Suite("A copy of a store in use")
+@Suite("A file copy of a store in use")
 struct LiveCopyTests {
   let directory = TemporaryDirectory()
   var path: String { directory.path + "/store" }
@@ -16,7 +16,9 @@ struct LiveCopyTests {
 
   /// Copies it repeatedly while `write` runs; a copy holds everything acknowledged before the copy started,
   /// except the last write, and nothing that was never written.
-  @Test("F104 recovers to a moment of the original, or is refused by its name", arguments: [false, true])
+  @Test(
+    "F104 recovers to an earlier state of the original, or is refused with a reason",
+    arguments: [false, true])
   func copied(compacts: Bool) throws {
     let store = try Store.create(
       at: path, configuration: Configuration(blobThreshold: 1000, segmentBytes: 256 << 10))
@@ -47,7 +49,7 @@ struct LiveCopyTests {
       }
       let before = acknowledged.withLock { $0 }
       let copy = directory.path + "/copy\(attempt)"
-      // Files removed meanwhile cause complaints of `cp`, not of the store.
+      // Files removed during the copy cause complaints of `cp`, not of the store.
       LoopImage.run(["cp", "-r", "--preserve=mode", path, copy])
       let after = acknowledged.withLock { $0 }
       do throws(StoreError) {

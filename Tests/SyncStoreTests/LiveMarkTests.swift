@@ -27,7 +27,7 @@ struct LiveMarkTests {
     try store.put(Key(text), [1], durability: .full)
   }
 
-  @Test("are not kept if somebody wrote between the writer that made one and the session that looks")
+  @Test("are not kept if another process wrote between the writer that made one and the session that looks")
   func unused() throws {
     let before = try store.roundMarkCount()
     var rounds: [DeltaStream] = []
@@ -42,7 +42,7 @@ struct LiveMarkTests {
     #expect(try store.openRound(for: receiver(rounds[99])).count == 0)
   }
 
-  @Test("stay for a session that opens a round while another one lets go of the same mark")
+  @Test("stay for a session that opens a round while another one releases the same mark")
   func taken() throws {
     try put("k")
     let first = try burst()
@@ -57,7 +57,7 @@ struct LiveMarkTests {
     #expect(try store.openLiveUpdate(for: receiver(second), behind: second.close.position).round?.count == 2)
   }
 
-  @Test("lie in tables of which a full one gives up its oldest, but none that is in use")
+  @Test("are in tables, of which a full one drops its oldest, but none that is in use")
   func tables() {
     var marks = RoundMarks()
     let mine = (0..<UInt64(RoundMarks.maxPerTable)).map { RoundMark(high: 7 << 56, low: $0) }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("The places that an index names")
+@Suite("The live record bitmap")
 struct LiveRecordBitmapTests {
   /// A store of several segments, and the record refs of its keys in order.
   private static func setting(_ seed: UInt64) throws -> (places: LiveRecordBitmap, expected: [UInt64]) {
@@ -23,7 +23,8 @@ struct LiveRecordBitmapTests {
   }
 
   @Test(
-    "are found again, and no others, in the order of the journal", arguments: 1...5 as ClosedRange<UInt64>)
+    "yields the records that the index names, and no others, in journal order",
+    arguments: 1...5 as ClosedRange<UInt64>)
   func found(seed: UInt64) throws {
     let (places, expected) = try Self.setting(seed)
     #expect(places.isComplete && places.count == expected.count)
@@ -46,7 +47,7 @@ struct LiveRecordBitmapTests {
   }
 
   @Test(
-    "are looked for from any place on, to the end of its segment", arguments: 6...8 as ClosedRange<UInt64>)
+    "is searched from any location to the end of its segment", arguments: 6...8 as ClosedRange<UInt64>)
   func first(seed: UInt64) throws {
     let (places, expected) = try Self.setting(seed)
     for (index, place) in expected.enumerated() {
@@ -59,7 +60,7 @@ struct LiveRecordBitmapTests {
     #expect(places.first(from: SegmentTable.ref(slot: 1000, offset: 64)) == nil)
   }
 
-  @Test("in no segment that is known are noticed")
+  @Test("detects locations in unknown segments")
   func incomplete() throws {
     var (places, _) = try Self.setting(9)
     places.insert(SegmentTable.ref(slot: 1000, offset: 64))

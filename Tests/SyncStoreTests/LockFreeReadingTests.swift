@@ -15,7 +15,7 @@ struct LockFreeReadingTests {
     return try Store.open(at: path, configuration: small, environment: environment)
   }
 
-  @Test("see transactions whole, in the order in which they were made, beside writers, growth and compaction")
+  @Test("see whole transactions, in commit order, during writes, growth and compaction")
   func transactions() async throws {
     let directory = TemporaryDirectory()
     let path = directory.path + "/store"
@@ -60,11 +60,11 @@ struct LockFreeReadingTests {
   }
 
   @Test(
-    "find large values, too, while the engine is locked: plain and encrypted",
+    "find large values, too, while the engine is locked: plaintext and encrypted",
     .timeLimit(.minutes(Patience.minutes(1))), arguments: [false, true])
   func largeValues(isEncrypted: Bool) throws {
     let host = SimulatedHost()
-    let configuration = SealedStoreTests.with(
+    let configuration = EncryptedStoreTests.with(
       isEncrypted ? Passphrase("a passphrase") : nil, Configuration(blobThreshold: 100))
     let store = try Store.create(on: host, configuration: configuration)
     let value = [UInt8](repeating: 7, count: 1000)
@@ -98,7 +98,7 @@ struct LockFreeReadingTests {
     return Int(first) | Int(all[1]) << 8
   }
 
-  @Test("four of them, with four writers, compaction and a second process, find all that was written")
+  @Test("four of them, with four writers, compaction and a second process, find all written values")
   func everythingAtOnce() async throws {
     let directory = TemporaryDirectory()
     let path = directory.path + "/store"
@@ -147,7 +147,7 @@ struct LockFreeReadingTests {
     }
   }
 
-  @Test("keep what they read in place, whatever is written and compacted meanwhile")
+  @Test("keep values read in place, whatever is written and compacted meanwhile")
   func inPlace() throws {
     let directory = TemporaryDirectory()
     let store = try Store.create(at: directory.path + "/store", configuration: Self.small)
@@ -163,7 +163,7 @@ struct LockFreeReadingTests {
     #expect(try store.get("kept")?.bytes == Self.bytes(78))
   }
 
-  @Test("of a store that was closed, or opened before a fork, are told so")
+  @Test("of a store that was closed, or opened before a fork, get a typed error")
   func closed() throws {
     let directory = TemporaryDirectory()
     let store = try Store.create(at: directory.path + "/store", configuration: Self.small)
@@ -175,7 +175,7 @@ struct LockFreeReadingTests {
     #expect(#expect(throws: StoreError.self) { try store.contains("a") }?.code == .closed)
   }
 
-  @Test("pass an error of their own on, and do not see what has expired")
+  @Test("forward an error of their closure, and do not see expired values")
   func refusal() throws {
     struct Refusal: Error {}
     let host = SimulatedHost()

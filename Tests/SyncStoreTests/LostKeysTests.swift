@@ -4,7 +4,7 @@ import Testing
 @testable import SyncStore
 
 /// Damage over several records whose keys the bytes no longer tell: an earlier index does.
-@Suite("Damage over several records")
+@Suite("Damage to several records")
 struct LostKeysTests {
   private static let path = DamageInUseTests.path
   private static let lost: [Key] = ["lost 1", "lost 2", "lost 3"]
@@ -55,7 +55,7 @@ struct LostKeysTests {
   }
 
   @Test(
-    "costs only the keys of the lost records, before and after all was read, with and without an index (G)")
+    "loses only the keys of the lost records, before and after a full scan, with and without an index (G)")
   func onlyLost() throws {
     var store = try filled()
     try damage()
@@ -76,8 +76,8 @@ struct LostKeysTests {
     #expect(try store.text("lost 2") == "third" && store.countUnrecovered(of: store.keysToRecover()) == 2)
   }
 
-  @Test("that the last process met costs the next one no other keys, be it for reading only (G)")
-  func metBefore() throws {
+  @Test("found by the last process costs the next one no other keys, also read-only (G)")
+  func foundBefore() throws {
     for mode in [.readOnly, .exclusive] as [Configuration.Mode] {
       let test = LostKeysTests()
       let store = try test.filled()
@@ -91,7 +91,7 @@ struct LostKeysTests {
   }
 
   @Test(
-    "is told as three lost keys when no peer has them, and as none when one brings them",
+    "counts as three lost keys when no peer has them, and as none when one brings them",
     arguments: [false, true])
   func full(hasThem: Bool) throws {
     let store = try filled()
@@ -112,7 +112,7 @@ struct LostKeysTests {
   }
 
   @Test(
-    "never lets an older value, or an older delete, beat the lost one that a third copy has (F37)",
+    "never lets an older value, or an older tombstone, replace the lost one that a third copy has (F37)",
     arguments: [false, true], [1, 3])
   func thirdCopy(wasDeleted: Bool, lost: Int) throws {
     let store = try filled { store in if wasDeleted { for key in Self.lost { try store.delete(key) } } }
@@ -134,7 +134,7 @@ struct LostKeysTests {
     #expect(try store.digest() == third.digest() && store.status().damagedPlaces == 0)
   }
 
-  @Test("that grows is known by what was lost before and since")
+  @Test("that grows is known by the records lost before and since")
   func grows() throws {
     let store = try filled()
     let (first, last) = (try place(of: "lost 1its second"), try place(of: "newx"))
@@ -153,7 +153,7 @@ struct LostKeysTests {
     #expect(try again.text("old 1") == "first" && again.get("never there") == nil)
   }
 
-  @Test("that took a purge with it leaves all older keys in doubt: the purged ones must not come back")
+  @Test("that includes a purge record makes all older keys possibly lost: purged ones must not come back")
   func purged() throws {
     let store = try filled { store in
       try store.put("gone", "value")
@@ -173,7 +173,7 @@ struct LostKeysTests {
   }
 
   @Test(
-    "that took a record with it that waited for its time costs its key, too, or all if its key is not known",
+    "that includes a parked record loses its key, too, or all keys if it is unknown",
     arguments: [false, true])
   func parked(isReopened: Bool) throws {
     let ahead = SimulatedHost(seed: 6, machine: "ahead", sealed: false)
@@ -202,7 +202,7 @@ struct LostKeysTests {
   }
 
   @Test(
-    "of unknown keys leaves the members that are known readable, and nothing may be granted by that (F81)")
+    "with unknown keys leaves known members readable, but they must grant nothing (F81)")
   func members() throws {
     let store = try filled()
     try damage()
@@ -218,7 +218,7 @@ struct LostKeysTests {
     _ = store
   }
 
-  @Test("is read with the keys it cost, from records of programs that did not say them, too")
+  @Test("is recorded with the lost keys, and records of programs that did not list them are readable")
   func records() throws {
     var keys = LostKeyFingerprints()
     for fingerprint in [3, 1, 0x7FFF_FFFF] as [UInt32] {

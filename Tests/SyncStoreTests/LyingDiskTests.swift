@@ -6,7 +6,7 @@ import Testing
 /// A disk that reports unwritten data as written, and then loses power.
 @Suite("A disk that lies")
 struct LyingDiskTests {
-  @Test("F21 is found out by a peer: the copy becomes another actor, and what it had sent comes back")
+  @Test("F21 is detected by a peer: the copy becomes another actor, and what it had sent comes back")
   func foundOut() throws {
     let (left, right) = (SimulatedHost(seed: 1, machine: "left"), SimulatedHost(seed: 2, machine: "right"))
     let peer = try Store.create(on: right)

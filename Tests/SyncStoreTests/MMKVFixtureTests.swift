@@ -55,7 +55,7 @@ struct MMKVFixtureTests {
     #expect(file.string("x") == "new" && file.raw("gone") == nil)
   }
 
-  @Test("is read without a file beside it")
+  @Test("is read without an accompanying file")
   func bare() throws {
     try put(try Self.file(try Self.content()), nil)
     check(try MMKVFile(path: "/mmkv", cryptKey: nil, host.storage))
@@ -74,7 +74,7 @@ struct MMKVFixtureTests {
     check(try MMKVFile(path: "/mmkv", cryptKey: nil, host.storage))
   }
 
-  @Test("one whose bytes do not match its checksum is damaged")
+  @Test("is damaged if its bytes do not match its checksum")
   func damaged() throws {
     var content = try Self.content()
     content[8] = 0
@@ -86,7 +86,7 @@ struct MMKVFixtureTests {
     #expect(error?.code == .damaged)
   }
 
-  @Test("has times of expiry behind its values if the flags of version 4 say so")
+  @Test("has expiry times after its values if the flags of version 4 say so")
   func expiring() throws {
     try put(
       try Self.bytes(
@@ -101,7 +101,7 @@ struct MMKVFixtureTests {
     #expect(file.string("k") == "v" && file.deadline("k") == nil)
   }
 
-  @Test("is deciphered with its key and the vector beside it")
+  @Test("is decrypted with its key and the vector in the accompanying file")
   func encrypted() throws {
     try put(
       try Self.bytes(

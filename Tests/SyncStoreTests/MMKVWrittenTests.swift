@@ -6,7 +6,7 @@ import Testing
 
 /// Files written by MMKV 2.4.2, compared with the results of its own getters: those of
 /// `schemas/vectors/mmkv-files.json`, and all in the directory `MMKV_FILES`, if set, in the same format.
-@Suite("A file that MMKV itself wrote", .timeLimit(.minutes(Patience.minutes(2))))
+@Suite("A file written by MMKV itself", .timeLimit(.minutes(Patience.minutes(2))))
 struct MMKVWrittenTests {
   struct Stored: Codable, Sendable, CustomTestStringConvertible {
     var name: String
@@ -66,7 +66,7 @@ struct MMKVWrittenTests {
   /// When the files were written, in milliseconds since 1970.
   private static let written: UInt64 = 1_795_741_380_000
 
-  @Test("is read as a whole, and every key is imported", arguments: stored)
+  @Test("is read completely, and every key is imported", arguments: stored)
   func whole(_ stored: Stored) throws {
     let host = SimulatedHost(sealed: false)
     try host.storage.replace("/mmkv", with: try #require(stored.file.contents))
@@ -95,7 +95,8 @@ struct MMKVWrittenTests {
       try MMKVFile(path: "/mmkv", cryptKey: key, cipher: cipher, host.storage).keyBytes == file.keyBytes)
   }
 
-  @Test("is refused, with the reason, if the file beside it is missing, empty or zeroed", arguments: stored)
+  @Test(
+    "is refused, with the reason, if the accompanying file is missing, empty or zeroed", arguments: stored)
   func alone(_ stored: Stored) throws {
     let storage = SimulatedStorage()
     let bytes = try #require(stored.file.contents)
@@ -113,7 +114,7 @@ struct MMKVWrittenTests {
     }
   }
 
-  @Test("keys that are equal as text are two, and those that are no text are kept as bytes")
+  @Test("keeps keys apart that are equal as text, and keeps invalid text as bytes")
   func keys() throws {
     for (name, keys) in [
       ("nfc", [Array("cafe\u{301}".utf8), Array("café".utf8)]), ("nfcdel", [Array("café".utf8)]),
@@ -144,7 +145,7 @@ struct MMKVWrittenTests {
     #expect(count > 0)
   }
 
-  @Test("a size at the beginning that an earlier MMKV has left does not count without the file beside it")
+  @Test("with a stale size left by an earlier MMKV is read by the accompanying file")
   func stale() throws {
     let storage = SimulatedStorage()
     var writer = MigrationTests.MMKVWriter.sample

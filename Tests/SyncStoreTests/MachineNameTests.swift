@@ -23,7 +23,7 @@ struct MachineNameTests {
     return try store.actor
   }
 
-  @Test("keeps its actor in one container after another, closed or killed, as long as the kernel runs")
+  @Test("keeps its actor in successive containers, closed or killed, as long as the kernel runs")
   func containers() throws {
     let store = try Store.create(on: host)
     let actor = try store.actor
@@ -35,7 +35,7 @@ struct MachineNameTests {
     }
   }
 
-  @Test("keeps its actor where two containers have it open at once")
+  @Test("keeps its actor if two containers have it open at once")
   func together() throws {
     let store = try Store.create(on: host, configuration: SharedModeTests.shared)
     var other = host.otherProcess
@@ -48,7 +48,7 @@ struct MachineNameTests {
   }
 
   @Test(
-    "gets another actor where the kernel cannot vouch for it: the image of a volume can have come from another machine",
+    "gets another actor if the kernel cannot identify it: a volume image may come from another machine",
     arguments: [false, true])
   func images(readsFirst: Bool) throws {
     let store = try Store.create(on: host)
@@ -75,7 +75,7 @@ struct MachineNameTests {
     try again.close()
   }
 
-  @Test("gets another actor though one that was about to become it was killed before that was durable")
+  @Test("gets another actor if one about to become it was killed before that was durable")
   func killedBefore() throws {
     let store = try Store.create(on: host)
     let actor = try store.actor
@@ -99,7 +99,7 @@ struct MachineNameTests {
   }
 
   @Test(
-    "gets another actor where its directory was copied, in whatever container",
+    "gets another actor if its directory was copied, in any container",
     arguments: ["one", "container"])
   func copies(machine: String) throws {
     let store = try Store.create(on: host)

@@ -4,7 +4,7 @@ import Testing
 @testable import SyncStore
 
 /// A vector names a bounded number of actors; a session ends when it receives a larger one (F82).
-@Suite("A copy that covers as many actors as it may")
+@Suite("A copy that covers the maximum number of actors")
 struct ManyActorsTests {
   private let store: Store
   private static let peer = ActorID(high: 2, low: 0)
@@ -28,7 +28,7 @@ struct ManyActorsTests {
     #expect(try reader.readVector() == vector)
   }
 
-  @Test("has places left for itself, and for who it is after it was put back")
+  @Test("has slots left for its own actor, and for a new one after a rollback")
   func placesLeft() throws {
     try store.finish(Self.close(Limits.actors - 2))
     try store.put("own", "1")
@@ -42,19 +42,19 @@ struct ManyActorsTests {
     try store.finish(Self.close(Limits.actors - 2, position: 2))
   }
 
-  @Test("takes over nothing that leaves it no place for itself, and says what to do", arguments: [0, 1])
+  @Test("accepts no vector that leaves no slot for itself, and says what to do", arguments: [0, 1])
   func noPlace(lacking: Int) throws {
     let error = #expect(throws: StoreError.self) { try store.finish(Self.close(Limits.actors - lacking)) }
     #expect(error?.code == .outOfBounds && error?.message.contains("importAll") == true)
     #expect(try store.replicaSummary().vector.isEmpty)
   }
 
-  @Test("takes over no floor that it could tell nobody")
+  @Test("accepts no floor that it could not send")
   func floor() throws {
     func close(_ family: UInt64) -> RoundClose {
       var close = Self.close(1)
       let purged = (0..<Limits.actors).map { (ActorID(high: family, low: UInt64($0)), UInt64(1)) }
-      (close.isFull, close.floor) = (true, VersionVector(Dictionary(uniqueKeysWithValues: purged)))
+      (close.kind, close.floor) = (.fullState, VersionVector(Dictionary(uniqueKeysWithValues: purged)))
       return close
     }
     try store.finish(close(5))
@@ -62,7 +62,7 @@ struct ManyActorsTests {
     #expect(try store.replicaSummary().floor == close(5).floor)
   }
 
-  @Test("has them once in a compacted journal, however often it became a new actor")
+  @Test("defines them once in a compacted journal, however often it became a new actor")
   func compacted() throws {
     let host = SimulatedHost(seed: 22, compacting: .onRequest)
     let store = try Store.create(on: host, configuration: CompactionTests.small)

@@ -6,7 +6,7 @@ import Testing
 @testable import SyncStore
 
 /// Unavailable pages of a mapped file, hit by real loads and stores.
-@Suite("A page that cannot be had")
+@Suite("A page fault in a mapping")
 struct MappingFaultTests {
   static let small = Configuration(durability: .relaxed, segmentBytes: 1 << 20)
   static let first = "/journal/0000000000000001.segment"
@@ -21,8 +21,8 @@ struct MappingFaultTests {
     try DiskStorage().open(path + name, .readWrite).resize(to: size)
   }
 
-  @Test("F38 a sealed segment that is cut short costs its keys a typed error, and no others")
-  func sealed() throws {
+  @Test("F38 a closed segment that is truncated costs its keys a typed error, and no others")
+  func closedSegment() throws {
     let store = try Store.create(at: path, configuration: Self.small)
     try RotationTests.fill(store, 100)
     try store.sync()
@@ -51,7 +51,7 @@ struct MappingFaultTests {
     try again.close()
   }
 
-  @Test("F38 under a write poisons the store, which is still read", arguments: [true, false])
+  @Test("F38 during a write poisons the store, which is still readable", arguments: [true, false])
   func tail(isSynced: Bool) throws {
     let store = try Store.create(at: path, configuration: Self.small)
     try store.put("k", "1", durability: .full)
@@ -79,7 +79,7 @@ struct MappingFaultTests {
     try store.close()
   }
 
-  @Test("F38 cut to nothing and lengthened again is seen by the checksums")
+  @Test("F38 a segment truncated and lengthened again is detected by the checksums")
   func lengthenedAgain() throws {
     let store = try Store.create(at: path, configuration: Self.small)
     try RotationTests.fill(store, 100)
@@ -89,7 +89,7 @@ struct MappingFaultTests {
     #expect(try store.get("99") != nil)
   }
 
-  @Test("F38 the control page cut short lets nobody write, and only its one owner read")
+  @Test("F38 a truncated control page fails writes, and only its one owner can read")
   func controlPage() throws {
     let store = try Store.create(at: path, configuration: Self.small)
     try store.put("k", "1")
@@ -111,7 +111,7 @@ struct MappingFaultTests {
     #expect(try Store.open(at: path).text("k") == "2")
   }
 
-  @Test("F38 the control page cut short within a transaction ends it without an acknowledgement")
+  @Test("F38 a control page truncated within a transaction ends it without an acknowledgement")
   func controlPageInTransaction() throws {
     let store = try Store.create(at: path, configuration: Self.small)
     try store.put("k", "1")
@@ -132,7 +132,7 @@ struct MappingFaultTests {
   }
 
   @Test(
-    "F38 an index of which a page is cut off is no one else's any more: what it lacks is not said to be there"
+    "F38 a truncated index is no longer shared, and its missing keys are not reported as present"
   )
   func index() throws {
     let store = try Store.create(
@@ -149,7 +149,7 @@ struct MappingFaultTests {
     #expect(try again.text("before") == "1" && again.text("behind") == "2" && again.verify().isClean)
   }
 
-  @Test("F38 meets a waiting writer, who is not left waiting")
+  @Test("F38 that hits a waiting writer does not leave it waiting")
   func waitingWriter() throws {
     let store = try Store.create(at: path, configuration: Self.small)
     let waiting = Locked<StoreError.Code?>(nil)
@@ -168,7 +168,7 @@ struct MappingFaultTests {
     #expect(waiting.withLock { $0 } == .poisoned)
   }
 
-  @Test("under hundreds of keys, on several threads, never gives a wrong value (F38)")
+  @Test("in hundreds of keys, on several threads, never gives a wrong value (F38)")
   func neverWrong() throws {
     let store = try Store.create(at: path, configuration: Self.small)
     let value = [UInt8](repeating: 7, count: 1500)
@@ -196,7 +196,7 @@ struct MappingFaultTests {
   }
 
   @Test(
-    "elsewhere goes to the handler that was there before, and without one ends the process",
+    "elsewhere goes to the previous signal handler, and without one ends the process",
     arguments: [true, false])
   func elsewhere(hasHandler: Bool) async {
     await #expect(processExitsWith: hasHandler ? .exitCode(42) : .signal(SIGBUS)) {
@@ -214,7 +214,7 @@ struct MappingFaultTests {
     }
   }
 
-  @Test("is watched by nobody where an embedder handles signals itself")
+  @Test("is not handled if the embedder handles signals itself")
   func switchedOff() async {
     await #expect(processExitsWith: .signal(SIGBUS)) { [path = path as String] in
       Patience.limitProcess()

@@ -27,11 +27,12 @@ struct MemoryCacheTests {
   ) -> MemoryCache<String, Value> {
     let time = time
     return MemoryCache(
-      name: "tested", countLimit: count, costLimit: cost, ageLimit: age, trimInterval: 0,
-      releasesInBackground: inBackground, yieldsToPressure: yields, now: { time.withLock { $0 } })
+      name: "tested", limits: CacheLimits(count: count, cost: cost, age: age), trimInterval: 0,
+      release: inBackground ? .inBackground : .onEvictingThread, yieldsToPressure: yields,
+      now: { time.withLock { $0 } })
   }
 
-  @Test("gives back what was set, counts it, and forgets what was removed")
+  @Test("returns and counts what was set, and forgets what was removed")
   func basics() {
     let cache = cache()
     cache.set("a", 1, cost: 10)
@@ -50,7 +51,7 @@ struct MemoryCacheTests {
     #expect(cache.name == "tested")
   }
 
-  @Test("the least recently used leave first, whatever the order in which they came")
+  @Test("evicts the least recently used first, whatever the insertion order")
   func order() {
     let cache = cache(count: 3)
     for (number, key) in ["a", "b", "c"].enumerated() { cache.set(key, number) }
@@ -66,7 +67,7 @@ struct MemoryCacheTests {
     #expect(cache.count == 1 && cache.get("e") == 4)
   }
 
-  @Test("costs are bounded after each call, also by one that is too large alone")
+  @Test("bounds costs after each call, also with one value that is too large alone")
   func costs() {
     let cache = cache(cost: 100)
     for number in 0..<20 { cache.set("\(number)", number, cost: 30) }
@@ -81,7 +82,7 @@ struct MemoryCacheTests {
     #expect(!cache.contains("a") && cache.totalCost == 40)
   }
 
-  @Test("what nobody used for too long leaves with a trim by age")
+  @Test("evicts values unused for too long by a trim by age")
   func ages() {
     let cache = cache(age: 10)
     cache.set("old", 1)
@@ -105,7 +106,7 @@ struct MemoryCacheTests {
     #expect(cache.count == 0)
   }
 
-  @Test("does what a plain model does, over many random calls", arguments: 0..<20 as Range<UInt64>)
+  @Test("behaves like a simple model, over many random calls", arguments: 0..<20 as Range<UInt64>)
   func model(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     let cache = cache(count: 40, cost: 500)
@@ -137,7 +138,7 @@ struct MemoryCacheTests {
   }
 
   @Test(
-    "values are released off the caller's thread if that is asked for, and on it if not",
+    "releases values off the caller's thread on request, otherwise on it",
     arguments: [true, false])
   func releasing(inBackground: Bool) {
     let done = DispatchSemaphore(value: 0)
@@ -160,7 +161,7 @@ struct MemoryCacheTests {
     #expect(threads.withLock { $0 } == [Bool](repeating: !inBackground, count: 6))
   }
 
-  @Test("gives half back when memory is short, and all when it is very short; after its end nobody is told")
+  @Test("evicts half under memory pressure, all when it is critical; a released cache is not notified")
   func pressure() {
     var cache: MemoryCache<String, Int>? = cache(yields: true)
     let deaf = self.cache(yields: false)
@@ -179,7 +180,7 @@ struct MemoryCacheTests {
     #expect(deaf.count == 100)
   }
 
-  @Test("the kernel's own word is waited for where it can be had")
+  @Test("waits for the kernel's memory pressure events where they are available")
   func kernel() {
     _ = cache(yields: true)
     let source = MemoryPressure.source
@@ -190,7 +191,7 @@ struct MemoryCacheTests {
     #expect(source.map { FileManager.default.fileExists(atPath: $0) } ?? true)
   }
 
-  @Test("threads that use it at once lose nothing of each other")
+  @Test("concurrent threads lose none of each other's values")
   func threads() throws {
     let cache = MemoryCache<Int, Int>(countLimit: 5000, trimInterval: 0.001, yieldsToPressure: false)
     let workers = (0..<4).map { worker in
@@ -209,7 +210,7 @@ struct MemoryCacheTests {
     #expect(cache.count == cache.totalCost && cache.count <= 4000 && cache.count > 3000)
   }
 
-  @Test("an interval may be as long as can be, and as short")
+  @Test("accepts the longest and the shortest interval")
   func intervals() {
     for interval in [Double.infinity, .greatestFiniteMagnitude, .leastNonzeroMagnitude] {
       let cache = MemoryCache<Int, Int>(trimInterval: interval, yieldsToPressure: false)
@@ -218,7 +219,7 @@ struct MemoryCacheTests {
     }
   }
 
-  @Test("costs may be as large as can be: their sum does not end the process")
+  @Test("accepts the largest costs: their sum does not overflow")
   func largestCosts() {
     let cache = MemoryCache<Int, Int>(yieldsToPressure: false)
     for number in 0..<3 { cache.set(number, number, cost: .max) }
@@ -227,7 +228,7 @@ struct MemoryCacheTests {
     #expect(cache.totalCost == 0)
   }
 
-  @Test("gives half of its values back when memory is short, however many they are")
+  @Test("evicts half of its values under memory pressure, however many there are")
   func half() {
     let cache = cache()
     for number in 0..<10_000 { cache.set("\(number)", number) }

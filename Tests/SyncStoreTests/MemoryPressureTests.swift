@@ -18,7 +18,7 @@ struct MemoryPressureTests {
     var all: [MemoryPressure.Level] { levels.withLock { $0 } }
   }
 
-  @Test("is told on the thread that announces, until it is cancelled")
+  @Test("is notified on the announcing thread, until it is cancelled")
   func cancelled() {
     let heard = Heard()
     let listener = MemoryPressure.listen { heard.note($0) }
@@ -42,7 +42,7 @@ struct MemoryPressureTests {
     #expect(gone == nil && heard.all == [.some])
   }
 
-  @Test("may cancel itself, or make another one, while it is told")
+  @Test("may cancel itself, or create another one, during a notification")
   func within() {
     let (first, second) = (Heard(), Heard())
     let made = Locked<[MemoryPressure.Listener]>([])
@@ -58,7 +58,7 @@ struct MemoryPressureTests {
     #expect(first.all == [.some] && second.all == [.critical])
   }
 
-  @Test("has the kernel asked where that can be had")
+  @Test("uses the kernel's events where they are available")
   func kernel() {
     let listener = MemoryPressure.listen { _ in }
     if getuid() == 0, FileManager.default.isWritableFile(atPath: "/proc/pressure/memory") {

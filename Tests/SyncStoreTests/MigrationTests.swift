@@ -11,7 +11,7 @@ struct MigrationTests {
 
   // MARK: Another store
 
-  @Test("takes keys, values, types, deadlines and blobs from another store, as writes of this one")
+  @Test("imports keys, values, types, deadlines and blobs from another store, as local writes")
   func fromStore() throws {
     let configuration = Configuration(blobThreshold: 2000)
     let other = try Store.create("/other", on: host, configuration: configuration)
@@ -37,7 +37,7 @@ struct MigrationTests {
     #expect(try Store.open(on: host, configuration: configuration).status().keys == 2501)
   }
 
-  @Test("a value that cannot be read ends an import, unless that is wanted otherwise")
+  @Test("an unreadable value ends an import, unless the caller wants to skip it")
   func unreadable() throws {
     let configuration = Configuration(blobThreshold: 100)
     let other = try Store.create("/other", on: host, configuration: configuration)
@@ -123,7 +123,7 @@ struct MigrationTests {
     #expect(CRC32.checksum([]) == 0)
   }
 
-  @Test("the cipher of MMKV's files gives what NIST gives (SP 800-38A, F.3.13)")
+  @Test("the cipher of MMKV's files matches the NIST vectors (SP 800-38A, F.3.13)")
   func cipher() throws {
     let key = try #require(Hex.bytes(of: "2b7e151628aed2a6abf7158809cf4f3c"))
     let vector = try #require(Hex.bytes(of: "000102030405060708090a0b0c0d0e0f"))
@@ -135,7 +135,7 @@ struct MigrationTests {
   }
 
   @Test(
-    "a file of MMKV is read as it was written: later pairs win, empty values remove, each type as asked for")
+    "an MMKV file is read as written: later pairs win, empty values remove, each type as requested")
   func mmkv() throws {
     try MMKVWriter.sample.write(to: "/mmkv", host.storage)
     let file = try MMKVFile(path: "/mmkv", cryptKey: nil, host.storage)
@@ -158,7 +158,7 @@ struct MigrationTests {
     #expect(try store.importAll(from: file) { _ in .double }.skipped == 6)
   }
 
-  @Test("one that is encrypted is read with its key, and by no other", arguments: [true, false])
+  @Test("an encrypted file is read with its key, and with no other", arguments: [true, false])
   func encrypted(hasVector: Bool) throws {
     let key = Array("a key".utf8)
     let vector = hasVector ? (0..<16).map { UInt8($0 * 7) } : nil
@@ -175,7 +175,7 @@ struct MigrationTests {
         == .keyRequired)
   }
 
-  @Test("times of expiry come along; what was confirmed last is read where the rest does not match")
+  @Test("expiry times are imported; the last confirmed part is read where the rest does not match")
   func expiring() throws {
     var writer = MMKVWriter()
     writer.addExpiring("soon", MMKVWriter.varint(7), 1_800_000_000)
@@ -202,7 +202,7 @@ struct MigrationTests {
   }
 
   @Test(
-    "bytes of any kind in the place of a file of MMKV are an error, never the end of the process",
+    "arbitrary bytes in place of an MMKV file are an error, never a crash",
     arguments: 0..<50 as Range<UInt64>)
   func foreign(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)

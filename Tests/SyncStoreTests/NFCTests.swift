@@ -27,7 +27,7 @@ struct NFCTests {
 
   /// Outside the BMP Foundation composes a mark with the scalar of the same lower 16 bits: there, each is
   /// tested alone.
-  @Test("are in the form that Foundation gives, for each scalar, alone and before a mark")
+  @Test("are in the form that Foundation gives, for each scalar, alone and before a combining mark")
   func everyScalar() {
     #expect(Self.known.count > 140_000)
     for scalar in Self.known {
@@ -60,7 +60,7 @@ struct NFCTests {
   }
 
   @Test(
-    "are those of the page that describes them",
+    "are those of the page that documents them",
     arguments: [
       ("636166c3a9", "636166c3a9"), ("63616665cc81", "636166c3a9"), ("efbbbf61620d0a", "6162"),
       ("e18492e185a1e186ab", "ed959c"), ("e284ab", "c385"), ("206120", "206120"), ("0d0a", "0d0a"),
@@ -75,7 +75,7 @@ struct NFCTests {
   }
 
   /// Foundation leaves this pair unchanged; UAX #15 does not.
-  @Test("compose a Hangul syllable with the consonant behind it")
+  @Test("compose a Hangul syllable with the following consonant")
   func hangul() {
     #expect(Self.normalized([0xAC00, 0x11A8]) == Array("\u{AC01}".utf8))
     #expect(Self.normalized([0xAC01, 0x11A8]) == Array("\u{AC01}\u{11A8}".utf8))
@@ -110,7 +110,7 @@ struct NFCTests {
   }
 
   @Test(
-    "of a store that an earlier version encrypted are those that were given then, until the passphrase is set again"
+    "of a store encrypted by an earlier version are the earlier ones until the passphrase is set again"
   )
   func earlier() throws {
     let host = SimulatedHost(sealed: false)

@@ -7,7 +7,7 @@ import Testing
 
 /// Processes on one store whose PIDs and TIDs are meaningless to each other: each is process 1 with thread 1
 /// in its own PID namespace, like a program in a container.
-@Suite("Processes in PID namespaces of their own")
+@Suite("Processes in separate PID namespaces")
 struct NamespaceTests {
   /// Words shared by all processes of a test. They outlive the process that wrote them.
   struct Board: Sendable {
@@ -71,7 +71,7 @@ struct NamespaceTests {
   }
 
   @Test(
-    "lose no acknowledged write, and refuse none, whoever of them is stopped, killed and started again",
+    "lose no acknowledged write, and refuse none, whichever is stopped, killed and restarted",
     .timeLimit(.minutes(Patience.minutes(1))))
   func containers() async {
     await #expect(processExitsWith: .success) {
@@ -136,7 +136,7 @@ struct NamespaceTests {
   }
 
   @Test(
-    "wait for one that was stopped with the mutex, and go on after its death",
+    "wait for a stopped holder of the mutex, and continue after its death",
     .timeLimit(.minutes(Patience.minutes(1))))
   func stopped() async {
     await #expect(processExitsWith: .success) {
@@ -188,7 +188,7 @@ struct NamespaceTests {
   }
 
   @Test(
-    "A store that its process left open is free again though a child that was forked from it lives on (F97)")
+    "A store left open by its process is free again although a forked child is alive (F97)")
   func forkedChild() async {
     await #expect(processExitsWith: .success) {
       Patience.limitProcess()

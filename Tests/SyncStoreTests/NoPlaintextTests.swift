@@ -5,7 +5,7 @@ import Testing
 @testable import SyncStore
 
 /// No plaintext of an encrypted store reaches its files, under whatever name and for however short a time.
-@Suite("What an encrypted store writes", .timeLimit(.minutes(Patience.minutes(2))))
+@Suite("The files of an encrypted store", .timeLimit(.minutes(Patience.minutes(2))))
 struct NoPlaintextTests {
   /// Words contained in every key and every value.
   static let words = ["topsecretkey", "confidential value"]
@@ -96,7 +96,7 @@ struct NoPlaintextTests {
   }
 
   @Test(
-    "holds no byte of a key or a value: not in a temporary file, nor in what is removed, backed up or restored"
+    "contain no byte of a key or a value: temporary, removed, backed up or restored ones neither"
   )
   func everyCall() throws {
     let watched = Watched()
@@ -118,7 +118,7 @@ struct NoPlaintextTests {
     try Self.expectNothing(in: ["/backup": backup.read(backup.status().size, at: 0)], "backed up")
   }
 
-  @Test("holds none either after it was killed, or the power was lost, at whatever call")
+  @Test("contain none after a kill or a loss of power at any call")
   func kills() throws {
     var number = 30
     for seed in UInt64(0)..<8 {
@@ -137,7 +137,7 @@ struct NoPlaintextTests {
     }
   }
 
-  @Test("holds nothing of the time before it was encrypted: staged, half written, received or in quarantine")
+  @Test("contain nothing from before the encryption: staged, partial, received or quarantined")
   func leftovers() throws {
     let host = SimulatedHost(compacting: .onRequest, sealed: true)
     let plain = SimulatedHost(storage: host.storage, compacting: .onRequest, sealed: false)
@@ -159,8 +159,9 @@ struct NoPlaintextTests {
   }
 
   @Test(
-    "holds none of a large value that was half stored when the store was encrypted", arguments: [false, true])
-  func encryptedMeanwhile(isShared: Bool) throws {
+    "contain no part of a large value that was being stored when the store was encrypted",
+    arguments: [false, true])
+  func encryptedDuringPut(isShared: Bool) throws {
     let host = SimulatedHost(compacting: .onRequest, sealed: true)
     let plain = SimulatedHost(storage: host.storage, compacting: .onRequest, sealed: false)
     var configuration = Self.configuration

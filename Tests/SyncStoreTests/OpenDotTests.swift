@@ -4,7 +4,7 @@ import Testing
 @testable import SyncStore
 
 /// A write names the replaced records that its author does not cover: its open dots (rule R6).
-@Suite("A write over what its author does not cover")
+@Suite("A write over a record that its author does not cover")
 struct OpenDotTests {
   private let hosts = (1...4 as ClosedRange<UInt64>).map { SimulatedHost(seed: $0, machine: "machine \($0)") }
 
@@ -26,7 +26,7 @@ struct OpenDotTests {
     return (first, second, dot)
   }
 
-  @Test func `names that, also to a third copy, whose own write over it hands the name on`() throws {
+  @Test func `names its dot as open, also to a third copy, whose own write passes the open dot on`() throws {
     let (first, second, dot) = try half()
     #expect(try record(second).open == [dot])
     let third = try Store.create(on: hosts[2], id: first.id)
@@ -40,7 +40,7 @@ struct OpenDotTests {
     #expect(try record(third).open.isEmpty)
   }
 
-  @Test func `that is beaten leaves its names to the winner, which is issued again, above its old stamp`()
+  @Test func `that loses leaves its open dots to the winner, which is reissued with a higher stamp`()
     throws
   {
     let (first, second, dot) = try half()
@@ -64,7 +64,7 @@ struct OpenDotTests {
     }
   }
 
-  @Test func `that is beaten by two whose time comes together leaves its names to the greater one (R8, F50)`()
+  @Test func `that loses to two records applied together leaves its open dots to the greater one (R8, F50)`()
     throws
   {
     let (first, second, dot) = try half()
@@ -93,7 +93,7 @@ struct OpenDotTests {
     }
   }
 
-  @Test func `is above all that was received, of whatever key`() throws {
+  @Test func `is stamped above all received records, of whatever key`() throws {
     let here = try Store.create(on: hosts[0])
     let ahead = try Store.create(on: hosts[1], id: here.id)
     hosts[1].time += 30_000
@@ -103,7 +103,7 @@ struct OpenDotTests {
     #expect(try record(here).stamp > ahead.entry("other")?.stamp ?? .maximum)
   }
 
-  @Test func `What is covered is not taken in again, though nothing is held of its key any more`() throws {
+  @Test func `A covered record is not applied again, though its key holds no record any more`() throws {
     let store = try Store.create(on: hosts[0])
     try store.put("k", "x")
     let old = try record(store)

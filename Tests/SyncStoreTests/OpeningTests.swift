@@ -83,7 +83,7 @@ struct OpeningTests {
   }
 
   @Test(
-    "finds what reading all of it finds, after a kill and after a close", arguments: 0..<12 as Range<UInt64>)
+    "finds what a full replay finds, after a kill and after a close", arguments: 0..<12 as Range<UInt64>)
   func equality(seed: UInt64) throws {
     let right = SimulatedHost(seed: 77, machine: "other")
     let store = try Store.create(on: host, configuration: Self.small)
@@ -112,7 +112,7 @@ struct OpeningTests {
     return try Knowledge(store)
   }
 
-  @Test("goes on from the index after compactions, too, alone and beside others")
+  @Test("resumes from the index after compactions, too, alone and with other processes")
   func afterCompactions() throws {
     let host = SimulatedHost(compacting: .onRequest)
     let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
@@ -136,7 +136,7 @@ struct OpeningTests {
   }
 
   @Test(
-    "does not look at records that nobody asks for; damage is named by who reads them, and mended (F17, F37)")
+    "does not read records that are not requested; damage is reported on read, and repaired (F17, F37)")
   func damage() throws {
     let host = SimulatedHost(sealed: false)
     let store = try Store.create(on: host, configuration: Self.small)
@@ -165,7 +165,7 @@ struct OpeningTests {
   }
 
   @Test(
-    "is not made from an index that a loss of power, a copy or a flipped bit has made doubtful (F37, F42, F55)"
+    "does not use an index made doubtful by a loss of power, a copy or a flipped bit (F37, F42, F55)"
   )
   func distrust() throws {
     let store = try Store.create(on: host, configuration: Self.small)
@@ -209,7 +209,7 @@ struct OpeningTests {
     try expectAll("power")
   }
 
-  @Test("finds out that an older journal was put in the place of the one that the index is of (F56)")
+  @Test("detects that the journal was replaced by an older one than that of the index (F56)")
   func olderJournal() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     for number in 0..<50 { try store.put(Key("\(number)"), "old") }
@@ -223,8 +223,8 @@ struct OpeningTests {
     #expect(try again.verify().isClean)
   }
 
-  @Test("finds each transaction whole or not at all, at whatever call its process was killed (F2, F6)")
-  func killedWhileEntering() throws {
+  @Test("finds each transaction complete or not at all, at whatever call its process was killed (F2, F6)")
+  func killedWhileIndexing() throws {
     // Transactions that fill segments and let the index grow; at the chosen call the process is gone,
     // whatever it would do next.
     let (transactions, keys) = (8, 400)
@@ -282,7 +282,7 @@ struct OpeningTests {
     #expect(calls.contains("allocate index"), "\(calls.sorted())")
   }
 
-  @Test("finds all that was committed, at whatever store to the index its process was killed (F2, F6)")
+  @Test("finds everything committed, at whatever store to the index its process was killed (F2, F6)")
   func killedAtEachStore() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     for number in 0..<20 { try store.put(Key("\(number)"), "old") }
@@ -330,8 +330,8 @@ struct OpeningTests {
     }
   }
 
-  @Test("goes on where a process was killed that moved the index over to what it had compacted (F7)")
-  func killedWhileAdopting() throws {
+  @Test("resumes where a process was killed while installing a compacted segment (F7)")
+  func killedWhileInstalling() throws {
     let host = SimulatedHost(compacting: .onRequest)
     let other = SimulatedHost(seed: 3, machine: "other")
     let store = try Store.create(on: host, configuration: Self.small)
@@ -370,7 +370,7 @@ struct OpeningTests {
     }
   }
 
-  @Test("of a reader changes nothing, and finds what a writer left (R3)")
+  @Test("read-only changes nothing, and finds what a writer left (R3)")
   func reader() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     for number in 0..<300 { try store.put(Key("key \(number)"), "value") }

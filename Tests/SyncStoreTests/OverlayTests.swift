@@ -59,7 +59,7 @@ struct OverlayTests {
     #expect(try DiskStorage().fileSystem(path).mappedStoresMayFail)
   }
 
-  @Test("is another copy in each container, and leaves the image as it is (R9)")
+  @Test("is another copy in each container, and leaves the image unchanged (R9)")
   func containers() throws {
     let actor = try filledImage()
     let overlays = try (0..<2).map { _ in try OverlayMount(over: lower.path) }
@@ -86,7 +86,7 @@ struct OverlayTests {
     try image.close()
   }
 
-  @Test("is made, compacted, backed up and recovered after its process was killed there")
+  @Test("can be created, compacted, backed up and recovered after a kill")
   func everyday() throws {
     let overlay = try OverlayMount(over: lower.path)
     let path = overlay.path + "/store"

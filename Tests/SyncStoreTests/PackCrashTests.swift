@@ -4,18 +4,18 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Packs and what befalls them")
+@Suite("Packs and crashes")
 struct PackCrashTests {
   private func open(_ test: BlobsUnderTest, _ storage: (any Storage)? = nil, boot: UInt64) throws -> BlobStore
   {
     let clock = test.clock
     return try BlobStore.open(
-      directory: test.directory, storage: storage ?? test.base.storage, packing: .small, boot: boot,
-      clock: { clock.now.load(ordering: .relaxed) })
+      directory: test.directory, storage: storage ?? test.base.storage, packing: .small,
+      environment: BlobEnvironment(boot: boot, now: { clock.now.load(ordering: .relaxed) }))
   }
 
   @Test(
-    "A write whose large value was lost with the power is lost with it, and all that was written behind (F10, F15)"
+    "A write whose large value is lost with the power is lost, too, with all later writes (F10, F15)"
   )
   func writeWithoutItsValue() throws {
     let host = SimulatedHost()
@@ -32,8 +32,8 @@ struct PackCrashTests {
     #expect(try again.verify().isClean)
   }
 
-  @Test("A pack that is finished while another process looks what it is stays where it is")
-  func finishedMeanwhile() throws {
+  @Test("A pack that is finished while another process examines it stays in place")
+  func finishedConcurrently() throws {
     let test = try BlobsUnderTest(.simulated)
     let storage = test.base.storage
     let blobs = try open(test, boot: 1)
@@ -51,7 +51,7 @@ struct PackCrashTests {
   }
 
   @Test(
-    "What was put durably survives a loss of power, and nothing half put is ever served (F10, F15, F18, F19, F20)",
+    "Durable puts survive a loss of power, and a partial object is never served (F10, F15, F18, F19, F20)",
     arguments: 0..<40 as Range<UInt64>)
   func powerLoss(_ seed: UInt64) throws {
     let test = try BlobsUnderTest(.simulated)
@@ -101,7 +101,8 @@ struct PackCrashTests {
     }
   }
 
-  @Test("Whatever call fails, a put fails typed or succeeds, and what is durable stays so (F29, F92)")
+  @Test(
+    "Whichever call fails, a put succeeds or fails with a typed error, and durable objects stay (F29, F92)")
   func eachCall() throws {
     for number in 1...200 {
       let test = try BlobsUnderTest(.simulated)
@@ -129,7 +130,7 @@ struct PackCrashTests {
     Issue.record("a put makes fewer calls than that")
   }
 
-  @Test("A sync that failed is not retried on the same pages; what they hold is written anew (F30, F31)")
+  @Test("A failed sync is not retried on the same pages; their contents are written anew (F30, F31)")
   func failedSync() throws {
     let test = try BlobsUnderTest(.simulated)
     let storage = try #require(test.base.storage as? SimulatedStorage)
@@ -154,7 +155,7 @@ struct PackCrashTests {
   }
 
   @Test(
-    "What a failed sync has lost of a pack is put in quarantine, and does not have the next sync fail (F30)")
+    "What a failed sync lost of a pack is quarantined, and does not fail the next sync (F30)")
   func failedSyncThatLost() throws {
     let test = try BlobsUnderTest(.simulated)
     let storage = try #require(test.base.storage as? SimulatedStorage)
@@ -181,7 +182,7 @@ struct PackCrashTests {
   }
 
   @Test(
-    "A record never outlives its blob: what reached the disk without it is lost with it (F24, rule R7)",
+    "A record never outlives its blob: one that reached the disk without it is dropped (F24, rule R7)",
     arguments: 0..<30 as Range<UInt64>)
   func recordWithoutBlob(_ seed: UInt64) throws {
     let host = SimulatedHost(seed: seed)

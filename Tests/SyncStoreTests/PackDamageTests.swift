@@ -57,8 +57,9 @@ struct PackDamageTests {
       _ test: BlobsUnderTest, _ way: Way, packing: PackSettings = .small, readOnly: Bool = false
     ) throws -> BlobStore {
       try BlobStore.open(
-        directory: test.directory, storage: test.base.storage, readOnly: readOnly, packing: packing,
-        boot: way.boot, clock: { 1_700_000_000_000 }, random: { 77 })
+        directory: test.directory, storage: test.base.storage, access: readOnly ? .readOnly : .shared,
+        packing: packing,
+        environment: BlobEnvironment(boot: way.boot, now: { 1_700_000_000_000 }, randomWord: { 77 }))
     }
 
     /// Used bytes of the files, and those next to them.
@@ -118,7 +119,7 @@ struct PackDamageTests {
     }
   }
 
-  @Test("loses no object and brings none back, whichever bit is flipped (F37, F42)", arguments: ways)
+  @Test("loses no object and revives none, whichever bit is flipped (F37, F42)", arguments: ways)
   func everyBit(_ way: Way) throws {
     let sample = try Sample(way)
     var count = 0
@@ -132,7 +133,7 @@ struct PackDamageTests {
     #expect(count > 10_000)
   }
 
-  @Test("loses none by a flipped bit of what says that it lives", arguments: ways)
+  @Test("loses no object by a flipped bit in the words that mark it as live", arguments: ways)
   func everyMark(_ way: Way) throws {
     let sample = try Sample(way)
     let words = (4096..<(4096 + 4 * 64)).filter { $0 % 64 / 8 == 6 } + Array(1024..<1056)
@@ -149,7 +150,7 @@ struct PackDamageTests {
   }
 
   @Test(
-    "A damaged copy of a header is reported to who may not write, and written anew by who may",
+    "A damaged header copy is reported by a read-only process, and rewritten by a writer",
     arguments: [0, 1])
   func header(copy: Int) throws {
     let sample = try Sample(Way(closed: true))
@@ -167,12 +168,12 @@ struct PackDamageTests {
 
   // MARK: Words
 
-  @Test("No flipped bit and no single byte makes a word live that was not, nor the other way round")
+  @Test("No flipped bit and no single byte turns a dead word into a live one, nor the other way round")
   func words() {
     var random = SplitMix64(seed: 4)
     for round in 0..<200 {
       let stamp = UInt64.random(in: 0...PackLayout.greatestStamp, using: &random)
-      let word = PackWord(stamp: stamp, isLive: round.isMultiple(of: 2), isGuarded: true)
+      let word = PackWord(stamp: stamp, round.isMultiple(of: 2) ? .live : .removed, isGuarded: true)
       #expect(word.stamp == stamp && word.isLive == round.isMultiple(of: 2) && !word.hasFlippedBits)
       for byte in 0..<8 {
         for mask in UInt64(1)...255 {
@@ -183,7 +184,7 @@ struct PackDamageTests {
     }
   }
 
-  @Test("Words are what the vectors say")
+  @Test("Words match the golden vectors")
   func vectors() throws {
     struct Vectors: Decodable {
       struct Word: Decodable {
@@ -210,7 +211,7 @@ struct PackDamageTests {
     for vector in vectors.words {
       let stamp = vector.milliseconds << 16 | vector.counter
       for (isGuarded, hex) in [(true, vector.word), (false, vector.version_1)] {
-        let word = PackWord(stamp: stamp, isLive: vector.live, isGuarded: isGuarded)
+        let word = PackWord(stamp: stamp, vector.live ? .live : .removed, isGuarded: isGuarded)
         #expect(try word.bits == bits(hex))
         #expect(word.isLive == vector.live && word.stamp == stamp && word.milliseconds == vector.milliseconds)
       }
@@ -222,7 +223,7 @@ struct PackDamageTests {
     #expect(vectors.words.count == 12 && vectors.marks.count == 8)
   }
 
-  @Test("A pack of version 1 is read, added to and removed from")
+  @Test("A pack of version 1 is read, appended to and removed from")
   func versionOne() throws {
     let test = try BlobsUnderTest(.simulated)
     try test.open(packing: .small).close()

@@ -3,9 +3,9 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Objects that move from pack to pack")
+@Suite("Objects moved from pack to pack")
 struct PackMovesTests {
-  @Test("stay known to another process that looks at the packs in the middle of it")
+  @Test("stay known to another process that reads the packs in the middle of the move")
   func followed() throws {
     let test = try BlobsUnderTest(.disk)
     let plan = FaultPlan()
@@ -23,7 +23,7 @@ struct PackMovesTests {
     #expect(try two.packs.totals() == one.packs.totals())
   }
 
-  @Test("that two processes have put stay known to both when one of the two is set aside")
+  @Test("put by two processes stay known to both when one of the duplicates is removed")
   func duplicates() throws {
     let test = try BlobsUnderTest(.disk)
     let one = try test.open(packing: .small)
@@ -43,7 +43,7 @@ struct PackMovesTests {
     #expect(try !one.has(reference) && !test.open(packing: .small).has(reference))
   }
 
-  @Test("live on in one pack when two processes move them at once", arguments: [false, true])
+  @Test("stay live in one pack when two processes move them concurrently", arguments: [false, true])
   func movedTwice(knowsTheOther: Bool) throws {
     let test = try BlobsUnderTest(.disk)
     let one = try test.open(packing: .small)
@@ -68,13 +68,14 @@ struct PackMovesTests {
   }
 
   @Test(
-    "that two processes have put stay where one of them counts on its own, whatever the other one's clock says"
+    "put by two processes stay if one of them relies on its own, whatever the other one's clock"
   )
   func evicted() throws {
     let test = try BlobsUnderTest(.disk)
     let ahead = try test.open(packing: .small)
     let two = try BlobStore.open(
-      directory: test.directory, storage: test.base.storage, packing: .small, clock: { 500_000 })
+      directory: test.directory, storage: test.base.storage, packing: .small,
+      environment: BlobEnvironment(now: { 500_000 }))
     _ = try (ahead.packs.totals(), two.packs.totals())
     let reference = try ahead.put(bytes: pattern(9000), durable: false)
     _ = try two.put(bytes: pattern(9000), durable: false)
@@ -114,7 +115,7 @@ struct PackMovesTests {
     return (cache, (0..<5).map { "\($0 * 4)" })
   }
 
-  @Test("do not come back when they are removed before the old ones have ended")
+  @Test("do not come back when they are removed before the old packs are gone")
   func removed() throws {
     let plan = FaultPlan()
     let (cache, kept) = try toMove(plan)
@@ -127,7 +128,7 @@ struct PackMovesTests {
     #expect(try kept.filter { try again.contains($0) } == [] && again.count == 20)
   }
 
-  @Test("are not seen again when they are removed while they are copied")
+  @Test("are not visible again when they are removed while they are copied")
   func removedEarly() throws {
     let plan = FaultPlan()
     let (cache, kept) = try toMove(plan)
@@ -141,7 +142,7 @@ struct PackMovesTests {
     #expect(try cache.count == 20 && kept.filter { try cache.contains($0) } == [])
   }
 
-  @Test("do not hide what was set in their place while they were copied")
+  @Test("do not hide the value that replaced them while they were copied")
   func replaced() throws {
     let plan = FaultPlan()
     let (cache, kept) = try toMove(plan)
@@ -160,8 +161,8 @@ struct PackMovesTests {
   }
 
   @Test(
-    "let a cache that began empty keep few packs more than its values need, before it is ever opened again")
-  func firstLife() throws {
+    "let a cache that began empty keep few packs more than its values need, even before it is reopened")
+  func firstInstance() throws {
     let cache = try open(count: 60)
     for round in 0..<40 {
       try cache.set("hot \(round)", pattern(2000))

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Packs whose live objects move elsewhere")
+@Suite("Reclaiming packs whose live objects are moved")
 struct PackReclaimTests {
   /// Packs of 64 KiB, whatever their content.
   static let tiny: PackSettings = {
@@ -34,7 +34,7 @@ struct PackReclaimTests {
     for (reference, seed) in kept { #expect(try blobs.read(reference) == pattern(4000, seed: seed)) }
   }
 
-  @Test("lose nothing when two threads give space back at once")
+  @Test("loses nothing when two threads do it concurrently")
   func twoThreads() throws {
     let test = try BlobsUnderTest(.simulated)
     let plan = FaultPlan()
@@ -57,8 +57,8 @@ struct PackReclaimTests {
     try Self.expectAll(kept, in: test.open(packing: Self.tiny))
   }
 
-  @Test("lose nothing when there are more of them than are open at once")
-  func closedMeanwhile() throws {
+  @Test("loses nothing with more packs than may be open at once")
+  func closedPacks() throws {
     let test = try BlobsUnderTest(.simulated)
     let blobs = try test.open(packing: Self.tiny)
     let kept = try Self.mostlyDead(blobs, PackSet.maxOpenPacks + 40)
@@ -69,7 +69,7 @@ struct PackReclaimTests {
     #expect(try blobs.verify() == [])
   }
 
-  @Test("are one, also if another thread finds the file before its maker is done")
+  @Test("creates one pack, also if another thread finds the file before its creator is done")
   func foundEarly() throws {
     let test = try BlobsUnderTest(.simulated)
     let plan = FaultPlan()
@@ -93,7 +93,7 @@ struct PackReclaimTests {
     }
   }
 
-  @Test("never get a number that another process knows as that of a pack which is gone")
+  @Test("never reuses a number that another process knows as that of a removed pack")
   func numbers() throws {
     let test = try BlobsUnderTest(.disk)
     let watcher = try test.open(packing: Self.tiny)

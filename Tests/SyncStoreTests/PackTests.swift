@@ -20,7 +20,7 @@ extension BlobsUnderTest {
 
 @Suite("Packs: small objects share files")
 struct PackTests {
-  @Test("What was put is read, by whole, by range and in place", arguments: StorageUnderTest.Kind.allCases)
+  @Test("A stored object is read whole, by range and in place", arguments: StorageUnderTest.Kind.allCases)
   func roundTrip(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open(packing: .small)
@@ -48,7 +48,7 @@ struct PackTests {
     #expect(try test.packs().count <= 4)
   }
 
-  @Test("A pack has room for the object that it is made for, whatever its size")
+  @Test("A pack has space for the object for which it is created, whatever its size")
   func sizes() throws {
     for count in stride(from: 1, to: 5 << 20, by: 997).map({ PackLayout.aligned($0) }) + [1 << 20, 255 << 20]
     {
@@ -86,7 +86,7 @@ struct PackTests {
     #expect(try test.packs().count == 1)
   }
 
-  @Test("A large value streams in and out in pieces, and leaves nothing if it is given up")
+  @Test("A large value is streamed in and out in pieces, and an abandoned stream leaves nothing")
   func streams() throws {
     let test = try BlobsUnderTest(.disk)
     let blobs = try test.open(packing: .small)
@@ -116,7 +116,7 @@ struct PackTests {
   }
 
   @Test(
-    "A rotted object of a pack is set aside, never served, and can be put again (F44)",
+    "A rotten object of a pack is quarantined, never served, and can be put again (F44)",
     arguments: StorageUnderTest.Kind.allCases)
   func rotted(_ kind: StorageUnderTest.Kind) throws {
     for action in ["read", "export", "verify", "complete"] {
@@ -148,7 +148,7 @@ struct PackTests {
   }
 
   @Test(
-    "One byte of damage in a header or in the table costs one object at most (F37)",
+    "One damaged byte in a header or table costs one object at most (F37)",
     arguments: [3, 30, 2050, 4096 + 70, 1025, 1040])
   func damagedTable(_ offset: Int) throws {
     let test = try BlobsUnderTest(.disk)
@@ -170,7 +170,7 @@ struct PackTests {
   }
 
   @Test(
-    "Garbage, an empty file or a link in the place of a pack is set aside (F45, F84)",
+    "Garbage, an empty file or a link in place of a pack is quarantined (F45, F84)",
     arguments: ["garbage", "empty", "zeros", "link", "hard link", "directory", "foreign", "newer"])
   func planted(_ what: String) throws {
     let test = try BlobsUnderTest(.disk)
@@ -216,7 +216,7 @@ struct PackTests {
     #expect(try blobs.all().count == 2)
   }
 
-  @Test("Objects that two processes put are found by both, and stored once as far as they know of each other")
+  @Test("Objects put by two processes are found by both, and stored once as far as each knows the other's")
   func shared() throws {
     let test = try BlobsUnderTest(.disk)
     let (one, two) = (try test.open(packing: .small), try test.open(packing: .small))
@@ -235,7 +235,7 @@ struct PackTests {
     for (pack, _) in try two.packs.openForTests() { #expect(pack.durable == pack.count) }
   }
 
-  @Test("Space comes back: files without live objects go, those half empty are copied together")
+  @Test("Space is reclaimed: files without live objects are removed, half-empty ones merged")
   func reclaims() throws {
     let test = try BlobsUnderTest(.disk)
     let blobs = try test.open(packing: .small)
@@ -261,7 +261,7 @@ struct PackTests {
     #expect(try test.open(packing: .small).all().count == 20)
   }
 
-  @Test("No sweep takes away what a put just counted on, in packs", arguments: [1, 2])
+  @Test("A sweep never removes an object in a pack that a put has just referenced", arguments: [1, 2])
   func race(_ processes: Int) async throws {
     let test = try BlobsUnderTest(.disk)
     let putter = try test.open(packing: .small)
@@ -292,7 +292,7 @@ struct PackTests {
     #expect(failures.all == [])
   }
 
-  @Test("A full disk is typed, and leaves what is there (F92)")
+  @Test("A full disk is a typed error, and keeps existing objects (F92)")
   func full() throws {
     let test = try BlobsUnderTest(.simulated)
     let storage = try #require(test.base.storage as? SimulatedStorage)

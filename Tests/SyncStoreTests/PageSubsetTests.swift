@@ -44,7 +44,7 @@ struct PageSubsetTests {
   }
 
   @Test(
-    "leaves all that was durable, whole transactions, and no later one without an earlier one (F15, F16, F18, F19)",
+    "keeps all durable writes, whole transactions, and none without earlier ones (F15, F16, F18, F19)",
     arguments: 0..<4)
   func everySubset(kind: Int) throws {
     // The pages that can be lost: deterministic.

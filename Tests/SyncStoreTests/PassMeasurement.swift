@@ -9,7 +9,7 @@ import Testing
 /// `MEASURE_PASSES=1 swift test -c release --filter PassMeasurement`.
 @Suite("Waits of writers during passes", .enabled(if: unsafe getenv("MEASURE_PASSES") != nil))
 struct PassMeasurement {
-  @Test("of a store of 1,000,000 keys are told", arguments: [.exclusive, .shared] as [Configuration.Mode])
+  @Test("in a store of 1,000,000 keys are printed", arguments: [.exclusive, .shared] as [Configuration.Mode])
   func longest(mode: Configuration.Mode) async throws {
     let home = TemporaryDirectory()
     let store = try Store.create(

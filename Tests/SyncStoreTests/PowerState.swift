@@ -148,7 +148,7 @@ struct PowerCrash {
 
   private func mixed(_ inode: UInt64, _ choice: () -> Bool) -> [UInt8] {
     let before = old.contents[inode] ?? []
-    // Removed meanwhile: nothing is known about its unsynced data.
+    // Removed since: nothing is known about its unsynced data.
     guard let after = live.contents[inode], XXH3.hash64(after, seed: 0) != XXH3.hash64(before, seed: 0)
     else { return before }
     let size = before.count == after.count || choice() ? after.count : before.count

@@ -36,7 +36,7 @@ struct PropertyListTests {
   }
 
   @Test(
-    "in either form is read as it was written",
+    "in either form is read as written",
     arguments: [PropertyListSerialization.PropertyListFormat.xml, .binary])
   func reading(format: PropertyListSerialization.PropertyListFormat) throws {
     let list = try PropertyList.read(try Self.written(format), path: "/list")
@@ -49,7 +49,7 @@ struct PropertyListTests {
   }
 
   @Test(
-    "becomes keys of a store, with their types",
+    "is imported as keys of a store, with their types",
     arguments: [PropertyListSerialization.PropertyListFormat.xml, .binary])
   func importing(format: PropertyListSerialization.PropertyListFormat) throws {
     try host.storage.replace("/preferences.plist", with: try Self.written(format))
@@ -75,7 +75,7 @@ struct PropertyListTests {
         == .foreignFile)
   }
 
-  @Test("XML that people write is read: comments, CDATA, entities, hex, blanks, a document type of its own")
+  @Test("handwritten XML is read: comments, CDATA, entities, hex, blanks, a custom document type")
   func handwritten() throws {
     let text = """
       \u{FEFF}<?xml version="1.0"?> <!-- first -->
@@ -113,7 +113,7 @@ struct PropertyListTests {
   }
 
   @Test(
-    "binary lists that were damaged, or lie about themselves, are an error and nothing worse",
+    "damaged or malicious binary lists are an error and nothing worse",
     arguments: 0..<40 as Range<UInt64>)
   func damaged(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
@@ -141,7 +141,7 @@ struct PropertyListTests {
         "too deep") == true)
   }
 
-  @Test("whole numbers above those of 64 bits with a sign stay what they are, in either form")
+  @Test("integers above the signed 64-bit range are preserved, in either form")
   func unsigned() throws {
     let host = SimulatedHost()
     let store = try Store.create(on: host)

@@ -8,7 +8,7 @@ import Testing
 /// A real file system that is lost while the machine keeps running, and is mounted again: the boot is the
 /// same, and unsynced data is lost.
 @Suite(
-  "A disk that was pulled out and put back in (F29)",
+  "A disk that was removed and attached again (F29)",
   .enabled(if: LoopImage.isAvailable, "needs the right to mount"))
 struct PulledDiskTests {
   static let configuration = Configuration(durability: .relaxed, segmentBytes: 1 << 20)
@@ -44,7 +44,7 @@ struct PulledDiskTests {
   }
 
   @Test(
-    "shows all that was durable, and nothing is believed of what it does not show", arguments: [100, 30_000])
+    "shows all durable writes, and nothing missing from it is trusted", arguments: [100, 30_000])
   func comesBack(bytes: Int) throws {
     let image = try LoopImage(megabytes: 32)
     var store: Store? = try Store.create(at: image.path + "/store", configuration: Self.configuration)
@@ -95,7 +95,7 @@ struct PulledDiskTests {
   }
 
   @Test(
-    "may go while a file is synced: what was said to be durable is there, though the journal of the file system is needed for it"
+    "may be removed during a file sync: durable data survives a replay of the file system's journal"
   )
   func withinSync() throws {
     let image = try LoopImage(megabytes: 32)
@@ -127,7 +127,7 @@ struct PulledDiskTests {
   }
 
   @Test(
-    "may go while a store is written to: what was acknowledged as durable is there", arguments: [100, 30_000])
+    "may be removed during a write to a store: acknowledged durable writes survive", arguments: [100, 30_000])
   func withinPut(bytes: Int) throws {
     let image = try LoopImage(megabytes: 48)
     let path = image.path + "/store"

@@ -5,7 +5,7 @@ import Testing
 
 /// A disk that is lost and returns while the machine keeps running: it was pulled out, or its file system was
 /// shut down and mounted again. The boot is the same, and unsynced data is lost.
-@Suite("A simulated disk that was pulled out and put back in (F29)")
+@Suite("A simulated disk that was removed and attached again (F29)")
 struct PulledSimulatedDiskTests {
   static let configuration = Configuration(durability: .relaxed, blobThreshold: 4096, segmentBytes: 64 << 10)
 
@@ -20,7 +20,7 @@ struct PulledSimulatedDiskTests {
   }
 
   @Test(
-    "shows what was durable and a beginning of the rest, and nothing is believed of what it does not show",
+    "shows durable data and a prefix of the rest, and nothing missing from it is trusted",
     arguments: 0..<60 as Range<UInt64>)
   func simulated(seed: UInt64) throws {
     let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
@@ -54,7 +54,7 @@ struct PulledSimulatedDiskTests {
     }
   }
 
-  @Test("is told from a killed process, behind which the journal is not read again")
+  @Test("is distinguished from a killed process, after which the journal is not replayed")
   func killedOrPulled() throws {
     let host = SimulatedHost()
     for isPulled in [false, true, false] {
@@ -69,7 +69,7 @@ struct PulledSimulatedDiskTests {
     }
   }
 
-  @Test("is taken for one where the kernel has no marks: the journal is read, and nothing is lost")
+  @Test("is assumed where the kernel supports no marks: the journal is replayed, and nothing is lost")
   func withoutMarks() throws {
     let host = SimulatedHost()
     let plan = FaultPlan()
@@ -93,7 +93,7 @@ struct PulledSimulatedDiskTests {
     #expect(try open().verify().isClean)
   }
 
-  @Test("holds no large value that it does not show: put again, it is written again")
+  @Test("loses a large value that was not durable: put again, it is written again")
   func largeValue() throws {
     let host = SimulatedHost()
     let store = try Store.create(on: host, configuration: Self.configuration)

@@ -4,7 +4,7 @@ import Testing
 @testable import SyncStore
 
 /// Each condition of rule R8 in isolation: if one is missing, the others would hide it.
-@Suite("The rule of purging")
+@Suite("The purge rule")
 struct PurgeRuleTests {
   private let mine = ActorID(high: 0, low: 1)
   private let theirs = ActorID(high: 0, low: 2)
@@ -34,22 +34,22 @@ struct PurgeRuleTests {
       .allows(version, open: open, isTombstone: true, deadline: nil)
   }
 
-  @Test("lets a delete go that all cover, who have said so since")
+  @Test("allows a tombstone that all members cover and have acknowledged since")
   func allowed() {
     #expect(allows(state, covered: [theirs: 5]))
     #expect(allows(state, covered: [mine: 10, theirs: 5], open: [Dot(actor: mine, sequence: 3)]))
   }
 
-  @Test("waits for a member that has not seen the delete, though it has spoken since")
+  @Test("waits for a member that has not seen the tombstone, though it has acknowledged since")
   func unseen() { #expect(!allows(state, covered: [theirs: 4])) }
 
-  @Test("waits for a member that has not spoken since the delete, though it covered it then")
+  @Test("waits for a member that has not acknowledged since the tombstone, though it covered it then")
   func spokenBefore() {
     #expect(!allows(state, covered: [theirs: 5], said: -10))
     #expect(allows(state, covered: [theirs: 5], said: -9))
   }
 
-  @Test("waits until the delete itself is covered here")
+  @Test("waits until the tombstone itself is covered here")
   func uncovered() {
     var state = state
     state.vector = VersionVector([mine: 10, theirs: 6])
@@ -61,24 +61,24 @@ struct PurgeRuleTests {
     #expect(!rule.allows(version, open: [], isTombstone: true, deadline: nil))
   }
 
-  @Test("waits until all that the delete replaced is covered here")
+  @Test("waits until everything that the tombstone replaced is covered here")
   func replacedUnseen() {
     #expect(!allows(state, covered: [theirs: 5], open: [Dot(actor: theirs, sequence: 6)]))
     #expect(!allows(state, covered: [theirs: 5], open: [Dot(actor: ActorID(high: 0, low: 3), sequence: 1)]))
   }
 
-  @Test("is shut while a member covers what this copy does not")
-  func behind() { #expect(!allows(state, covered: [theirs: 6])) }
+  @Test("forbids purging while a member covers what this copy does not")
+  func memberAhead() { #expect(!allows(state, covered: [theirs: 6])) }
 
-  @Test("is shut while this copy does not cover its own floor")
+  @Test("forbids purging while this copy does not cover its own floor")
   func belowFloor() {
     var state = state
     state.floor = VersionVector([theirs: 6])
     #expect(!allows(state, covered: [theirs: 5]))
   }
 
-  @Test("is shut while this copy is in doubt about itself, or mends")
-  func unsettled() {
+  @Test("forbids purging while this copy is unconfirmed or recovering")
+  func unconfirmed() {
     var doubtful = state
     doubtful.unconfirmedRanges = [ReplicaState.UnconfirmedRange(actor: mine, above: 3)]
     #expect(!allows(doubtful, covered: [theirs: 5]))
@@ -87,7 +87,7 @@ struct PurgeRuleTests {
     #expect(!allows(mending, covered: [theirs: 5]))
   }
 
-  @Test("takes a value for expired only once it is on every clock that the drift limit allows")
+  @Test("treats a value as expired only once it is on every clock within the drift limit")
   func expired() {
     let rule = PurgeRule(state, frontiers: [], at: time)
     let version = Version(stamp: stamp(-1000), dot: Dot(actor: mine, sequence: 1))
@@ -100,8 +100,8 @@ struct PurgeRuleTests {
     #expect(!rule.allows(version, open: [], isTombstone: false, deadline: nil))
   }
 
-  @Test("keeps a delete as long as a record that it beats waits for its time (F50)")
-  func besideParked() throws {
+  @Test("keeps a tombstone as long as a parked record that it beats (F50)")
+  func withParked() throws {
     let host = SimulatedHost(machine: "one")
     let store = try Store.create(on: host)
     try store.put("key", "first")

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Deletes that never come back (R8)")
+@Suite("Deleted values never come back (R8)")
 struct PurgeTests {
   let left = SimulatedHost(seed: 1, machine: "left")
   let right = SimulatedHost(seed: 2, machine: "right")
@@ -37,7 +37,7 @@ struct PurgeTests {
     }
   }
 
-  @Test("a store that nobody else has purges at once, and compaction gives the space back")
+  @Test("a store without peers purges at once, and compaction frees the space")
   func alone() throws {
     let store = try Store.create(on: left, configuration: Configuration(segmentBytes: 64 << 10))
     for number in 0..<200 { try store.put(Key("\(number)"), [UInt8](repeating: 1, count: 1000)) }
@@ -53,7 +53,7 @@ struct PurgeTests {
   }
 
   @Test(
-    "what was purged stays away, whatever of the index and the journal survives",
+    "purged keys stay absent, whatever survives of the index and the journal",
     arguments: 0..<20 as Range<UInt64>)
   func rebuilding(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
@@ -87,7 +87,7 @@ struct PurgeTests {
     #expect(keys == Set(model.keys.map { "\($0)" }))
   }
 
-  @Test("a delete waits for each active member to have seen it")
+  @Test("a tombstone waits until each active member has seen it")
   func waiting() throws {
     let copies = try copies()
     try copies[0].delete("doomed")
@@ -105,7 +105,7 @@ struct PurgeTests {
     #expect(try copies[0].digest() == copies[2].digest())
   }
 
-  @Test("compaction purges only what no member would have to get a full state for")
+  @Test("compaction purges only what no member would need a full state for")
   func beforeCompaction() throws {
     let store = try Store.create(on: left)
     for (number, device) in Self.device.enumerated() {
@@ -121,7 +121,7 @@ struct PurgeTests {
     #expect(try !store.replicaSummary().floor.isEmpty)
   }
 
-  @Test("compaction spares the last writes, for those who read changes")
+  @Test("compaction keeps the last writes, for readers of changes")
   func spared() throws {
     let store = try Store.create(on: left)
     for number in 0..<10 {
@@ -132,7 +132,7 @@ struct PurgeTests {
     #expect(try store.purge() == 2)
   }
 
-  @Test("a member says what it has seen when there are deletes to speak of, and not too often")
+  @Test("a member acknowledges when there are tombstones, and not too often")
   func acknowledging() throws {
     let copies = try silentCopies()
     func say(_ copy: Int) throws -> Bool { try copies[copy].acknowledgeIfDue(as: Self.device[copy]) }
@@ -162,7 +162,7 @@ struct PurgeTests {
     #expect(try !say(1))
   }
 
-  @Test("what of a round has come, and is not covered yet, is spoken of once it is")
+  @Test("records of an unfinished round are acknowledged once they are covered")
   func acknowledgingAfterRound() throws {
     let copies = try silentCopies()
     try copies[0].put("doomed", "1")
@@ -178,7 +178,7 @@ struct PurgeTests {
     #expect(try !copies[1].acknowledgeIfDue(as: Self.device[1]))
   }
 
-  @Test("a member unseen for the retirement period does not hold it up")
+  @Test("a member unseen for the retirement period does not delay it")
   func retirement() throws {
     let copies = try copies()
     try copies[0].delete("doomed")
@@ -188,7 +188,7 @@ struct PurgeTests {
   }
 
   @Test(
-    "a member that returns after deletes were purged revives nothing, and what it wrote meanwhile is not lost (F63)"
+    "a member returning after a purge revives nothing, and its own writes are not lost (F63)"
   )
   func returning() throws {
     let copies = try copies()
@@ -211,7 +211,7 @@ struct PurgeTests {
     #expect(try copies[2].replicaSummary().floor == copies[0].replicaSummary().floor)
   }
 
-  @Test("what a member that returns issues again can be sent, however much it is")
+  @Test("the reissued records of a returning member can be sent, however many there are")
   func returningWithMuch() throws {
     var copies = try copies()
     try copies[2].close()
@@ -235,7 +235,7 @@ struct PurgeTests {
   }
 
   @Test(
-    "what comes late to a copy that has purged is issued again, if a purged delete may have beaten it elsewhere"
+    "a late record at a copy that has purged is reissued if a purged tombstone may have beaten it elsewhere"
   )
   func lateWrite() throws {
     let copies = try copies()
@@ -257,7 +257,7 @@ struct PurgeTests {
     try store.engine.withLock { engine in try engine.held(Array(key.utf8))?.version }
   }
 
-  @Test("a full state that breaks goes on where it broke", arguments: 1..<6)
+  @Test("an interrupted full state resumes where it stopped", arguments: 1..<6)
   func resuming(batches: Int) throws {
     let copies = try copies()
     for number in 0..<50 { try copies[0].put(Key("\(number)"), [UInt8](repeating: 1, count: 500)) }
@@ -278,7 +278,7 @@ struct PurgeTests {
     #expect(try copies[2].digest() == copies[0].digest())
   }
 
-  @Test("an expired value goes too, once it is past on every clock")
+  @Test("an expired value is purged, too, once it is past on every clock")
   func expired() throws {
     let store = try Store.create(on: left)
     try store.put("brief", Array("x".utf8), expiration: .at(left.time + 1000))
@@ -289,7 +289,7 @@ struct PurgeTests {
     #expect(try store.purge() == 1)
   }
 
-  @Test("who follows the changes is told that deletes are gone, unless it has seen them")
+  @Test("a reader of changes is told that tombstones are gone, unless it has seen them")
   func followers() throws {
     let store = try Store.create(on: left)
     try store.put("a", "1")
@@ -308,7 +308,7 @@ struct PurgeTests {
     #expect(changes.count == 1)
   }
 
-  @Test("what waited, and was beaten by a delete that was purged, stays away after a loss of power")
+  @Test("a parked record beaten by a purged tombstone stays absent after a loss of power")
   func beatenBeforeItsTime() throws {
     let first = try Store.create(on: left)
     let second = try Store.create(on: right, id: first.id)
@@ -332,7 +332,7 @@ struct PurgeTests {
   }
 
   @Test(
-    "what waited, was applied and deleted, and the delete purged, stays away when the store is opened again (R8)"
+    "a parked record applied, deleted and purged stays absent when the store is opened again (R8)"
   )
   func appliedBeforeItWasDeleted() throws {
     let first = try Store.create(on: left)
@@ -360,8 +360,8 @@ struct PurgeTests {
     }
   }
 
-  @Test("a copy that waits for its full state gives none, and purges nothing")
-  func unsettled() throws {
+  @Test("an unconfirmed copy gives no full state, and purges nothing")
+  func unconfirmed() throws {
     let copies = try copies()
     try copies[0].delete("doomed")
     for host in [left, right, third] { host.time += Limits.retirementMilliseconds + 1000 }

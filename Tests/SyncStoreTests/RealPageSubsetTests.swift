@@ -10,7 +10,7 @@ import Testing
 @Suite("Any subset of the unsynced pages of a killed process")
 struct RealPageSubsetTests {
   @Test(
-    "leaves all that was durable, whole transactions, and no later one without an earlier one (F15, F16, F18, F19, F24)"
+    "keeps all durable writes, whole transactions, and none without earlier ones (F15, F16, F18, F19, F24)"
   )
   func subsets() async throws {
     let (directory, images) = (TemporaryDirectory(inMemory: true), TemporaryDirectory(inMemory: true))

@@ -33,7 +33,7 @@ struct RecoveryTests {
     return isMet
   }
 
-  @Test("from a failed sync is not forgotten when a reader opens in between (F30, F31, R4)")
+  @Test("from a failed sync is still pending after a reader has opened the store (F30, F31, R4)")
   func readerAfterPoison() throws {
     let store = try Store.create(on: host)
     host.storage.failSync(of: Self.first)
@@ -50,8 +50,8 @@ struct RecoveryTests {
     #expect(try after.text("b") == "2")
   }
 
-  @Test("from a failed sync is done by a writer that joins a reader (F31)")
-  func writerBesideReaderAfterPoison() throws {
+  @Test("from a failed sync is done by a writer that opens the store next to a reader (F31)")
+  func writerJoinsReaderAfterPoison() throws {
     let store = try Store.create(on: host, configuration: SharedModeTests.shared)
     host.storage.failSync(of: Self.first)
     #expect(throws: StoreError.self) { try store.put("a", "1") }
@@ -68,7 +68,7 @@ struct RecoveryTests {
   }
 
   @Test(
-    "from a failed sync, killed at any call or failing once there, loses nothing that was acknowledged (F8, F31)",
+    "from a failed sync, killed at any call or failing once there, loses nothing acknowledged (F8, F31)",
     arguments: [(20, false), (150, false), (150, true)], [true, false])
   func failingRescue(_ load: (writes: Int, isBesideReader: Bool), forever: Bool) throws {
     let (writes, isBesideReader) = load
@@ -110,7 +110,7 @@ struct RecoveryTests {
   }
 
   @Test(
-    "from a loss of power, cut off by another at any call or failing once there, ends with a whole journal (F8)",
+    "from a loss of power, interrupted by another or failing once at any call, leaves a whole journal (F8)",
     arguments: 0..<3, [true, false])
   func interrupted(seed: UInt64, forever: Bool) throws {
     var call = 1 + Int(seed)
@@ -140,7 +140,7 @@ struct RecoveryTests {
   }
 
   @Test(
-    "from a kill, killed again at any call or failing once there, loses nothing, with the index or without it (F8)",
+    "from a kill, killed again at any call or failing once there, loses nothing, with the index or not (F8)",
     arguments: [true, false], [true, false])
   func afterKill(forever: Bool, hasIndex: Bool) throws {
     var call = 1
@@ -166,8 +166,8 @@ struct RecoveryTests {
     #expect(call > 10)
   }
 
-  @Test("by a writer shows no reader that was there before what it cuts off (F15)")
-  func besideReaders() throws {
+  @Test("by a writer hides the torn tail from readers that were open before (F15)")
+  func withOpenReaders() throws {
     let store = try Store.create(on: host, configuration: RotationTests.relaxed)
     try RotationTests.fill(store, 220)
     RotationTests.losePower(host, entries: true) { path, page in !(path.hasSuffix("1.segment") && page == 100)
@@ -188,7 +188,7 @@ struct RecoveryTests {
     }
   }
 
-  @Test("refuses a journal whose first segment is gone (F22)")
+  @Test("refuses a journal whose first segment is missing (F22)")
   func firstSegmentLost() throws {
     let store = try Store.create(on: host, configuration: RotationTests.relaxed)
     try RotationTests.fill(store, 100)
@@ -198,7 +198,7 @@ struct RecoveryTests {
     #expect(#expect(throws: StoreError.self) { try Store.open(on: host) }?.code == .damaged)
   }
 
-  @Test("makes a new actor when the last segment is gone with what was durable in it (F22, F59)")
+  @Test("makes a new actor when the last segment is lost with durable records (F22, F59)")
   func lastSegmentLost() throws {
     let store = try Store.create(on: host, configuration: RotationTests.relaxed)
     try RotationTests.fill(store, 100)
@@ -209,8 +209,8 @@ struct RecoveryTests {
     #expect(try Store.open(on: host).actor != actor)
   }
 
-  @Test("gives a copy a new name when its journal, whole as it is, does not say the old one")
-  func nameless() throws {
+  @Test("begins a new actor when an intact journal does not define the present one")
+  func undefinedActor() throws {
     let store = try Store.create(on: host)
     try store.close()
     for path in [Self.first, "/store/index", "/store/ledger"] { _ = try host.storage.remove(path) }
@@ -227,7 +227,7 @@ struct RecoveryTests {
     #expect(try writer.actor == writer.explain("a")?.winner.dot.actor)
   }
 
-  @Test("believes that a sync failed though one bit of the note was flipped", arguments: [0, 17, 63])
+  @Test("recognises a failed sync though one bit of the poison word is flipped", arguments: [0, 17, 63])
   func flippedPoison(bit: Int) throws {
     let store = try Store.create(on: host)
     host.storage.failSync(of: Self.first)

@@ -29,7 +29,7 @@ struct RekeyTests {
       at: "/store", configuration: configuration, environment: environment ?? host.environment)
   }
 
-  @Test("with another passphrase changes the key file alone, and the old one opens nothing any more")
+  @Test("with another passphrase changes the key file alone, and the old passphrase is useless")
   func passphrase() throws {
     let store = try Self.filled(host)
     let picture = try CompactionTests.Picture(store)
@@ -67,8 +67,8 @@ struct RekeyTests {
     #expect(try CompactionTests.Picture(again) == picture)
   }
 
-  @Test("takes in a copy first that a compaction has named, and could do no more (F7)")
-  func besideNamed() throws {
+  @Test("first installs a copy that an interrupted compaction has renamed (F7)")
+  func afterRenamedCopy() throws {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.small).close()
     let store = try Self.open(
@@ -95,8 +95,8 @@ struct RekeyTests {
     #expect(try CompactionTests.Picture(again) == picture && again.verify().isClean)
   }
 
-  @Test("goes unnoticed by the other processes on the store, even if the passphrase changes, too")
-  func besideOthers() throws {
+  @Test("is not noticed by other processes on the store, even if the passphrase changes, too")
+  func withOtherProcesses() throws {
     let store = try Self.filled(host)
     let other = try Self.open(host, SimulatedHost.passphrase, host.otherProcess)
     let reader = try Store.open(
@@ -153,7 +153,7 @@ struct RekeyTests {
   }
 
   @Test(
-    "interrupted at any call loses nothing, and the next one goes on from there (F12)",
+    "interrupted at any call loses nothing, and the next one resumes it (F12)",
     arguments: Change.allCases)
   func interrupted(change: Change) throws {
     var number = 1
@@ -194,7 +194,7 @@ struct RekeyTests {
     #expect(number > (change == .passphrase ? 10 : 60))
   }
 
-  @Test("of a plain store leaves nothing of it in the clear")
+  @Test("of a plaintext store leaves no plaintext")
   func encrypting() throws {
     let host = SimulatedHost(compacting: .onRequest, sealed: false)
     let store = try Store.create(on: host, configuration: Self.small)
@@ -206,7 +206,7 @@ struct RekeyTests {
     try again.put("topsecretkey 1", "confidentialvalue")
     let report = try again.encrypt(with: Self.another)
     #expect(report.isComplete && again.isEncrypted && !again.isRekeying)
-    for (path, bytes) in try SealedStoreTests.files(host) {
+    for (path, bytes) in try EncryptedStoreTests.files(host) {
       #expect(!bytes.contains(Array("opsecretke".utf8)), "\(path)")
       #expect(!bytes.contains(Array("onfidentialval".utf8)), "\(path)")
     }
@@ -220,8 +220,8 @@ struct RekeyTests {
     #expect(try CompactionTests.Picture(try Self.open(host, Self.another)) == picture)
   }
 
-  @Test("of a store that another process has open as a plain one tells that one so")
-  func encryptingBesideOthers() throws {
+  @Test("of a store that another process has open in plaintext gives that process a typed error")
+  func encryptingWithOtherProcesses() throws {
     let host = SimulatedHost(compacting: .onRequest, sealed: false)
     let store = try Self.filled(host)
     let other = try Self.open(host, nil, host.otherProcess)
@@ -237,7 +237,7 @@ struct RekeyTests {
     #expect(try CompactionTests.Picture(store).values == values)
   }
 
-  @Test("to a plain store removes the key file at the end, beside others")
+  @Test("to plaintext removes the key file at the end, with other processes on the store")
   func decrypting() throws {
     let store = try Self.filled(host)
     let other = try Self.open(host, SimulatedHost.passphrase, host.otherProcess)
@@ -264,7 +264,7 @@ struct RekeyTests {
     #expect(try #require(plain.journalKeys.ring?.current) > 1)
   }
 
-  @Test("keeps the key of a damaged segment, and goes on with the others (F12, F17)")
+  @Test("keeps the key of a damaged segment, and continues with the others (F12, F17)")
   func damaged() throws {
     let store = try Self.filled(host)
     let values = try CompactionTests.Picture(store).values

@@ -6,7 +6,7 @@ import Testing
 
 /// A device number depends on the order of detection. XFS and F2FS report it as the file system's identifier.
 @Suite(
-  "A store on a file system that is mounted from another device",
+  "A store on a file system mounted from another device",
   .enabled(if: LoopImage.isAvailable, "needs the right to mount"), .timeLimit(.minutes(Patience.minutes(2))))
 struct RemountTests {
   // The device number of btrfs is not that of a device.
@@ -55,7 +55,7 @@ struct RemountTests {
     try again.close()
   }
 
-  @Test("is told from its copy on another file system of the same type (R9)", arguments: types)
+  @Test("is distinguished from its copy on another file system of the same type (R9)", arguments: types)
   func copied(type: String) throws {
     let images = try (0..<2).map { _ in try LoopImage(megabytes: type == "xfs" ? 320 : 128, type: type) }
     let store = try Store.create(at: images[0].path + "/store")

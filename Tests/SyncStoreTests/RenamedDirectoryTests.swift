@@ -82,7 +82,7 @@ struct RenamedDirectoryTests {
   }
 
   @Test(
-    "is renamed: all that is written stays in it, and what takes its place is untouched",
+    "is renamed: all writes stay in it, and what replaces it is untouched",
     arguments: Successor.allCases, [Configuration.Mode.exclusive, .shared])
   func renamed(_ successor: Successor, _ mode: Configuration.Mode) throws {
     var configuration = Self.configuration
@@ -119,7 +119,7 @@ struct RenamedDirectoryTests {
     try other.close()
   }
 
-  @Test("is renamed: it takes in what another copy has, and its catalogue, opened only then, lies in it")
+  @Test("is renamed: received records go into it, and so does its catalogue, opened only then")
   func syncs() throws {
     let source = try Store.create(
       at: directory.path + "/source", name: nil, id: nil, configuration: Self.configuration,
@@ -144,7 +144,7 @@ struct RenamedDirectoryTests {
     #expect(FileManager.default.fileExists(atPath: moved + "/blobs/catalogue.sqlite"))
   }
 
-  @Test("has another name: opening that gives the live instance, opening the old one what lies there now")
+  @Test("has another name: opening that gives the open instance, opening the old one the store there now")
   func instances() throws {
     let store = try create()
     try store.put("k", "1")
@@ -161,7 +161,7 @@ struct RenamedDirectoryTests {
     #expect(try open(path).text("k") == "2")
   }
 
-  @Test("has another name: a handle goes on with it, and moves, removes and restores over nothing else")
+  @Test("has another name: a handle continues with it, and moves, removes and replaces nothing else")
   func handle() throws {
     let handle = StoreHandle.at(path, configuration: Self.configuration)
     try handle.withStore { try $0.put("k", "1") }
@@ -185,7 +185,7 @@ struct RenamedDirectoryTests {
     #expect(try open(moved).text("k") == "2")
   }
 
-  @Test("was named by a path that is relative: it stays where it is when the process goes elsewhere")
+  @Test("was given as a relative path: the store stays there when the process changes its working directory")
   func relative() throws {
     let anchored = try DiskStorage().anchored(at: directory.path)
     #expect(try anchored.createDirectory(directory.path + "/a"))
@@ -209,7 +209,7 @@ struct RenamedDirectoryTests {
   enum Loss: CaseIterable { case removed, movedAway, replaced, movedAndReplaced }
 
   @Test(
-    "is emptied, or its contents are replaced: nobody is told that a write is safe, and nothing is written there",
+    "is emptied, or its contents are replaced: no write is acknowledged, and nothing is written there",
     arguments: Loss.allCases)
   func emptied(_ loss: Loss) throws {
     let store = try create()
@@ -275,7 +275,7 @@ struct RenamedDirectoryTests {
   }
 
   @Test(
-    "keeps its journal, and only the blob tier is exchanged: no large value is acknowledged or written there",
+    "keeps its journal while its blob tier is replaced: no large value is acknowledged or written there",
     arguments: ["blobs", "blobs/packs"], [false, true])
   func exchangedTier(part: String, isRemoved: Bool) throws {
     let store = try create()
@@ -304,7 +304,7 @@ struct RenamedDirectoryTests {
     #expect(try again.verify().isClean)
   }
 
-  @Test("of a cache is renamed: what is set goes with it")
+  @Test("of a cache is renamed: values set later go with it")
   func cache() throws {
     let cache = try DiskCache.open(at: path)
     try cache.set("k", Self.value(1, 3000))
@@ -321,7 +321,8 @@ struct RenamedDirectoryTests {
   }
 
   @Test(
-    "of a simulated machine is renamed, and the power fails: what was durable is there", arguments: [1, 2, 3])
+    "of a simulated machine is renamed before a loss of power: durable writes are there",
+    arguments: [1, 2, 3])
   func simulated(seed: UInt64) throws {
     let host = SimulatedHost(seed: seed)
     let store = try Store.create(on: host, configuration: Self.configuration)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("One write with two contents (F61)")
+@Suite("Repair of one dot with two contents (F61)")
 struct RepairTests {
   let left = SimulatedHost(seed: 1, machine: "left")
   let right = SimulatedHost(seed: 2, machine: "right")
@@ -20,7 +20,8 @@ struct RepairTests {
         return PositionedRecord(
           position: number + 1,
           record: Record(
-            dot: Dot(actor: actor, sequence: number + 1), stamp: Stamp(milliseconds: left.time + number),
+            version: Version(
+              stamp: Stamp(milliseconds: left.time + number), dot: Dot(actor: actor, sequence: number + 1)),
             key: Array("key \(number)".utf8), content: .inline(Array(content.utf8))))
       }
       let mark = RoundMark(high: 1, low: 1)
@@ -68,7 +69,7 @@ struct RepairTests {
     return (done, issued)
   }
 
-  @Test("is found by the digests of buckets, whose sum is the digest, and by the fingerprints of their keys")
+  @Test("finds it by the digests of buckets, whose sum is the digest, and by the fingerprints of their keys")
   func finding() throws {
     let (a, b) = try forked()
     #expect(try a.versionVector() == b.versionVector() && a.digest() != b.digest())
@@ -86,7 +87,7 @@ struct RepairTests {
   }
 
   @Test(
-    "takes bounded memory: of too many buckets the first ones are looked at, one that is too large is an error"
+    "takes bounded memory: of too many buckets the first are compared, one that is too large is an error"
   )
   func bounds() throws {
     let (a, b) = try forked()
@@ -101,7 +102,7 @@ struct RepairTests {
     }
   }
 
-  @Test("is put right: both values are kept, and the copies are equal again")
+  @Test("keeps both values, and the copies are equal again")
   func repairing() throws {
     let (a, b) = try forked()
     let (done, issued) = try repair(a, b, scopes(a, b))
@@ -116,9 +117,9 @@ struct RepairTests {
   }
 
   @Test(
-    "is put right for what was there when the digests were compared: what was written since wins as it would anyway"
+    "repairs the state compared: later writes win as usual"
   )
-  func writtenMeanwhile() throws {
+  func writtenSince() throws {
     let (a, b) = try forked()
     let scopes = try scopes(a, b)
     try a.put("key 13", "newer")
@@ -132,15 +133,15 @@ struct RepairTests {
     #expect(try b.text("key 33") == "there")
   }
 
-  @Test("is put right, too, where one side holds a delete, or nothing")
+  @Test("works, too, where one side has a tombstone, or nothing")
   func deleted() throws {
     let (a, b) = try forked()
     let actor = ActorID(high: 9, low: 9)
     let mark = RoundMark(high: 2, low: 2)
     for (store, content) in [(a, Record.Content.tombstone), (b, .inline([1]))] {
       let record = Record(
-        dot: Dot(actor: actor, sequence: 1), stamp: Stamp(milliseconds: left.time), key: Array("gone?".utf8),
-        content: content)
+        version: Version(stamp: Stamp(milliseconds: left.time), dot: Dot(actor: actor, sequence: 1)),
+        key: Array("gone?".utf8), content: content)
       _ = try store.apply(
         IncomingBatch(
           sender: actor, mark: mark, position: 1, records: [PositionedRecord(position: 1, record: record)]))
@@ -153,7 +154,7 @@ struct RepairTests {
     #expect(try a.get("gone?")?.bytes == [1])
   }
 
-  @Test("makes its author a new actor before anything is issued again", arguments: ["aaa", "zzz"])
+  @Test("makes its author a new actor before anything is reissued", arguments: ["aaa", "zzz"])
   func renewing(other: String) throws {
     let a = try Store.create(on: left)
     try a.put("k", "mine")

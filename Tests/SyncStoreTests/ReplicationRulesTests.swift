@@ -14,7 +14,8 @@ struct ReplicationRulesTests {
     return (first, try Store.create(on: right, id: first.id))
   }
 
-  @Test("converge after writing apart: the later stamp wins on both, the loser is kept as a conflict (F65)")
+  @Test(
+    "converge after independent writes: the later stamp wins on both, the loser is kept as a conflict (F65)")
   func convergence() throws {
     let (a, b) = try copies()
     try a.put("shared", "from a")
@@ -40,7 +41,7 @@ struct ReplicationRulesTests {
     #expect(why.beaten.map(\.value) == [Array("from a".utf8)])
   }
 
-  @Test("agree on the winner of equal stamps, the write of the greater actor, whoever meets whom first (F53)")
+  @Test("agree on the winner of equal stamps, the write of the greater actor, in any order of syncs (F53)")
   func equalStamps() throws {
     let (a, b) = try copies()
     let third = SimulatedHost(seed: 3, time: left.time, machine: "third")
@@ -62,7 +63,7 @@ struct ReplicationRulesTests {
     }
   }
 
-  @Test("do not call an overwrite of what was seen a conflict")
+  @Test("do not treat an overwrite of a known value as a conflict")
   func sequentialOverwrite() throws {
     let (a, b) = try copies()
     try a.put("k", "1")
@@ -74,7 +75,7 @@ struct ReplicationRulesTests {
     #expect(try a.conflicts().isEmpty)
   }
 
-  @Test("resume behind the last durable batch after a break, and merge the vector only at the end (F69, R6)")
+  @Test("resume after the last durable batch, and merge the vector only at the end (F69, R6)")
   func resume() throws {
     let (a, b) = try copies()
     for number in 0..<100 {
@@ -93,7 +94,7 @@ struct ReplicationRulesTests {
     #expect(try b.versionVector() == a.versionVector())
   }
 
-  @Test("a batch delivered twice has no effect (F66)")
+  @Test("ignore a batch delivered twice (F66)")
   func repeated() throws {
     let (a, b) = try copies()
     try a.put("k", "1")
@@ -108,7 +109,7 @@ struct ReplicationRulesTests {
     #expect(try b.digest() == a.digest())
   }
 
-  @Test("a round sends what is current and uncovered, and nothing when nothing is new")
+  @Test("send what is current and uncovered, and nothing when nothing is new")
   func smallRounds() throws {
     let (a, b) = try copies()
     for number in 0..<10 { try a.put("k", "\(number)") }
@@ -120,7 +121,7 @@ struct ReplicationRulesTests {
     #expect(round.close.mark == cursor?.mark)
   }
 
-  @Test("a write made while a round is under way goes with the next one, and the vector stays true (R6, R10)")
+  @Test("send a write made during a round with the next one, and the vector stays correct (R6, R10)")
   func writeDuringRound() throws {
     let (a, b) = try copies()
     try a.put("k", "old")
@@ -135,7 +136,7 @@ struct ReplicationRulesTests {
   }
 
   @Test(
-    "cursor, batch and vector advance together or not at all, whatever survives a loss of power (F9, F72)",
+    "apply cursor, batch and vector atomically, whatever survives a loss of power (F9, F72)",
     arguments: 0..<40 as Range<UInt64>)
   func atomicApply(seed: UInt64) throws {
     let left = SimulatedHost(seed: seed, machine: "left")
@@ -157,7 +158,7 @@ struct ReplicationRulesTests {
     #expect(try b.digest() == a.digest(), "seed \(seed)")
   }
 
-  @Test("parks what is stamped too far ahead until its time has come (F50)")
+  @Test("park records stamped too far ahead until their time has come (F50)")
   func parking() throws {
     let (a, b) = try copies()
     try b.put("k", "now")
@@ -189,8 +190,9 @@ struct ReplicationRulesTests {
   }
 
   @Test(
-    "keep what is beaten by a value whose time came while the power was away (F50)", arguments: [false, true])
-  func parkedBesideLossOfPower(lost: Bool) throws {
+    "keep a value beaten by a parked record that came due during a power failure (F50)",
+    arguments: [false, true])
+  func parkedThroughLossOfPower(lost: Bool) throws {
     let (a, b) = try copies()
     right.time += 5
     try b.put("k", "now", durability: .full)
@@ -207,7 +209,7 @@ struct ReplicationRulesTests {
     #expect(try again.conflicts().map(\.value) == [Array("now".utf8)])
   }
 
-  @Test("apply all that was parked though the index could not grow when its time came (F25, F50)")
+  @Test("apply all parked records though the index could not grow when they came due (F25, F50)")
   func parkingWithoutIndex() throws {
     let (a, first) = try copies()
     try first.close()
@@ -230,7 +232,7 @@ struct ReplicationRulesTests {
     #expect(try b.status().keys == 9_001 && b.verify().isClean)
   }
 
-  @Test("go on in another segment when one has numbered all the actors it can (F82)")
+  @Test("continue in another segment when one has numbered the maximum of actors (F82)")
   func manyActors() throws {
     let (a, b) = try copies()
     try a.put("k", "x")
@@ -240,7 +242,8 @@ struct ReplicationRulesTests {
       let stamp = Stamp(milliseconds: right.time)
       return PositionedRecord(
         position: UInt64(number + 1),
-        record: Record(dot: dot, stamp: stamp, key: Array("\(number)".utf8), content: .inline([1])))
+        record: Record(
+          version: Version(stamp: stamp, dot: dot), key: Array("\(number)".utf8), content: .inline([1])))
     }
     _ = try b.apply(
       IncomingBatch(sender: a.actor, mark: RoundMark(high: 1, low: 1), position: 5, records: records))
@@ -248,7 +251,7 @@ struct ReplicationRulesTests {
     #expect(try b.status().segments == 2)
   }
 
-  @Test("keep a beaten value once, however often it is delivered (F66)")
+  @Test("keep a losing value once, however often it is delivered (F66)")
   func repeatedLoser() throws {
     let (a, b) = try copies()
     try a.put("k", "earlier")
@@ -260,7 +263,7 @@ struct ReplicationRulesTests {
     #expect(try b.conflicts().count == 1)
   }
 
-  @Test("a round that claims writes which this copy never made is refused, also without records (F56, R9)")
+  @Test("refuse a round that covers writes this copy never made, also one without records (F56, R9)")
   func claimed() throws {
     let store = try Store.create(on: SimulatedHost(seed: 1, machine: "left"))
     let peer = try Store.create(on: SimulatedHost(seed: 2, machine: "right"), id: store.id)
@@ -313,7 +316,7 @@ struct IdentityTests {
   }
 
   @Test(
-    "a machine rolled back in place is found out by its peer, and its lost writes come back (F56, F57, F60)")
+    "a machine rolled back in place is detected by its peer, and its lost writes come back (F56, F57, F60)")
   func rolledBack() throws {
     let (left, right) = (SimulatedHost(seed: 1, machine: "left"), SimulatedHost(seed: 2, machine: "right"))
     let b = try Store.create(on: right)
@@ -344,8 +347,8 @@ struct IdentityTests {
     #expect(try a.digest() == b.digest())
   }
 
-  @Test("a copy that was damaged gets the lost record from a peer again, and gives its own (F17, R9)")
-  func mending() throws {
+  @Test("a damaged copy gets the lost record from a peer again, and gives its own (F17, R9)")
+  func recovering() throws {
     let left = SimulatedHost(seed: 1, machine: "left", sealed: false)
     let right = SimulatedHost(seed: 2, machine: "right")
     let b = try Store.create(on: right)

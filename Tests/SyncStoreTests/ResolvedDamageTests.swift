@@ -4,11 +4,11 @@ import Testing
 @testable import SyncStore
 
 /// Damage is resolved once its records came again from a peer.
-@Suite("Damage that a peer has made good")
+@Suite("Damage repaired by a peer")
 struct ResolvedDamageTests {
   private static let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
 
-  @Test("is not counted by status, and goes with the next compaction", arguments: [false, true])
+  @Test("is not counted by status, and is removed by the next compaction", arguments: [false, true])
   func counted(inTransaction: Bool) throws {
     let host = SimulatedHost(compacting: .onRequest, sealed: false)
     var store = try Store.create(on: host, configuration: Self.configuration)
@@ -53,7 +53,7 @@ struct ResolvedDamageTests {
     for number in 0..<200 { #expect(try store.text(Key("key \(number)")) == "value of \(number)") }
   }
 
-  @Test("is told by the name of the file in which it lies, that of a compacted segment, too")
+  @Test("is reported by the name of its file, also of a compacted segment")
   func named() throws {
     let host = SimulatedHost(compacting: .onRequest, sealed: false)
     var store = try Store.create(on: host, configuration: Self.configuration)

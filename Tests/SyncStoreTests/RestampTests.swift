@@ -3,9 +3,9 @@ import Testing
 
 @testable import SyncStore
 
-/// The clock was years ahead, and is corrected: writes made meanwhile and not sent yet get the present time
+/// The clock was years ahead, and is corrected: writes made before that and not sent yet get the present time
 /// (F49).
-@Suite("What was written while the clock ran ahead")
+@Suite("Writes stamped while the clock ran ahead")
 struct RestampTests {
   static let present: UInt64 = 1_800_000_000_000
   static let ahead: UInt64 = 3 * 365 * 86_400_000
@@ -34,7 +34,7 @@ struct RestampTests {
     other.time = host.time
   }
 
-  @Test("is taken in by peers at once after it was restamped, in its order, and says what it said (F49)")
+  @Test("are accepted by peers at once after restamping, in order and with their contents (F49)")
   func restamping() throws {
     let (a, b) = try copies()
     let deadline = Self.present + 10 * Self.ahead
@@ -90,7 +90,7 @@ struct RestampTests {
     #expect(try a.digest(at: host.time) == b.digest(at: host.time))
   }
 
-  @Test("is the same after the store is opened again, and after its index was lost and its journal compacted")
+  @Test("are the same after reopening, and after the index was lost and the journal compacted")
   func reopening() throws {
     let (a, b) = try copies()
     try ahead {
@@ -116,7 +116,7 @@ struct RestampTests {
     #expect(try again.digest(at: host.time) == b.digest(at: host.time))
   }
 
-  @Test("that may have reached a member or a backup stays as it is, and it is said how many writes that are")
+  @Test("that may have reached a member or a backup stay unchanged, and their number is reported")
   func refusal() throws {
     let (a, b) = try copies()
     try ahead {
@@ -156,7 +156,7 @@ struct RestampTests {
     #expect(throws: StoreError.self) { try kept.restampUnsent() }
   }
 
-  @Test("is not restamped by a clock that was never set, nor where nothing is ahead")
+  @Test("are not restamped by a clock that was never set, or if nothing is ahead")
   func nothingToDo() throws {
     let (a, _) = try copies()
     let actor = try a.actor
@@ -167,7 +167,7 @@ struct RestampTests {
     #expect(error.code == .clock)
   }
 
-  @Test("and purged, since all members seemed to have retired, does not lift the clocks of others")
+  @Test("and purged, because all members seemed retired, do not advance the clocks of others")
   func purgedDeletes() throws {
     let (a, b) = try copies()
     try ahead {
@@ -190,7 +190,7 @@ struct RestampTests {
     #expect(try a.text("after") == "x")
   }
 
-  @Test("and comes back from a copy of the directory that was made then waits there and here alike (R9)")
+  @Test("and received back from an earlier copy of the directory are parked there and here alike (R9)")
   func copiedDirectory() throws {
     let (a, b) = try copies()
     try ahead {
@@ -222,7 +222,7 @@ struct RestampTests {
     #expect(try again.clockLead() <= Limits.clockDriftMilliseconds)
   }
 
-  @Test("is restamped beside another process, which goes on under the same name")
+  @Test("are restamped while another process, which continues with the same actor, has the store open")
   func shared() throws {
     let shared = Configuration(mode: .shared)
     let first = try Store.create(on: host, configuration: shared)
@@ -241,7 +241,7 @@ struct RestampTests {
   }
 
   @Test(
-    "is stamped as it was or anew, all of it, whichever call fails or is the last before power is lost (F49, F15)",
+    "are all stamped as before or all anew, whichever call fails or precedes a loss of power (F49, F15)",
     arguments: [false, true])
   func failing(sealed: Bool) throws {
     var call = 1

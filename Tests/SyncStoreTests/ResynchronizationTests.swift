@@ -6,7 +6,7 @@ import Testing
 
 /// After damage the next record is found at a cost linear in the damaged bytes, even if an attacker chose
 /// them.
-@Suite("Finding the next record behind damage")
+@Suite("Finding the next record after damage")
 struct ResynchronizationTests {
   private let host = SimulatedHost(sealed: false)
 
@@ -59,7 +59,7 @@ struct ResynchronizationTests {
 
   private static let found = ["before"] + (0..<10).map { "behind \($0)" }
 
-  @Test("hashes next to nothing of random bytes")
+  @Test("hashes almost none of random bytes")
   func plain() throws {
     var random = SplitMix64(seed: 1)
     let (hashed, keys) = try walk(store()) { _ in random.next() }
@@ -73,7 +73,7 @@ struct ResynchronizationTests {
   }
 
   @Test(
-    "hashes at most some tens of bytes for each damaged one where every eight of them seem to begin a large record"
+    "hashes at most some tens of bytes per damaged one where every eight seem to begin a large record"
   )
   func adversarial() throws {
     // Length and kind, flags, type in the upper half; durable offset, actor and key length in the lower one.
@@ -84,7 +84,7 @@ struct ResynchronizationTests {
   }
 
   @Test(
-    "hashes nothing where lengths are impossible",
+    "hashes nothing if lengths are impossible",
     arguments: [0xFFFF_FFFF, 0x0100_0001, 0x7FFF_FF03] as [UInt64])
   func impossible(length: UInt64) throws {
     let (hashed, keys) = try walk(store()) { _ in length << 32 }
@@ -92,9 +92,9 @@ struct ResynchronizationTests {
   }
 
   @Test(
-    "asks each key once, not once for each damaged place, and gives the answer that looking at all of them would"
+    "checks each key once, not once per damaged place, with the same result as checking all places"
   )
-  func doubts() throws {
+  func possiblyLostKeys() throws {
     let store = try Store.create(
       on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 64 << 10))
     for number in 0..<3000 { try store.put(Key("k\(number % 500)"), [UInt8](repeating: 1, count: 60)) }

@@ -27,7 +27,7 @@ struct RotationTests {
     host.losePower(seed: 0)
   }
 
-  @Test("that failed after the new segment had its name lets nobody write behind the named end (R4, F30)")
+  @Test("that failed after the rename of the new segment lets no write follow the renamed end (R4, F30)")
   func failedDirectorySync() throws {
     let store = try Store.create(on: host, configuration: Self.relaxed)
     try Self.fill(store, 69)
@@ -41,7 +41,7 @@ struct RotationTests {
     try again.put("after", "x")
   }
 
-  @Test("killed before the directory was synced is made durable by the next opening (F5)")
+  @Test("killed before the directory sync is made durable by the next opening (F5)")
   func killedBeforeDirectorySync() throws {
     let plan = FaultPlan()
     let store = try Store.create(on: host, configuration: Self.relaxed)
@@ -56,7 +56,7 @@ struct RotationTests {
     #expect(try Store.open(on: host).text("after") == "x")
   }
 
-  @Test("takes the file that it finds prepared, also if another process has just put its own there")
+  @Test("uses an existing prepared segment, also if another process has just put its own there")
   func preparedByAnother() throws {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.relaxed).close()
@@ -78,7 +78,7 @@ struct RotationTests {
   }
 
   @Test(
-    "whose new segment lost its beginning with the power costs the last moments only (F15, F24)",
+    "whose new segment lost its beginning with the power loses the last moments only (F15, F24)",
     arguments: 2...4)
   func lostBeginning(segment: Int) throws {
     let store = try Store.create(on: host, configuration: Self.relaxed)
@@ -95,7 +95,7 @@ struct RotationTests {
   }
 
   @Test(
-    "makes what comes before it known durable once anything behind it is: damage there cuts nothing off (F16, F17)"
+    "makes the preceding segment durable first: damage there truncates nothing after it (F16, F17)"
   )
   func damageBeforeIt() throws {
     let store = try Store.create(on: host, configuration: Self.relaxed)
@@ -115,7 +115,7 @@ struct RotationTests {
     #expect(try again.status().damagedPlaces == 1)
   }
 
-  @Test("does not hide an earlier segment from the sync that follows a kill (F4, F24)")
+  @Test("does not hide an earlier segment from the sync after a kill (F4, F24)")
   func syncAfterKill() throws {
     let store = try Store.create(on: host, configuration: Self.relaxed)
     try Self.fill(store, 150)
@@ -128,8 +128,8 @@ struct RotationTests {
     #expect(try after.verify().isClean)
   }
 
-  @Test("between the listing and the reading of a process that joins is not missed")
-  func besideOneThatJoins() throws {
+  @Test("between the listing and the reading of an opening process is not missed")
+  func duringOpening() throws {
     let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 1 << 20)
     let first = try Store.create(on: host, configuration: shared)
     try Self.fill(first, 40)
@@ -143,7 +143,7 @@ struct RotationTests {
     #expect(try second.digest() == first.digest())
   }
 
-  @Test("of another process that took the segment being prepared does not lose it to who prepares")
+  @Test("by another process that took the segment being prepared does not lose it to the preparing one")
   func preparedTwice() throws {
     let host = host
     let store = try Store.create(on: host, configuration: Self.relaxed)
@@ -161,7 +161,7 @@ struct RotationTests {
   }
 
   @Test(
-    "whose name was lost with the power does not end its segment there once more, with what was written since (F22, F24)"
+    "whose rename was lost with the power does not end its segment at the same place again (F22, F24)"
   )
   func nameLostTwice() throws {
     var store = try Store.create(on: host, configuration: Self.relaxed)
@@ -184,7 +184,7 @@ struct RotationTests {
     #expect(try again.status().keys == 70 && again.verify().isClean)
   }
 
-  @Test("takes no prepared file that begins with anything but zeros, whoever left it there")
+  @Test("rejects a prepared file that begins with anything but zeros, whatever its origin")
   func preparedNotBlank() throws {
     let store = try Store.create(on: host, configuration: Self.relaxed)
     try Self.fill(store, 69)

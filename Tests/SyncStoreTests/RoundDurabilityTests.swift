@@ -4,7 +4,7 @@ import Testing
 @testable import SyncStore
 
 /// Everything a copy has sent must be on its disk (rules R3, R7 and R9): all unsynced data is lost here.
-@Suite("What was told to a peer")
+@Suite("Durability of what a peer was told")
 struct RoundDurabilityTests {
   let left = SimulatedHost(seed: 1, machine: "left")
   let right = SimulatedHost(seed: 2, machine: "right")
@@ -15,7 +15,7 @@ struct RoundDurabilityTests {
     return try Store.open(on: host)
   }
 
-  @Test("a batch that was acknowledged is there, with its cursor (F72)")
+  @Test("an acknowledged batch is durable, with its cursor (F72)")
   func batch() throws {
     let a = try Store.create(on: left)
     let receiver = try Store.create(on: right, id: a.id)
@@ -28,7 +28,7 @@ struct RoundDurabilityTests {
     #expect(try again.cursor(for: a.actor)?.position == batch.position)
   }
 
-  @Test("a round's mark is known before anything of the round leaves, and all of it is there (F59)")
+  @Test("a round's mark and all its records are durable before anything of the round is sent (F59)")
   func mark() throws {
     let a = try Store.create(on: left)
     let b = try Store.create(on: right, id: a.id)
@@ -42,7 +42,7 @@ struct RoundDurabilityTests {
     for number in 0..<5 { #expect(try again.text(Key("\(number)")) == "value") }
   }
 
-  @Test("a cursor of a round that this copy knows nothing of shows that it was put back (F57)")
+  @Test("a cursor of a round unknown to this copy proves a rollback (F57)")
   func unknownMark() throws {
     let a = try Store.create(on: left)
     try a.put("key", "value")
@@ -53,7 +53,7 @@ struct RoundDurabilityTests {
     #expect(error?.code == .rolledBack)
   }
 
-  @Test("a copied directory does not have what may yet get another content under the same name (F55)")
+  @Test("a copied directory drops writes whose dots may yet get other contents (F55)")
   func copied() throws {
     let a = try Store.create(on: left)
     try a.put("vouched for", "1")
@@ -69,7 +69,7 @@ struct RoundDurabilityTests {
     #expect(try copy.digest() == a.digest())
   }
 
-  @Test("a copy that finds damage below its watermark goes on under another name and covers nothing (F17)")
+  @Test("a copy that finds damage below its watermark begins a new actor and covers nothing (F17)")
   func damaged() throws {
     let a = try Store.create(on: left)
     for number in 0..<20 { try a.put(Key("\(number)"), [UInt8](repeating: 0x5A, count: 100)) }
@@ -89,7 +89,7 @@ struct RoundDurabilityTests {
   }
 
   @Test(
-    "a batch is durable with the large values that were here already, and were not durable (R7)",
+    "a batch makes durable the large values it refers to that were present and not durable (R7)",
     arguments: [5 << 20, 50_000])
   func valuesThatWereHere(bytes: Int) throws {
     let (left, right) = (SimulatedHost(seed: 1, machine: "left"), SimulatedHost(seed: 2, machine: "right"))

@@ -13,7 +13,7 @@ struct RoundMeasurement {
   private static func now() -> UInt64 { DispatchTime.now().uptimeNanoseconds }
 
   @Test(arguments: [false, true])
-  func `the longest put beside a round for a first copy`(isOverwritten: Bool) throws {
+  func `the longest put during a round for a first copy`(isOverwritten: Bool) throws {
     let directory = TemporaryDirectory()
     let store = try Store.create(at: directory.path + "/store", name: "one")
     let value = [UInt8](repeating: 7, count: 100)

@@ -8,7 +8,7 @@ struct SavepointTests {
   struct Refusal: Error {}
   let host = SimulatedHost(compacting: .onRequest)
 
-  @Test("undoes a nested part that throws, and keeps the rest")
+  @Test("rolls back a nested part that throws, and keeps the rest")
   func nested() throws {
     let store = try Store.create(on: host)
     try store.put("a", "0")
@@ -34,7 +34,7 @@ struct SavepointTests {
     #expect(try store.verify().isClean)
   }
 
-  @Test("refuses a savepoint that was undone, or is another transaction's")
+  @Test("refuses a savepoint that was rolled back, or belongs to another transaction")
   func invalid() throws {
     let store = try Store.create(on: host)
     var kept: Savepoint?
@@ -61,7 +61,7 @@ struct SavepointTests {
       }?.code == .outOfBounds)
   }
 
-  @Test("does what a model of it does, whatever the history", arguments: 0..<20 as Range<UInt64>)
+  @Test("behaves like a model, whatever the history", arguments: 0..<20 as Range<UInt64>)
   func random(seed: UInt64) throws {
     let store = try Store.create(on: host)
     var model: [Key: UInt8] = [:]
@@ -115,7 +115,8 @@ struct SavepointTests {
     }
   }
 
-  @Test("may be rolled back further from within a nested part, which is undone all the same when it throws")
+  @Test(
+    "may be rolled back further from within a nested part, which is rolled back all the same when it throws")
   func furtherBack() throws {
     let store = try Store.create(on: host)
     let large = [UInt8](repeating: 3, count: 100_000)
@@ -139,7 +140,7 @@ struct SavepointTests {
   }
 }
 
-@Suite("A transaction in steps")
+@Suite("A stepwise transaction")
 struct OpenTransactionTests {
   let host = SimulatedHost(compacting: .onRequest)
 
@@ -171,7 +172,7 @@ struct OpenTransactionTests {
     #expect(try Store.open(on: host).list().map(\.key) == ["a", "b", "c"])
   }
 
-  @Test("holds up other threads until it ends, and they know that it is not theirs")
+  @Test("blocks other threads until it ends, and they know that it is not theirs")
   func others() throws {
     let store = try Store.create(on: host)
     var open = try store.beginTransaction()
@@ -199,7 +200,7 @@ struct PausableTransactionTests {
   let host = SimulatedHost(compacting: .onRequest)
   static let relaxed = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
 
-  @Test("steps without a pause while nobody waits, and syncs once")
+  @Test("does not pause while no thread waits, and syncs once")
   func alone() throws {
     let store = try Store.create(on: host)
     let syncs = store.syncCount
@@ -215,7 +216,7 @@ struct PausableTransactionTests {
     #expect(try store.list().count == 500)
   }
 
-  @Test("steps aside for a writer that waits, who reads whole steps")
+  @Test("pauses for a waiting writer, which reads whole steps")
   func pauses() throws {
     let store = try Store.create(on: host, configuration: Self.relaxed)
     let seen = Locked<[Int64]>([])
@@ -266,7 +267,7 @@ struct PausableTransactionTests {
     #expect(try Store.open(on: host).list().map(\.key) == ["0", "1", "2"])
   }
 
-  @Test("is whole steps after a loss of power in the middle of it", arguments: 0..<12 as Range<UInt64>)
+  @Test("keeps whole steps after a loss of power in the middle", arguments: 0..<12 as Range<UInt64>)
   func crash(seed: UInt64) throws {
     let host = SimulatedHost(seed: seed, compacting: .onRequest)
     let store = try Store.create(on: host, configuration: Self.relaxed)

@@ -66,7 +66,7 @@ struct ScanTests {
   }
 
   @Test(
-    "gives what a sorted dictionary gives, in both directions, for every kind of range, limit and continuation",
+    "gives the same as a sorted dictionary, both ways, for every kind of range, limit and continuation",
     arguments: 0..<8 as Range<UInt64>)
   func model(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
@@ -109,7 +109,7 @@ struct ScanTests {
     }
   }
 
-  @Test("stops where its body wants it to, and goes on behind")
+  @Test("stops when its body asks for it, and resumes after the last key")
   func stops() throws {
     let store = try Store.create(on: SimulatedHost())
     for key in ["a", "b", "c", "d"] as [Key] { try store.put(key, key.description) }
@@ -130,7 +130,7 @@ struct ScanTests {
     #expect(try store.scan(KeyRange(prefix: "x")) { _, _ in Issue.record("no key begins so") } == nil)
   }
 
-  @Test("tells type, deadline and version; judges deadlines at its own moment; and reads blobs")
+  @Test("gives type, deadline and version; evaluates deadlines at its own time; and reads blobs")
   func details() throws {
     let host = SimulatedHost()
     let store = try Store.create(on: host)
@@ -162,7 +162,7 @@ struct ScanTests {
     #expect(try snapshot.entry("large")?.size == 100_000)
   }
 
-  @Test("lets its body use the store, also to write: what it writes does not show")
+  @Test("lets its body use the store, also to write: those writes are not visible to it")
   func writing() throws {
     let store = try Store.create(on: SimulatedHost(compacting: .byNextWriter), configuration: Self.small)
     for number in 0..<300 { try store.put(Key("\(number)"), "old") }
@@ -177,7 +177,7 @@ struct ScanTests {
     #expect(try store.scanned().count == 600)
   }
 
-  @Test("of a key that was damaged while the store is open never misses it silently (F37)", arguments: 0..<5)
+  @Test("of a key damaged while the store is open never omits it silently (F37)", arguments: 0..<5)
   func damage(bit: Int) throws {
     for number in [0, 150, 299] {
       let host = SimulatedHost(sealed: false)
@@ -207,7 +207,7 @@ struct ScanTests {
     }
   }
 
-  @Test("refuses where a lost record may have been a newer one, until it is mended (F37)")
+  @Test("fails where a lost record may have been a newer one, until it is repaired (F37)")
   func lost() throws {
     let host = SimulatedHost(sealed: false)
     let store = try Store.create(on: host)

@@ -27,7 +27,7 @@ struct SharedModeTests {
     }
   }
 
-  @Test("shows each process what the other wrote, at once, across segments")
+  @Test("shows each process the other's writes, at once, across segments")
   func visible() throws {
     let (first, second) = try processes()
     let value = [UInt8](repeating: 9, count: 9000)
@@ -46,9 +46,9 @@ struct SharedModeTests {
   }
 
   @Test(
-    "lets a process append to a segment that it has met before the index had a number for it",
+    "lets a process append to a segment that it has read before the segment had an index slot",
     arguments: [true, false])
-  func metEarly(isTransaction: Bool) throws {
+  func readBeforeIndexed(isTransaction: Bool) throws {
     let (first, second) = try processes()
     try first.put("before", "x")
     #expect(try second.text("before") == "x")
@@ -70,8 +70,8 @@ struct SharedModeTests {
     #expect(try second.verify().isClean)
   }
 
-  @Test("compacts segments that a process has met before the index had numbers for them")
-  func compactedEarly() throws {
+  @Test("compacts segments that a process has read before they had index slots")
+  func compactedBeforeIndexed() throws {
     let host = SimulatedHost(compacting: .onRequest)
     let first = try Store.create(on: host, configuration: Self.shared)
     let second = try Store.openBeside(on: host, configuration: Self.shared)
@@ -86,7 +86,7 @@ struct SharedModeTests {
     #expect(try first.digest() == second.digest())
   }
 
-  @Test("gives every write its own sequence, whichever process makes it")
+  @Test("gives every write its own sequence, in any process")
   func sequences() throws {
     let (first, second) = try processes()
     for number in 0..<20 { try (number % 3 == 0 ? first : second).put(Key("\(number)"), "x") }
@@ -95,7 +95,7 @@ struct SharedModeTests {
     #expect(dots.map(\.sequence).sorted() == Array(1...20))
   }
 
-  @Test("keeps out who wants it alone, and is kept out by who has it alone (F95)")
+  @Test("excludes exclusive openings, and is excluded by one (F95)")
   func exclusion() throws {
     let (first, second) = try processes()
     var third = host.environment
@@ -115,7 +115,7 @@ struct SharedModeTests {
     try alone.close()
   }
 
-  @Test("is read by a process that writes nothing, beside one that does")
+  @Test("can be read by a read-only process next to a writer")
   func reader() throws {
     let (first, _) = try processes()
     var third = host.environment
@@ -132,7 +132,7 @@ struct SharedModeTests {
   }
 
   @Test(
-    "lets nobody go on with an index that one of them has given up, whatever it could not do then",
+    "does not use an index that one process has invalidated, whatever failed at that",
     arguments: [true, false])
   func givenUp(readsFirst: Bool) throws {
     let plan = FaultPlan()
@@ -150,7 +150,7 @@ struct SharedModeTests {
   }
 
   @Test(
-    "is repaired behind a writer's death, too, by one whose index was damaged or given up (F2)",
+    "is recovered after a writer's death, too, by a process whose index was damaged or invalidated (F2)",
     arguments: [true, false])
   func repairedWithoutIndex(isDamaged: Bool) throws {
     let (first, second) = try processes()
@@ -171,7 +171,7 @@ struct SharedModeTests {
     for store in [first, second] { #expect(try store.text("k") == "new" && store.text("l") == "x") }
   }
 
-  @Test("stops every process once a sync failed in one (F30)")
+  @Test("is poisoned for every process once a sync failed in one (F30)")
   func poison() throws {
     let (first, second) = try processes()
     host.storage.failSync(of: "/store/journal/0000000000000001.segment")
@@ -180,7 +180,7 @@ struct SharedModeTests {
   }
 
   @Test(
-    "F25 F31 lets whichever process finds room first copy the large values whose sync had failed, and stops none before",
+    "F25 F31 lets the first process with space copy large values left by a failed sync, and blocks none",
     arguments: [false, true])
   func left(others: Bool) throws {
     let large = [UInt8](repeating: 9, count: 30_000)
@@ -190,7 +190,8 @@ struct SharedModeTests {
     host.storage.free = 2 << 20
     // A read-only opening copies nothing.
     let reader = try BlobStore.open(
-      directory: "/store/blobs", storage: host.storage, readOnly: true, clock: { 1_000_000 })
+      directory: "/store/blobs", storage: host.storage, access: .readOnly,
+      environment: BlobEnvironment(now: { 1_000_000 }))
     #expect(try reader.packs.totals().count == 1)
     first = try Store.open(on: host, configuration: Self.shared)
     #expect(try first.get("large")?.bytes == large)

@@ -4,7 +4,7 @@ import Testing
 @testable import SyncStore
 
 /// Segment files that lost their end, or are too long: their intact records are served.
-@Suite("A segment of another length than its header says")
+@Suite("A segment whose length differs from its header")
 struct ShortSegmentTests {
   private static let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
   private let host: SimulatedHost
@@ -50,7 +50,7 @@ struct ShortSegmentTests {
   }
 
   @Test(
-    "is served, listed and backed up if only zeros are missing, and mended by who writes (G)",
+    "is served, listed and backed up if only zeros are missing, and repaired by a writer (G)",
     arguments: [false, true])
   func onlyZeros(writes: Bool) throws {
     for path in segments {
@@ -85,7 +85,7 @@ struct ShortSegmentTests {
     }
   }
 
-  @Test("serves what is whole, wherever a file is cut, and gives no lost value as absent (G)")
+  @Test("serves intact records, wherever a file is truncated, and reports no lost value as absent (G)")
   func anyLength() throws {
     for path in segments {
       var random = SplitMix64(seed: UInt64(path.utf8.count))
@@ -130,7 +130,7 @@ struct ShortSegmentTests {
   }
 
   @Test(
-    "is the last one, and cut within its records: what is whole is served, and each lost value is an error (G)",
+    "is the last one, truncated within its records: intact ones are served, each lost value is an error (G)",
     arguments: [0, 1, 17], [false, true])
   func cutAtTheEnd(past: Int, isIndexed: Bool) throws {
     // The last but one of 38 records is that of a key, and the last one is mostly zeros.
@@ -182,7 +182,7 @@ struct ShortSegmentTests {
   }
 
   @Test(
-    "is the last one, and cut, and the opening fails at any call: the next one finds the loss (G)",
+    "is the last one, truncated, and the opening fails at any call: the next one finds the loss (G)",
     arguments: [false, true])
   func cutAndKilled(isIndexed: Bool) throws {
     var call = 0
@@ -215,8 +215,8 @@ struct ShortSegmentTests {
     #expect(call > 20)
   }
 
-  @Test("is the last one, and its index tells that no record was lost: it is lengthened and goes on (G)")
-  func provenWhole() throws {
+  @Test("is the last one, and its index proves that no record was lost: it is extended and continued (G)")
+  func provenIntact() throws {
     let path = try #require(segments.last)
     try host.storage.open(path, .readWrite).resize(to: try end(of: .max))
     let store = try Store.open(on: host, configuration: Self.configuration)
@@ -227,8 +227,8 @@ struct ShortSegmentTests {
     #expect(try Store.open(on: host, configuration: Self.configuration).text("more") == "x")
   }
 
-  @Test("is the last one, and cut: the lost records come from a member that has them (G)")
-  func cutAndMended() throws {
+  @Test("is the last one, truncated: a member that has the lost records sends them (G)")
+  func cutAndRepaired() throws {
     for isIndexed in [true, false] {
       let test = try Self()
       var store = try Store.open(on: test.host, configuration: Self.configuration)
@@ -248,7 +248,7 @@ struct ShortSegmentTests {
     }
   }
 
-  @Test("is served if its file is longer than that (G)", arguments: [1, 100, 4096, 70_000])
+  @Test("is served if its file is longer (G)", arguments: [1, 100, 4096, 70_000])
   func longer(by bytes: Int) throws {
     for path in segments {
       let size = try #require(files[path]).count

@@ -5,7 +5,7 @@ import Testing
 
 /// The digest is computed from the journal's bytes where possible; `StateDigest` over decoded records is
 /// authoritative.
-@Suite("The digest, from the journal's bytes")
+@Suite("The digest computed from journal bytes")
 struct SimpleRecordDigestTests {
   /// Over all held records, one by one.
   func expected(_ store: Store) throws -> StateDigest {
@@ -21,7 +21,7 @@ struct SimpleRecordDigestTests {
   }
 
   @Test(
-    "is that of the records, kept running as they are written and received and computed anew",
+    "equals that of the decoded records, both running and recomputed",
     arguments: 1...12 as ClosedRange<UInt64>)
   func isThatOfTheRecords(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)

@@ -12,7 +12,7 @@ import Testing
     try storage.syncDirectory("/")
   }
 
-  @Test("What was synced survives, what was not is decided page by page (F15)")
+  @Test("Synced data survives, unsynced data is decided page by page (F15)")
   func pages() throws {
     let storage = SimulatedStorage()
     try make("/f", [UInt8](repeating: 1, count: 3 * 4096), in: storage)
@@ -45,7 +45,7 @@ import Testing
     #expect(bytes[20] == 0, "a mapping of the old life reaches nothing")
   }
 
-  @Test("A size that was not synced can be lost, and what is kept without its pages is zeros (F19)")
+  @Test("An unsynced size can be lost, and size kept without pages reads as zeros (F19)")
   func sizes() throws {
     for keeping in [true, false] {
       let storage = SimulatedStorage()
@@ -74,7 +74,7 @@ import Testing
     #expect(try storage.list("/") == [])
   }
 
-  @Test("A rename between directories never loses the file nor doubles it (F5)", arguments: 0..<50)
+  @Test("A rename between directories never loses or duplicates the file (F5)", arguments: 0..<50)
   func renames(_ seed: UInt64) throws {
     let storage = SimulatedStorage()
     for directory in ["/a", "/b", "/c"] { _ = try storage.createDirectory(directory) }
@@ -91,7 +91,7 @@ import Testing
     #expect(try storage.status(places[0])?.links == 1)
   }
 
-  @Test("A directory that was lost takes what was in it along")
+  @Test("A lost directory takes its contents along")
   func lostDirectory() throws {
     let storage = SimulatedStorage()
     _ = try storage.createDirectory("/d")
@@ -116,7 +116,7 @@ import Testing
   }
 
   @Test("A file opened before a loss of power or a kill throws")
-  func lives() throws {
+  func staleFile() throws {
     let storage = SimulatedStorage()
     try make("/f", [1], in: storage)
     for end in [{ storage.crash(seed: 1) }, { storage.killProcesses() }] {
@@ -128,7 +128,7 @@ import Testing
     }
   }
 
-  @Test("A kill keeps what was written and frees the locks")
+  @Test("A kill keeps what was written and releases the locks")
   func kill() throws {
     let storage = SimulatedStorage()
     try make("/f", [UInt8](repeating: 0, count: 4096), in: storage)
@@ -166,7 +166,7 @@ import Testing
     for _ in 0..<3 { #expect(throws: StoreError.self) { try again.sync() } }
   }
 
-  @Test("A full disk is typed, and removing makes room (F25)")
+  @Test("A full disk is a typed error, and removing a file frees space (F25)")
   func full() throws {
     let storage = SimulatedStorage()
     storage.free = 8192
@@ -185,7 +185,7 @@ import Testing
     #expect(storage.free == 8192)
   }
 
-  @Test("A copied tree has the same bytes under other inodes")
+  @Test("A copied tree has the same bytes with other inodes")
   func copy() throws {
     let storage = SimulatedStorage()
     _ = try storage.createDirectory("/a")
@@ -199,7 +199,7 @@ import Testing
     #expect(try storage.contents(of: "/b/f", limit: 9) == [1, 2])
   }
 
-  @Test("A flipped bit is one bit")
+  @Test("A flipped bit changes exactly one bit")
   func flip() throws {
     let storage = SimulatedStorage()
     try make("/f", [1, 2], in: storage)
@@ -208,7 +208,7 @@ import Testing
     #expect(try storage.contents(of: "/f", limit: 9) == [1, 130])
   }
 
-  @Test("A plan fails the call it names, once or for ever")
+  @Test("A plan fails the named call, once or for ever")
   func plan() throws {
     let storage = FaultingStorage(SimulatedStorage())
     let file = try storage.open("/f", .create)
@@ -226,7 +226,7 @@ import Testing
     #expect(storage.plan.calls == calls + 1)
   }
 
-  @Test("writes back no more than a part of what changed before a sync, which alone makes it durable")
+  @Test("Writeback before a sync covers only a part of the changes; the sync alone makes them durable")
   func writtenBackBefore() throws {
     let storage = SimulatedStorage()
     let file = try storage.open("/file", .create)
@@ -241,7 +241,7 @@ import Testing
     #expect(whole > 5 && whole < 59, "\(whole) pages of 64")
   }
 
-  @Test("tells a sync of a write-back that failed before it, once, and the pages stay lost")
+  @Test("A sync reports a writeback that failed before it, once, and the pages stay lost")
   func failedBefore() throws {
     let storage = SimulatedStorage()
     let file = try storage.open("/file", .create)
@@ -255,7 +255,7 @@ import Testing
     #expect(try storage.open("/file", .readOnly).read(8192, at: 0).allSatisfy { $0 == 0 })
   }
 
-  @Test("says of an open file what it was when it was opened, whatever happened since")
+  @Test("The status of an open file is that of its opening, whatever happened since")
   func statusAtOpening() throws {
     let storage = SimulatedStorage()
     let file = try storage.open("/file", .create)

@@ -5,7 +5,7 @@ import Testing
 @testable import SyncStore
 
 /// A file system that holds nothing else gets full, and is recovered by means of the store alone.
-@Suite("A store that fills a small disk of its own")
+@Suite("A store that fills its own small disk")
 struct SmallDiskTests {
   /// A file system, and the seed of its content.
   struct Disk: Sendable, CustomTestStringConvertible {
@@ -79,7 +79,7 @@ struct SmallDiskTests {
   }
 
   @Test(
-    "E takes deletes of any share of its keys, is compacted and takes puts again, round after round (F25)",
+    "E accepts deletes of any share of its keys, is compacted and accepts puts again, repeatedly (F25)",
     .enabled(if: LoopImage.isAvailable, "needs the right to mount"), .timeLimit(.minutes(2)), arguments: disks
   )
   func rounds(disk: Disk) throws {
@@ -125,7 +125,7 @@ struct SmallDiskTests {
   }
 
   @Test(
-    "E loses nothing where space comes back late, is never poisoned, and goes on once there is room (F25, F27)",
+    "E loses nothing if space is freed late, is never poisoned, and recovers once there is space (F25, F27)",
     .enabled(if: LoopImage.isAvailable("btrfs"), "needs the right to mount, and btrfs"),
     .timeLimit(.minutes(2)), arguments: [1, 2, 3] as [UInt64])
   func copyOnWrite(seed: UInt64) throws {
@@ -159,7 +159,7 @@ struct SmallDiskTests {
   }
 
   @Test(
-    "E keeps what a compaction needs, whatever deletes and openings use up (F25)",
+    "E keeps what a compaction needs, whatever deletes and openings consume (F25)",
     .enabled(if: LoopImage.isAvailable, "needs the right to mount"), .timeLimit(.minutes(2)),
     arguments: [false, true])
   func kept(isEncrypted: Bool) throws {
@@ -208,7 +208,7 @@ struct SmallDiskTests {
   }
 
   @Test(
-    "E reads large values and ends no process, however little space is left for the catalogue's files (F25)",
+    "E reads large values and crashes no process, however little space the catalogue's files have (F25)",
     .enabled(if: LoopImage.isAvailable, "needs the right to mount"), .timeLimit(.minutes(2)))
   func catalogue() throws {
     // SQLite maps pages for which it found space for one block of four.

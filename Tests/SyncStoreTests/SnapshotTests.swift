@@ -9,7 +9,7 @@ struct SnapshotTests {
   static let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
   let host = SimulatedHost(compacting: .onRequest)
 
-  @Test("does not move while others write, segments are begun, and compaction takes them away")
+  @Test("does not change while other threads write, segments are begun, and compaction removes them")
   func unmoving() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     var snapshots: [(Snapshot, [Scanned])] = []
@@ -32,7 +32,7 @@ struct SnapshotTests {
     #expect(try snapshots.last?.0.get("no such key") == nil)
   }
 
-  @Test("shows what another process has written up to then, and nothing of what it writes afterwards")
+  @Test("has the writes of other processes up to its creation, and none after")
   func processes() throws {
     let first = try Store.create(on: host, configuration: Self.shared)
     let second = try Store.openBeside(on: host, configuration: Self.shared)
@@ -49,8 +49,8 @@ struct SnapshotTests {
     }
   }
 
-  @Test("has the newest record of each key also while a compaction is being taken in")
-  func adoption() throws {
+  @Test("has the newest record of each key also during a segment installation")
+  func segmentInstall() throws {
     let first = try Store.create(on: host, configuration: Self.shared)
     let second = try Store.openBeside(on: host, configuration: Self.shared)
     for number in 0..<300 { try first.put(Key("key \(number)"), [UInt8](repeating: 1, count: 100)) }
@@ -91,7 +91,7 @@ struct SnapshotTests {
     #expect(count == 300 && changed == 120)
   }
 
-  @Test("has whole transactions only, and within one what was there before")
+  @Test("has whole transactions only, and within one the state before it")
   func transactions() throws {
     let store = try Store.create(on: host)
     try store.put("a", "1")
@@ -112,7 +112,7 @@ struct SnapshotTests {
     #expect(try store.scanned() == [Scanned(key: Array("b".utf8), value: Array("2".utf8))])
   }
 
-  @Test("leaves out what is stamped too far ahead until it was applied")
+  @Test("omits parked records until they are applied")
   func parked() throws {
     let store = try Store.create(on: host)
     let far = SimulatedHost(seed: 9, time: host.time + 100_000, machine: "fast")
@@ -126,7 +126,7 @@ struct SnapshotTests {
     #expect(try store.snapshot().list().map(\.key) == ["c", "d"])
   }
 
-  @Test("is not made of an order that was overtaken while it was being made")
+  @Test("is not built from a key order that changed while it was being made")
   func overtaken() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     let fast = try Store.create(
@@ -156,7 +156,7 @@ struct SnapshotTests {
     #expect(try store.list().count == listed.count + 1)
   }
 
-  @Test("fails with a typed error once it or its store is closed, and ends no process")
+  @Test("fails with a typed error once it or its store is closed, and crashes no process")
   func closed() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     try store.put("a", "1")
@@ -185,7 +185,7 @@ struct SnapshotTests {
     #expect(#expect(throws: StoreError.self) { try store.snapshot() }?.code == .closed)
   }
 
-  @Test("gives back what compaction replaced when it goes")
+  @Test("frees replaced segments when it is released")
   func release() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     try CompactionTests.churn(store, writes: 200)
@@ -202,9 +202,9 @@ struct SnapshotTests {
   }
 }
 
-@Suite("Snapshots and scans beside writers")
+@Suite("Snapshots and scans during writes")
 struct SnapshotConcurrencyTests {
-  @Test("show in every key the same transaction, keep it, and hold nobody up")
+  @Test("show the same transaction in every key, keep it, and block no writer")
   func consistent() async throws {
     let directory = TemporaryDirectory()
     let store = try Store.create(at: directory.path + "/store", configuration: SnapshotTests.small)
@@ -240,7 +240,7 @@ struct SnapshotConcurrencyTests {
     #expect(try store.verify().isClean)
   }
 
-  @Test("follow another instance that writes and compacts, whole transactions only")
+  @Test("follow another instance that writes and compacts, by whole transactions only")
   func shared() async throws {
     let host = SimulatedHost(compacting: .onRequest)
     let writer = try Store.create(on: host, configuration: SnapshotTests.shared)

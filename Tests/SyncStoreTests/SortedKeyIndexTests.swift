@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("A listing")
+@Suite("The sorted key index")
 struct SortedKeyIndexTests {
   static func precedes(_ left: [UInt8], _ right: [UInt8]) -> Bool { left.lexicographicallyPrecedes(right) }
 
@@ -22,7 +22,7 @@ struct SortedKeyIndexTests {
   }
 
   @Test(
-    "is in the order of the keys' bytes, whatever they share, also after changes",
+    "is in byte order of the keys, whatever prefixes they share, also after changes",
     arguments: 0..<12 as Range<UInt64>)
   func order(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)

@@ -8,7 +8,7 @@ import Testing
 struct SpaceTests {
   let host = SimulatedHost(compacting: .onRequest)
 
-  @Test("all keys, or those of a range, are deleted for good, and stay deleted on a copy")
+  @Test("is freed by deleting all keys, or a range; they stay deleted on a copy")
   func deleteAll() throws {
     let store = try Store.create(on: host)
     let copy = try Store.create("/copy", on: host, id: store.id)
@@ -27,7 +27,7 @@ struct SpaceTests {
   }
 
   @Test(
-    "a trim compacts, and removes the blobs that nothing refers to once nobody has counted on them for a while"
+    "is freed by a trim, which compacts and removes blobs unreferenced for a while"
   )
   func trim() throws {
     let host = SimulatedHost(compacting: .onRequest, sealed: false)
@@ -54,7 +54,7 @@ struct SpaceTests {
     try store.close()
   }
 
-  @Test("memory that is dropped costs time, and nothing else")
+  @Test("in memory can be purged at the cost of time, and nothing else")
   func purge() throws {
     let store = try Store.create(on: host)
     for number in 0..<100 { try store.put(Key("\(number)"), "x") }

@@ -27,7 +27,7 @@ struct StorageUnderTest: Sendable {
 /// The contract of every storage: the simulated one can replace the real one only if both pass.
 @Suite struct StorageConformanceTests {
   @Test(
-    "Directories are made once, and list what is in them in order", arguments: StorageUnderTest.Kind.allCases)
+    "Directories are created once, and listed in order", arguments: StorageUnderTest.Kind.allCases)
   func directories(_ kind: StorageUnderTest.Kind) throws {
     let test = try StorageUnderTest(kind)
     #expect(try test.storage.createDirectory(test.root + "/d"))
@@ -41,7 +41,7 @@ struct StorageUnderTest: Sendable {
   }
 
   @Test(
-    "Two names change places at once; only an empty directory is removed, a tree with all in it",
+    "Two names are exchanged atomically; only an empty directory is removed, a tree recursively",
     arguments: StorageUnderTest.Kind.allCases)
   func wholeDirectories(_ kind: StorageUnderTest.Kind) throws {
     let test = try StorageUnderTest(kind)
@@ -64,7 +64,7 @@ struct StorageUnderTest: Sendable {
     #expect(try test.storage.remove(two + "/f") && test.storage.removeDirectory(two))
   }
 
-  @Test("Each mode opens what it says", arguments: StorageUnderTest.Kind.allCases)
+  @Test("Each mode opens what it names", arguments: StorageUnderTest.Kind.allCases)
   func modes(_ kind: StorageUnderTest.Kind) throws {
     let test = try StorageUnderTest(kind)
     let path = test.root + "/f"
@@ -80,7 +80,7 @@ struct StorageUnderTest: Sendable {
     #expect(try test.storage.status(path)?.permissions == 0o600)
   }
 
-  @Test("Reads end at the end, writes leave zeros before them", arguments: StorageUnderTest.Kind.allCases)
+  @Test("Reads stop at the end, writes leave zeros before them", arguments: StorageUnderTest.Kind.allCases)
   func content(_ kind: StorageUnderTest.Kind) throws {
     let test = try StorageUnderTest(kind)
     let file = try test.storage.open(test.root + "/f", .create)
@@ -138,7 +138,7 @@ struct StorageUnderTest: Sendable {
     #expect(throws: StoreError.self) { try test.storage.renameUnlessPresent(b, to: a) }
   }
 
-  @Test("A removed file is gone by name and lives on while open", arguments: StorageUnderTest.Kind.allCases)
+  @Test("A removed file has no name and stays readable while open", arguments: StorageUnderTest.Kind.allCases)
   func removing(_ kind: StorageUnderTest.Kind) throws {
     let test = try StorageUnderTest(kind)
     let file = try test.storage.open(test.root + "/f", .create)
@@ -153,7 +153,7 @@ struct StorageUnderTest: Sendable {
     #expect(throws: StoreError.self) { try test.storage.remove(test.root + "/d") }
   }
 
-  @Test("What is no file is refused (F45)", arguments: StorageUnderTest.Kind.allCases)
+  @Test("Anything but a file is refused (F45)", arguments: StorageUnderTest.Kind.allCases)
   func kinds(_ kind: StorageUnderTest.Kind) throws {
     let test = try StorageUnderTest(kind)
     _ = try test.storage.createDirectory(test.root + "/d")
@@ -167,7 +167,7 @@ struct StorageUnderTest: Sendable {
     #expect(try test.storage.status(test.root + "/f/none") == nil)
   }
 
-  @Test("Files are opened beneath a directory, not through others", arguments: StorageUnderTest.Kind.allCases)
+  @Test("Files are opened beneath a directory, not through links", arguments: StorageUnderTest.Kind.allCases)
   func beneath(_ kind: StorageUnderTest.Kind) throws {
     let test = try StorageUnderTest(kind)
     _ = try test.storage.createDirectory(test.root + "/d")
@@ -183,7 +183,7 @@ struct StorageUnderTest: Sendable {
     #expect(missing?.errno == ENOENT)
   }
 
-  @Test("Locks belong to the open file", arguments: StorageUnderTest.Kind.allCases)
+  @Test("Locks belong to the open file description", arguments: StorageUnderTest.Kind.allCases)
   func locks(_ kind: StorageUnderTest.Kind) throws {
     let test = try StorageUnderTest(kind)
     let first = try test.storage.open(test.root + "/f", .create)
@@ -205,7 +205,7 @@ struct StorageUnderTest: Sendable {
     #expect(try first.lock(byte: 0, .none, wait: false))
   }
 
-  @Test("A small file is replaced as a whole", arguments: StorageUnderTest.Kind.allCases)
+  @Test("A small file is replaced atomically", arguments: StorageUnderTest.Kind.allCases)
   func replacing(_ kind: StorageUnderTest.Kind) throws {
     let test = try StorageUnderTest(kind)
     try test.storage.replace(test.root + "/f", with: [1, 2])
@@ -217,7 +217,7 @@ struct StorageUnderTest: Sendable {
 }
 
 @Suite struct DiskStorageTests {
-  @Test("Links, FIFOs and what lies behind links are refused without waiting (F45, F84)")
+  @Test("Links, FIFOs and link targets are refused without blocking (F45, F84)")
   func planted() throws {
     let test = try StorageUnderTest(.disk)
     let disk = DiskStorage()

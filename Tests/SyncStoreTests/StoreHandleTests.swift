@@ -15,7 +15,7 @@ struct StoreHandleTests {
       environment: host.environmentOf(process: process))
   }
 
-  @Test("is one for each directory, opens it at its first use, and shows one tag to all")
+  @Test("is one per directory, opens it at first use, and shows one tag to all")
   func lazy() throws {
     let first = handle()
     #expect(!first.isOpened)
@@ -47,7 +47,7 @@ struct StoreHandleTests {
     try plain.remove()
   }
 
-  @Test("a closing waits for those who work with it, and keeps all others out until it is done")
+  @Test("waits for its users when closing, and excludes all others until that is done")
   func closing() throws {
     let handle = handle()
     try handle.withStore { try $0.put("k", "0") }
@@ -93,7 +93,7 @@ struct StoreHandleTests {
   }
 
   @Test(
-    "it is asked for, and for what is known without the store, while a thread opens that",
+    "can be requested, and answers what is known without the store, while a thread opens it",
     .timeLimit(.minutes(Patience.minutes(1))))
   func askedWhileOpening() throws {
     let (began, goesOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
@@ -122,7 +122,7 @@ struct StoreHandleTests {
     #expect(handle.isOpened)
   }
 
-  @Test("a blockade ends when it is lifted, by whatever thread; who works with the store cannot begin one")
+  @Test("is blocked until it is unblocked, by any thread; a user of the store cannot block it")
   func blockade() throws {
     let handle = handle()
     try handle.withStore { store in
@@ -140,7 +140,7 @@ struct StoreHandleTests {
     #expect(try handle.withStore { try $0.text("k") } == "v")
   }
 
-  @Test("it is moved and stays the same copy; removed, restored, and made anew")
+  @Test("moves and stays the same copy; is removed, restored, and created anew")
   func moved() throws {
     let handle = handle()
     let actor = try handle.withStore { store in
@@ -166,7 +166,7 @@ struct StoreHandleTests {
   }
 
   @Test(
-    "an encrypted store is removed without its key; one that is in use, or holds a stranger's file, is not")
+    "removes an encrypted store without its key; not one in use, or with a foreign file")
   func removing() throws {
     let host = SimulatedHost(sealed: true)
     let store = try Store.create(on: host)
@@ -185,7 +185,7 @@ struct StoreHandleTests {
   }
 
   @Test(
-    "a removal or a move that fails at any call, and a loss of power then, leave the store whole, or gone (F5)"
+    "leaves the store intact, or removed, if a removal or a move fails at any call and power is lost (F5)"
   )
   func killed() throws {
     for moves in [false, true] {
@@ -228,7 +228,7 @@ struct StoreHandleTests {
     }
   }
 
-  @Test("stores under a root have names; all of them are backed up and restored at once")
+  @Test("has a name below a root; all stores of a root are backed up and restored at once")
   func root() throws {
     _ = try host.storage.createDirectory("/root")
     let root = StoreRoot("/root", configuration: host.configured(), environment: host.environment)

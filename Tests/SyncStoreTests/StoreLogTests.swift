@@ -28,7 +28,7 @@ struct StoreLogTests {
     try storage.flipBit(of: segment, at: place, bit: 2)
   }
 
-  @Test("a copied directory, a failed sync and damage are told, by how much they matter")
+  @Test("are told of a copied directory, a failed sync and damage, with a severity")
   func log() throws {
     let store = try Store.create("/log", on: host)
     try store.put("k", "v")
@@ -49,7 +49,7 @@ struct StoreLogTests {
     #expect(try entries(about: "/quiet", from: .error) { try Store.open("/quiet", on: host).close() } == [])
   }
 
-  @Test("a program is asked about damage, once at each opening, and what it chooses is done (F37)")
+  @Test("are asked about damage, once at each opening, and their choice is executed (F37)")
   func corruption() throws {
     let store = try Store.create("/damaged", on: host)
     for number in 0..<50 { try store.put(Key("\(number)"), "value \(number)") }

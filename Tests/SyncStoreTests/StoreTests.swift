@@ -6,7 +6,7 @@ import Testing
 struct StoreTests {
   let host = SimulatedHost()
 
-  @Test("gives back what was put, through closing and opening")
+  @Test("returns what was put, through closing and opening")
   func roundTrip() throws {
     let store = try Store.create(on: host)
     try store.put("a", "one")
@@ -21,7 +21,7 @@ struct StoreTests {
     #expect(again.id == store.id)
   }
 
-  @Test("takes bytes that the caller keeps, and shows a value in place")
+  @Test("accepts bytes that the caller keeps, and shows a value in place")
   func inPlace() throws {
     let store = try Store.create(on: host)
     let bytes = (0..<200).map { UInt8($0) }
@@ -54,7 +54,7 @@ struct StoreTests {
 
   struct Refusal: Error {}
 
-  @Test("works on a real disk as it does on the simulated one")
+  @Test("behaves on a real disk as on the simulated one")
   func realDisk() throws {
     let directory = TemporaryDirectory()
     let path = directory.path + "/store"
@@ -84,7 +84,7 @@ struct StoreTests {
     try check(path)
   }
 
-  @Test("that belongs to another user is refused as it is, and its owner is named (F99)")
+  @Test("that belongs to another user is refused unchanged, and its owner is named (F99)")
   func anotherOwner() throws {
     let store = try Store.create(on: host)
     try store.put("a", "one")
@@ -104,7 +104,7 @@ struct StoreTests {
     #expect(try Store.open(on: host).text("a") == "one")
   }
 
-  @Test("lists keys in the order of bytes, with prefix, continuation and limit")
+  @Test("lists keys in byte order, with prefix, continuation and limit")
   func listing() throws {
     let store = try Store.create(on: host)
     for key in ["b/2", "a", "b/1", "c", "b/10", "b"] { try store.put(Key(key), key) }
@@ -115,7 +115,7 @@ struct StoreTests {
       try store.list(prefix: Array("b/".utf8), after: "b/1", limit: 1).map(\.key.description) == ["b/10"])
   }
 
-  @Test("does a transaction at once or not at all")
+  @Test("executes a transaction atomically")
   func transactions() throws {
     struct Stop: Error {}
     let store = try Store.create(on: host)
@@ -137,7 +137,7 @@ struct StoreTests {
     #expect(try store.text("paid") == "5")
   }
 
-  @Test("refuses to write outside of a running transaction, instead of waiting for itself")
+  @Test("refuses to write outside of a running transaction, instead of deadlocking")
   func reentrance() throws {
     let store = try Store.create(on: host)
     try store.transaction { _ in
@@ -159,7 +159,7 @@ struct StoreTests {
     for number in 0..<400 { #expect(try again.get(Key("key \(number)"))?.bytes == value) }
   }
 
-  @Test("lets a value expire at its deadline, and its stamp rise when the clock steps back (F47)")
+  @Test("lets a value expire at its deadline, and its stamps rise when the clock steps back (F47)")
   func deadlines() throws {
     let store = try Store.create(on: host)
     try store.put("a", [1], expiration: .at(host.time + 1000))
@@ -193,7 +193,7 @@ struct StoreTests {
     #expect(try Store.open(on: host) !== store)
   }
 
-  @Test("is not created over something else, and is found missing by name")
+  @Test("is not created over something else, and a missing one is reported by name")
   func creation() throws {
     let store = try Store.create(on: host)
     try store.close()
@@ -201,7 +201,7 @@ struct StoreTests {
     #expect(#expect(throws: StoreError.self) { try Store.open("/other", on: host) }?.code == .notAStore)
   }
 
-  @Test("keeps its digest running: the same after every write as when computed anew")
+  @Test("keeps a running digest equal to the recomputed one after every write")
   func runningDigest() throws {
     let store = try Store.create(on: host)
     _ = try store.digest()
@@ -223,7 +223,7 @@ struct LargeValueTests {
   let host = SimulatedHost(sealed: false)
   let large = (0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
 
-  @Test("goes to the blob tier, once for all keys that hold it, and comes back whole")
+  @Test("goes to the blob tier, once for all keys that hold it, and comes back complete")
   func tier() throws {
     let store = try Store.create(on: host)
     try store.put("a", large)
@@ -253,7 +253,7 @@ struct LargeValueTests {
     #expect(try b.missingBlobs().isEmpty)
   }
 
-  @Test("that has come and could not be made durable is asked for again (F29)")
+  @Test("that arrived and could not be made durable is requested again (F29)")
   func arrivedInVain() throws {
     let right = SimulatedHost(seed: 2, machine: "right", sealed: false)
     let a = try Store.create(on: host)
@@ -276,7 +276,7 @@ struct LargeValueTests {
     #expect(try Store.open(on: right).get("k")?.bytes == large)
   }
 
-  @Test("that rotted is never served, is set aside, and is fetched again (F44)")
+  @Test("that is rotten is never served, is quarantined, and is fetched again (F44)")
   func rotten() throws {
     let store = try Store.create(on: host)
     try store.put("k", large)
@@ -293,7 +293,7 @@ struct LargeValueTests {
 @Suite("The blob of a durable record")
 struct BlobDurabilityTests {
   @Test(
-    "survives with it whatever a loss of power takes, also from a transaction in relaxed mode (F15, F24)",
+    "survives with it any loss of power, also from a transaction in relaxed mode (F15, F24)",
     arguments: 0..<30 as Range<UInt64>)
   func survives(seed: UInt64) throws {
     let host = SimulatedHost(seed: seed, sealed: false)

@@ -9,7 +9,7 @@ import Testing
 struct StoreUseTests {
   let host = SimulatedHost()
 
-  @Test("the same directory opened by threads at once is one instance (F96)")
+  @Test("one directory opened by concurrent threads is one instance (F96)")
   func openedAtOnce() async throws {
     let directory = TemporaryDirectory()
     let path = directory.path + "/store"
@@ -24,7 +24,7 @@ struct StoreUseTests {
     }
   }
 
-  @Test("a directory whose name begins with a combining character lies where the kernel has it")
+  @Test("a directory whose name begins with a combining character keeps the kernel's path")
   func combiningCharacter() throws {
     let directory = TemporaryDirectory()
     let path = directory.path + "/\u{301}store"
@@ -38,7 +38,7 @@ struct StoreUseTests {
     #expect(try Store.open(at: path).get("large")?.bytes.count == 100_000)
   }
 
-  @Test("closing within a transaction is refused, and the transaction goes on")
+  @Test("closing within a transaction is refused, and the transaction continues")
   func closedWithin() throws {
     let store = try Store.create(on: host)
     try store.put("k", "1")
@@ -51,7 +51,7 @@ struct StoreUseTests {
   }
 
   @Test(
-    "what waits for a compaction is refused within a transaction, for which the compaction may wait",
+    "calls that wait for a compaction are refused within a transaction, for which the compaction may wait",
     arguments: [
       { _ = try $0.compact() }, { _ = try $0.trim() }, { _ = try $0.finishRekeying() },
       { _ = try $0.encrypt(with: Passphrase("another")) },
@@ -104,8 +104,8 @@ struct StoreUseTests {
     for _ in 0..<milliseconds where !isSo() { usleep(1000) }
   }
 
-  @Test("nothing is written any more once it is closed, by threads that were about to")
-  func closedMeanwhile() throws {
+  @Test("nothing is written after closing, by threads that were about to")
+  func closedConcurrently() throws {
     for round in 0..<10 {
       let store = try Store.create("/store\(round)", on: host, configuration: RotationTests.relaxed)
       let threads = (0..<3).map { number in
@@ -123,7 +123,7 @@ struct StoreUseTests {
   }
 
   @Test(
-    "what a forked process asks of it, or of a snapshot, is refused by name, and closing leaves it to its parent (F97)"
+    "a forked process gets errors from the store and snapshots, and closing leaves it to the parent (F97)"
   )
   func closedAfterFork() async {
     // In a process without other threads: a runtime lock held by one at the fork would never be released in
@@ -170,7 +170,7 @@ struct StoreUseTests {
     }
   }
 
-  @Test("a transaction that meets a lost blob is told so, not that it is busy (F44)")
+  @Test("a transaction that reads a lost blob gets that error, not that it is busy (F44)")
   func lostBlobInTransaction() throws {
     let directory = TemporaryDirectory()
     let store = try Store.create(at: directory.path + "/store")
@@ -190,7 +190,7 @@ struct StoreUseTests {
   }
 
   @Test(
-    "an export that fails leaves nothing behind, and what was there before",
+    "a failed export leaves the previous file, and nothing else",
     arguments: [StorageCall.write, .sync, .rename])
   func failedExport(call: StorageCall) throws {
     let plan = FaultPlan()

@@ -6,7 +6,7 @@ import Testing
 
 /// "é" as one scalar and as a letter with a combining accent are equal as `String`, but not in their bytes.
 /// Keys, paths and names are bytes: no type may confuse the two.
-@Suite("Two names that are equal as text, and not in their bytes,")
+@Suite("Two names that are equal as text, but not in their bytes,")
 struct StringIdentityTests {
   static let composed = "caf\u{E9}"
   static let decomposed = "cafe\u{301}"
@@ -14,7 +14,7 @@ struct StringIdentityTests {
 
   private static func bytes(_ strings: [String]) -> [[UInt8]] { strings.map { Array($0.utf8) } }
 
-  @Test("are equal to Swift")
+  @Test("are equal in Swift")
   func premise() {
     #expect(Set([Self.composed, Self.decomposed]).count == 1)
     #expect(!Self.composed.hasSameBytes(as: Self.decomposed))
@@ -35,7 +35,7 @@ struct StringIdentityTests {
     #expect(set == [Self.decomposed] && set != [Self.composed])
   }
 
-  @Test("are two stores, by their handles, below a root, and when they are removed")
+  @Test("are two stores: by their handles, below a root, and when they are removed")
   func stores() throws {
     let paths = [Self.composed, Self.decomposed].map { directory.path + "/" + $0 }
     let handles = paths.map { StoreHandle.at($0) }
@@ -62,7 +62,7 @@ struct StringIdentityTests {
     #expect(try second.withStore { try $0.text("k") } == "second")
   }
 
-  @Test("are two caches and two keys of one, on the disk, in memory and on both")
+  @Test("are two caches and two keys of one, on disk, in memory and on both levels")
   func caches() async throws {
     let paths = [Self.composed, Self.decomposed].map { directory.path + "/" + $0 }
     let disks = try paths.map { try DiskCache.open(at: $0) }
@@ -124,7 +124,7 @@ struct StringIdentityTests {
     #expect(read == note && read.building.count == 3)
   }
 
-  @Test("are two entries of a property list, in either form, and one that comes twice is counted")
+  @Test("are two entries of a property list, in either form, and a repeated one is counted")
   func propertyLists() throws {
     let host = SimulatedHost()
     let store = try Store.create(on: host)

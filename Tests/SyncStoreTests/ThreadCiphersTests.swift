@@ -4,12 +4,11 @@ import Testing
 @testable import SyncStore
 
 /// Records are encrypted by one library, and everything else by another: both compute the same function.
-@Suite("The ciphers of a thread")
+@Suite("Per-thread ciphers")
 struct ThreadCiphersTests {
-  private static let place: UInt32 = 4096
-  private static let tweak: UInt64 = 0x0123_4567_89AB_CDEF
+  private static let nonce = ThreadCiphers.Nonce(place: 4096, tweak: 0x0123_4567_89AB_CDEF)
   /// Location, then tweak, both little-endian.
-  private static let nonce: [UInt8] = [0x00, 0x10, 0, 0, 0xEF, 0xCD, 0xAB, 0x89, 0x67, 0x45, 0x23, 0x01]
+  private static let nonceBytes: [UInt8] = [0x00, 0x10, 0, 0, 0xEF, 0xCD, 0xAB, 0x89, 0x67, 0x45, 0x23, 0x01]
   private static let header = 44
 
   private let id = SegmentCipher.newName()
@@ -28,9 +27,9 @@ struct ThreadCiphersTests {
     let header = Array(message[..<Self.header])
     target.store(header.span, at: 0)
     let tag = ThreadCiphers.current.encrypt(
-      id, place: Self.place, tweak: Self.tweak, header: 0..<Self.header,
-      plaintext: Self.header..<message.count, of: plain, into: target, at: Self.header,
-      Secret(copying: material.span))
+      id, nonce: Self.nonce,
+      ranges: ThreadCiphers.MessageRanges(header: 0..<Self.header, body: Self.header..<message.count),
+      of: plain, into: target, at: Self.header, Secret(copying: material.span))
     #expect(tag.0 == target.load(message.count, as: UInt64.self))
     #expect(tag.1 == target.load(message.count + 8, as: UInt64.self))
     return target.bytes(0..<target.count)
@@ -44,36 +43,37 @@ struct ThreadCiphersTests {
     let header = Array(sealed[..<Self.header])
     plain.store(header.span, at: 0)
     let isAuthentic = ThreadCiphers.current.decrypt(
-      id, place: Self.place, tweak: Self.tweak, header: 0..<Self.header,
-      encrypted: Self.header..<sealed.count,
+      id, nonce: Self.nonce,
+      ranges: ThreadCiphers.MessageRanges(header: 0..<Self.header, body: Self.header..<sealed.count),
       of: source, into: plain, at: Self.header
     ) { Secret(copying: material.span) }
     return isAuthentic ? plain.bytes(Self.header..<(sealed.count - AES256GCM.tagBytes)) : nil
   }
 
-  @Test("seal what the other library opens, of any length")
-  func sealing() throws {
+  @Test("encrypt what the other library decrypts, of any length")
+  func encrypting() throws {
     for count in Array(0...130) + [1000, 4096, 70_001] {
       let message = message(Self.header + count)
       let sealed = sealed(message)
       let opened = try AES256GCM.decrypt(
-        sealed[Self.header...], key: key, nonce: Self.nonce, authenticating: Array(message[..<Self.header]))
+        sealed[Self.header...], key: key, nonce: Self.nonceBytes,
+        authenticating: Array(message[..<Self.header]))
       #expect(opened == Array(message[Self.header...]), "\(count) bytes")
     }
   }
 
-  @Test("open what the other library sealed, of any length")
-  func opening() {
+  @Test("decrypt what the other library encrypted, of any length")
+  func decrypting() {
     for count in Array(0...130) + [1000, 4096, 70_001] {
       let message = message(Self.header + count)
       let header = Array(message[..<Self.header])
       let sealed = AES256GCM.encrypt(
-        Array(message[Self.header...]), key: key, nonce: Self.nonce, authenticating: header)
+        Array(message[Self.header...]), key: key, nonce: Self.nonceBytes, authenticating: header)
       #expect(opened(header + sealed) == Array(message[Self.header...]), "\(count) bytes")
     }
   }
 
-  @Test("open nothing of which a bit was changed, be it of the header, the text or the tag")
+  @Test("decrypt nothing with a changed bit in the header, the text or the tag")
   func changes() {
     let whole = sealed(message(Self.header + 50))
     #expect(opened(whole) != nil)

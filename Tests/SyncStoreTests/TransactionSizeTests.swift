@@ -3,11 +3,11 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("How full a transaction is") struct TransactionSizeTests {
+@Suite("The fill level of a transaction") struct TransactionSizeTests {
   let host = SimulatedHost(compacting: .onRequest)
 
-  @Test("is told as it is written, and undone with what is undone")
-  func told() throws {
+  @Test("is reported as it is written, and is rolled back with it")
+  func reported() throws {
     let store = try Store.create(on: host)
     try store.transaction { transaction in
       #expect(transaction.size.records == 0 && transaction.size.bytes == 0)
@@ -29,7 +29,7 @@ import Testing
     }
   }
 
-  @Test("bounds it: one goes on until it is full, the rest go into the next, and all of it is there")
+  @Test("bounds it: a full one is followed by the next, and all writes are there")
   func bounded() throws {
     let store = try Store.create(on: host)
     // Many small ones, too: overhead added per record at commit must not make it refuse accepted writes.
@@ -52,7 +52,7 @@ import Testing
   }
 
   @Test(
-    "is the same after a write that did not fit: the transaction goes on without it, and no sequence is skipped"
+    "is unchanged by a write that did not fit: the transaction continues without it, and skips no sequence"
   )
   func refused() throws {
     let store = try Store.create(on: host)

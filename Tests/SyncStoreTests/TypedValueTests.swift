@@ -13,7 +13,7 @@ struct TypedValueTests {
     return nil
   }
 
-  @Test("each scalar type comes back as it was put, with the type beside it")
+  @Test("each scalar type round-trips, together with its type")
   func scalars() throws {
     let store = try Store.create(on: host)
     func check<Content: ScalarValue & Equatable>(_ values: [Content], _ type: ValueType) throws {
@@ -44,7 +44,7 @@ struct TypedValueTests {
     try check([[], [0, 255], [UInt8](repeating: 7, count: 50_000)], .bytes)
   }
 
-  @Test("absent is told from present, and a default stands for absent alone")
+  @Test("absent differs from present, and a default replaces absent alone")
   func absent() throws {
     let store = try Store.create(on: host)
     #expect(try store.get("k", as: Int.self) == nil)
@@ -64,7 +64,7 @@ struct TypedValueTests {
     #expect(try store.get("k", as: String.self) == nil)
   }
 
-  @Test("a number is read as any type that holds it, and as no other")
+  @Test("a number is read as any type that can represent it, and as no other")
   func widths() throws {
     let store = try Store.create(on: host)
     try store.put("k", Int8(-5))
@@ -119,8 +119,8 @@ struct TypedValueTests {
     #expect(try store.get("n", as: Int.self) == 3)
   }
 
-  @Test("typed values expire, survive the process, and are readable when sealed")
-  func life() throws {
+  @Test("typed values expire, survive the process, and are readable when encrypted")
+  func lifetime() throws {
     let host = SimulatedHost(sealed: true)
     let store = try Store.create(on: host)
     try store.put("short", 7, expiration: .at(host.time + 10))

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Coded values")
+@Suite("Encoded values")
 struct ValueCodingTests {
   func again<Content: Codable>(_ value: Content) throws -> Content {
     try EncodedValue(value).decoded(as: Content.self)
@@ -32,7 +32,7 @@ struct ValueCodingTests {
     #expect(try EncodedValue(read) == form, "seed \(seed)")
   }
 
-  @Test("classes, superclasses, empty types, optionals and dictionaries of any key are coded")
+  @Test("classes, superclasses, empty types, optionals and dictionaries with any key are encoded")
   func shapes() throws {
     let dog = try again(Dog(name: "Rex", age: 3, tricks: ["sit"]))
     #expect((dog.name, dog.age, dog.tricks[0]) == ("Rex", 3, "sit"))
@@ -49,7 +49,7 @@ struct ValueCodingTests {
     #expect(try again([Level.high: 1]) == [.high: 1])
   }
 
-  @Test("a value that is one number, text or truth value has that type, whatever it is wrapped in")
+  @Test("a value that is one number, text or Boolean has that type, whatever wraps it")
   func singleValues() throws {
     #expect(try EncodedValue(Level.low) == EncodedValue(bytes: Array("low".utf8), type: .string))
     #expect(try EncodedValue(Int?.some(-2)) == EncodedValue(-2))
@@ -68,7 +68,7 @@ struct ValueCodingTests {
     #expect(try again("") == "")
   }
 
-  @Test("data, dates and UUIDs have types of their own, alone and within others, and lose nothing")
+  @Test("data, dates and UUIDs have their own types, alone and nested, and lose nothing")
   func foundation() throws {
     struct Event: Codable, Equatable {
       var id: UUID
@@ -128,7 +128,7 @@ struct ValueCodingTests {
 
   // MARK: Strictness
 
-  @Test("a wrong type is an error that names the place")
+  @Test("a wrong type is an error that names the coding path")
   func wrongTypes() throws {
     struct Outer<Inner: Codable>: Codable {
       var a = 1
@@ -177,7 +177,7 @@ struct ValueCodingTests {
     #expect(try EncodedValue(Float(0.1)).decoded(as: Double.self) == Double(Float(0.1)))
   }
 
-  @Test("a type that encodes itself wrongly is an error, not a crash")
+  @Test("a type that misuses its encoder is an error, not a crash")
   func misuse() throws {
     struct Twice: Encodable {
       func encode(to encoder: any Encoder) throws {
@@ -208,7 +208,7 @@ struct ValueCodingTests {
     #expect(#expect(throws: StoreError.self) { try EncodedValue(Refusing()) }?.code == .wrongType)
   }
 
-  @Test("values are coded by many threads at once, and while others are")
+  @Test("values are encoded and decoded by many threads concurrently")
   func atOnce() async throws {
     struct Nested: Encodable {
       var text: String
@@ -247,9 +247,9 @@ struct ValueCodingTests {
     #expect(try EncodedValue([1]).bytes == [0x81, 1])
   }
 
-  // MARK: Bytes that nobody vouches for
+  // MARK: Untrusted bytes
 
-  @Test("every truncation of a value, and every byte too many, is an error")
+  @Test("every truncation of a value, and every trailing byte, is an error")
   func truncations() throws {
     var random = SplitMix64(seed: 3)
     var value = Everything(&random)
@@ -264,7 +264,7 @@ struct ValueCodingTests {
   }
 
   @Test(
-    "flipped bits and random bytes end in a value or an error, in little memory",
+    "flipped bits and random bytes give a value or an error, in little memory",
     arguments: 0..<40 as Range<UInt64>)
   func hostile(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
@@ -291,7 +291,7 @@ struct ValueCodingTests {
     }
   }
 
-  @Test("counts that the bytes cannot hold, and depths beyond the limit, are refused before anything is made")
+  @Test("counts that exceed the bytes, and excessive depths, are refused before anything is allocated")
   func bounds() throws {
     func cbor(_ bytes: [UInt8]) -> EncodedValue { EncodedValue(bytes: bytes, type: .cbor) }
     let huge = [UInt8](repeating: 0xFF, count: 8)
@@ -348,7 +348,7 @@ struct ValueCodingTests {
   }
 
   @Test(
-    "what is accepted can be read: the deepest value is as deep for a writer as for a reader",
+    "every accepted value can be read: the maximum depth is the same for writer and reader",
     arguments: [
       Nest.end, .numbers([1]), .date(Date(timeIntervalSince1970: 1)),
       .date(Date(timeIntervalSinceReferenceDate: 123.456789012)),
@@ -364,7 +364,7 @@ struct ValueCodingTests {
     #expect(accepted > 5 && accepted < 15)
   }
 
-  @Test("what is accepted can be read: a list that is too large is refused, a text of that size is not")
+  @Test("every accepted value can be read: an array that is too large is refused, a text of that size is not")
   func largest() throws {
     let part = String(repeating: "x", count: 1 << 20)
     let list = [String](repeating: part, count: 65)
@@ -375,7 +375,7 @@ struct ValueCodingTests {
     #expect(try again(data) == data)
   }
 
-  @Test("a type that goes on behind a part that could not be coded is refused, not stored in part")
+  @Test("a type that continues after a failed part is refused, not stored in part")
   func swallowed() throws {
     struct Part: Encodable {
       func encode(to encoder: any Encoder) throws { throw StoreError(.wrongType, "cannot be coded") }

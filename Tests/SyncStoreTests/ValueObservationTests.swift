@@ -7,7 +7,7 @@ import Testing
 struct ValueObservationTests {
   let host = SimulatedHost(compacting: .onRequest)
 
-  @Test("gives the present value, then the newest, and nothing twice")
+  @Test("yields the present value, then the newest, and none twice")
   func newest() async throws {
     let store = try Store.create(on: host)
     var values = store.observe("k").makeAsyncIterator()
@@ -25,7 +25,7 @@ struct ValueObservationTests {
     next.join()
   }
 
-  @Test("never misses the last of many, with a reader that falls behind")
+  @Test("never misses the last of many, with a slow reader")
   func last() async throws {
     let store = try Store.create(on: host, configuration: ChangesTests.small)
     let writer = Threaded { for number in 1...2000 as ClosedRange<Int64> { try? store.put("k", number) } }
@@ -41,7 +41,7 @@ struct ValueObservationTests {
     #expect(last == 2000)
   }
 
-  @Test("gives nil once the value has expired")
+  @Test("yields nil once the value has expired")
   func expiry() async throws {
     let store = try Store.create(on: host)
     try store.put("k", Array("v".utf8), expiration: .at(host.time + 5))
@@ -72,7 +72,7 @@ struct ValueObservationTests {
     #expect(await tasks[1].value == "closed")
   }
 
-  @Test("gives what a peer had stamped too far ahead once its time has come, though nobody writes")
+  @Test("yields a peer's value that was stamped too far ahead once its time has come, without another write")
   func early() async throws {
     let store = try Store.create(on: host)
     let far = SimulatedHost(
@@ -90,7 +90,7 @@ struct ValueObservationTests {
     try await clock.value
   }
 
-  @Test("one who waits has one timer, however often others write meanwhile")
+  @Test("uses one timer per waiter, however often other threads write")
   func timers() async throws {
     let store = try Store.create(on: host)
     let follower = JournalFollower<Int>(store.changeSignal) { () throws(StoreError) in

@@ -74,7 +74,7 @@ struct ValueVectorTests {
     ]
   }
 
-  @Test("what is written is what the vectors say, and they are read back")
+  @Test("encoding gives the vectors, and they are read back")
   func written() throws {
     let forms = try Self.forms()
     for vector in vectors.values {
@@ -87,7 +87,7 @@ struct ValueVectorTests {
     #expect(try #require(forms["exact date"]).decoded(as: Date.self) == Self.exactDate)
   }
 
-  @Test("what others may write is read")
+  @Test("valid values of other implementations are read")
   func read() throws {
     func bytes(_ name: String) throws -> EncodedValue {
       guard let vector = vectors.read.first(where: { $0.name == name }),
@@ -108,7 +108,7 @@ struct ValueVectorTests {
     #expect(vectors.read.count == 7)
   }
 
-  @Test("what is no coded value is refused")
+  @Test("malformed values are refused")
   func malformed() throws {
     for hex in vectors.malformed {
       let form = EncodedValue(bytes: try #require(Hex.bytes(of: hex)), type: .cbor)
@@ -118,7 +118,7 @@ struct ValueVectorTests {
     #expect(vectors.malformed.count > 10)
   }
 
-  @Test("keys are made of what the vectors say")
+  @Test("keys are composed as in the vectors")
   func components() throws {
     for vector in vectors.components {
       let key: [UInt8] =

@@ -12,8 +12,9 @@ struct ResolutionTests {
   static func records(_ random: inout SplitMix64, _ count: Int) -> [Record] {
     (0..<count).map { number in
       Record(
-        dot: Dot(actor: actors[Int(random.next() % 3)], sequence: UInt64(number + 1)),
-        stamp: Stamp(milliseconds: random.next() % 3, counter: UInt16(random.next() % 2)), key: [1],
+        version: Version(
+          stamp: Stamp(milliseconds: random.next() % 3, counter: UInt16(random.next() % 2)),
+          dot: Dot(actor: actors[Int(random.next() % 3)], sequence: UInt64(number + 1))), key: [1],
         content: random.next() % 3 == 0 ? .tombstone : .inline([UInt8(number)]))
     }
   }
@@ -57,9 +58,8 @@ struct ResolutionTests {
     key: [UInt8] = [1]
   ) -> Record {
     Record(
-      dot: Dot(actor: actors[actor], sequence: sequence), stamp: Stamp(milliseconds: time), base: base,
-      key: key,
-      content: dead ? .tombstone : .inline([1]))
+      version: Version(stamp: Stamp(milliseconds: time), dot: Dot(actor: actors[actor], sequence: sequence)),
+      context: CausalContext(base: base), key: key, content: dead ? .tombstone : .inline([1]))
   }
 
   static let cases = [
@@ -91,7 +91,7 @@ struct ResolutionTests {
       loser: record(1, 1, at: 1, key: [0, 1]), isConflict: false),
   ]
 
-  @Test("of two records, in both directions", arguments: cases)
+  @Test("gives the verdicts of the table, in both directions", arguments: cases)
   func table(row: Case) {
     #expect(Resolution.apply(row.winner, held: row.loser) == .win(conflict: row.isConflict))
     #expect(Resolution.apply(row.loser, held: row.winner) == .lose(conflict: row.isConflict))
@@ -99,7 +99,7 @@ struct ResolutionTests {
     #expect(Resolution.apply(row.winner, held: nil) == .win(conflict: false))
   }
 
-  @Test("ignores what is covered, parks what is stamped too far ahead")
+  @Test("ignores covered records, and parks those stamped too far ahead")
   func receiving() {
     let record = Self.record(0, 5, at: 100)
     let covered = VersionVector([Self.actors[0]: 5])
@@ -111,7 +111,8 @@ struct ResolutionTests {
         == .win(conflict: false))
   }
 
-  @Test("a write names its base through its author's own overwrites, and what its author did not cover")
+  @Test(
+    "gives a write as base the one before its author's own overwrites, and the dots its author did not cover")
   func past() {
     let foreign = Self.record(1, 7, at: 1)
     let covering = VersionVector([Self.actors[1]: 7])
@@ -188,7 +189,7 @@ struct VersionVectorTests {
     for actor in ResolutionTests.actors { #expect(merged(a, b)[actor] == max(a[actor], b[actor])) }
   }
 
-  @Test("of many actors says what a dictionary says", arguments: 0..<30 as Range<UInt64>)
+  @Test("with many actors behaves like a dictionary", arguments: 0..<30 as Range<UInt64>)
   func dictionary(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     let actors = (0..<Int(1 + random.next() % 200)).map { _ in
@@ -225,7 +226,7 @@ struct VersionVectorTests {
     #expect(set.isEmpty && set == VersionVector())
   }
 
-  @Test("reads back as it was written, and refuses what is not in order")
+  @Test("round-trips, and refuses unordered bytes")
   func coding() throws {
     let vector = VersionVector([ResolutionTests.actors[0]: 1, ResolutionTests.actors[2]: 1 << 40])
     var writer = ByteWriter()

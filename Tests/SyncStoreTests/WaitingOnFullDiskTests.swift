@@ -4,7 +4,7 @@ import Testing
 @testable import SyncStore
 
 /// Parked values that come due while there is no space for the values they beat, which must be kept.
-@Suite("A full disk, when the time of what waited has come")
+@Suite("A full disk when a parked record comes due")
 struct WaitingOnFullDiskTests {
   private let left = SimulatedHost(seed: 1, machine: "left")
   private let right = SimulatedHost(seed: 2, machine: "right", compacting: .onRequest)
@@ -43,7 +43,7 @@ struct WaitingOnFullDiskTests {
   }
 
   @Test(
-    "takes deletes, is tidied by a compaction, and applies it then, also when the store was opened again (F25, F50)",
+    "accepts deletes, is cleaned by a compaction, and then applies it, also after reopening (F25, F50)",
     arguments: [false, true])
   func deletes(reopens: Bool) throws {
     var (_, store, count) = try copies()
@@ -58,7 +58,7 @@ struct WaitingOnFullDiskTests {
     try check(store)
   }
 
-  @Test("applies it once there is room again (F25, F50)")
+  @Test("applies it once there is space again (F25, F50)")
   func room() throws {
     let (_, store, _) = try copies()
     #expect(try store.delete("0"))
@@ -67,7 +67,7 @@ struct WaitingOnFullDiskTests {
   }
 
   @Test(
-    "lets it be deleted, which is not undone once there is room again (F25, F50)", arguments: ["k", "new"])
+    "allows deleting it, which is not undone once there is space again (F25, F50)", arguments: ["k", "new"])
   func deleted(name: String) throws {
     let (ahead, store, _) = try copies()
     let key = try Key(name)
@@ -81,12 +81,12 @@ struct WaitingOnFullDiskTests {
     #expect(try ahead.get(key) == nil && ahead.digest() == store.digest())
   }
 
-  // MARK: Who writes sees what readers see
+  // MARK: Writers see the same values as readers
 
   /// The last free bytes take small values, though the parked ones do not fit.
   private static let leavingSome = [9000]
 
-  @Test("compares what is expected with what is read (F25, F50)")
+  @Test("makes compare-and-set use the value that is read (F25, F50)")
   func compared() throws {
     let (_, store, _) = try copies(sizes: Self.leavingSome)
     #expect(try store.text("new") == "later" && store.text("k") == "later")
@@ -100,7 +100,7 @@ struct WaitingOnFullDiskTests {
     #expect(try store.status().parked == 0 && store.get("k") == nil && store.text("new") == "mine")
   }
 
-  @Test("takes for a change what is not what is read (F25, F50)")
+  @Test("makes a put count as a change if it differs from the value that is read (F25, F50)")
   func changed() throws {
     let (_, store, _) = try copies(sizes: Self.leavingSome, early: "old")
     #expect(try store.text("new") == "later")
@@ -112,7 +112,7 @@ struct WaitingOnFullDiskTests {
   }
 
   @Test(
-    "lets what ends it wait for who does not know of it, before it is purged (F25, F50)",
+    "keeps the tombstone that ends it for members that have not seen it, before it is purged (F25, F50)",
     arguments: [false, true])
   func named(isFull: Bool) throws {
     let third = SimulatedHost(seed: 3, machine: "third")

@@ -30,7 +30,7 @@ struct WriteDenialTests {
     ("transaction that deletes", { try $0.transaction { _ = try $0.delete("held") } }),
   ]
 
-  @Test("refuses every way to write a key of the user's, and changes nothing", arguments: 0..<ways.count)
+  @Test("refuses every way to write a user key, and changes nothing", arguments: 0..<ways.count)
   func refusals(way: Int) throws {
     for denial in [WriteDenial.readOnly, .revoked] {
       try store.setWriteDenial(denial)
@@ -43,8 +43,8 @@ struct WriteDenialTests {
     }
   }
 
-  @Test("keeps what the store notes for itself, receives, and is one still when it is opened again")
-  func goesOn() throws {
+  @Test("keeps the store's own metadata, receives, and stays read-only when it is opened again")
+  func keepsReceiving() throws {
     let writer = try Store.create(on: other, id: store.id)
     try writer.put("theirs", "1")
     try store.setWriteDenial(.readOnly)
@@ -66,7 +66,7 @@ struct WriteDenialTests {
     #expect(try again.text("new") == "x")
   }
 
-  @Test("lists what it wrote before, and nobody takes any more, in the order of the journal")
+  @Test("lists its earlier writes that no member accepts any more, in journal order")
   func stranded() throws {
     let first = try store.ownWrites(behind: 0, limit: 100)
     #expect(first.count == 2)
@@ -103,7 +103,7 @@ struct WriteDenialTests {
 
   private static let stranded: Set<Key> = ["held", "only here", "theirs", "large"]
 
-  @Test("drops what it wrote and no member accepts: the members' values come with the next session")
+  @Test("discards its unaccepted writes: the members' values come with the next session")
   func drops() throws {
     let (member, position) = try stranding()
     let dropped = try store.dropOwnWrites(behind: position)
@@ -120,7 +120,7 @@ struct WriteDenialTests {
     #expect(try member.get("only here") == nil && store.digest() == member.digest())
   }
 
-  @Test("drops all or nothing of it where the power fails, and needs the members' values afterwards")
+  @Test("discards all or none of them in a loss of power, and needs the members' values afterwards")
   func dropsAtomically() throws {
     for seed in 0..<20 as Range<UInt64> {
       let test = try Self()
@@ -137,7 +137,7 @@ struct WriteDenialTests {
     }
   }
 
-  @Test("does not drop a write that was replaced meanwhile, nor what members have acknowledged")
+  @Test("does not discard a write that was replaced since, nor those that members have acknowledged")
   func dropsNothingElse() throws {
     let (member, position) = try stranding()
     other.time += 1000
@@ -149,7 +149,7 @@ struct WriteDenialTests {
     #expect(try store.text("held") == "newest")
   }
 
-  @Test("closes no round in which it dropped its writes: what they had beaten in it comes again")
+  @Test("closes no round during which it discarded writes: the values they had beaten are sent again")
   func dropsDuringRound() throws {
     let (member, position) = try stranding()
     let error = #expect(throws: StoreError.self) {
@@ -160,8 +160,8 @@ struct WriteDenialTests {
     #expect(try store.text("held") == "member's" && store.digest() == member.digest())
   }
 
-  @Test("keeps what it wrote while it may write")
-  func keepsWhatLeaves() throws {
+  @Test("keeps its writes while it may write")
+  func keepsSentWrites() throws {
     let error = #expect(throws: StoreError.self) { try store.dropOwnWrites(behind: 0) }
     #expect(error?.code == .notAllowed && error?.message.contains("next sync") == true)
     #expect(try store.text("held") == "before")

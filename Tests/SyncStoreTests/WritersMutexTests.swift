@@ -24,7 +24,7 @@ struct WritersMutexTests {
     return page
   }
 
-  @Test("is held by one thread of one member, and released by that one alone")
+  @Test("is held by one thread of one process, and released by that thread alone")
   func exclusion() throws {
     let (first, second) = (try member(isFirst: true), try member())
     #expect(first.lock() == .clean)
@@ -47,7 +47,7 @@ struct WritersMutexTests {
   }
 
   @Test(
-    "is acquired from a member whose process died, also by one that was asleep by then",
+    "is acquired after the death of its holder's process, also by a thread that was asleep",
     arguments: [false, true])
   func death(whileAsleep: Bool) throws {
     var first: ControlPage? = try member(isFirst: true)
@@ -72,7 +72,7 @@ struct WritersMutexTests {
     third.unlock()
   }
 
-  @Test("is acquired from a thread that ended with it, whose process lives")
+  @Test("is acquired after its holding thread ended, although the process is alive")
   func threadEnds() throws {
     let (first, second) = (try member(isFirst: true), try member())
     for member in [first, second] {
@@ -84,7 +84,7 @@ struct WritersMutexTests {
     second.unlock()
   }
 
-  @Test("wakes each of many that wait, one after the other")
+  @Test("wakes each of many waiters, one after the other")
   func contended() throws {
     let members = try (0..<4).map { try member(isFirst: $0 == 0) }
     let count = Locked(0)
@@ -106,7 +106,7 @@ struct WritersMutexTests {
     #expect(count.withLock { $0 } == 1600)
   }
 
-  @Test("gives no number twice, though the page is made anew")
+  @Test("gives no number twice, though the page is recreated")
   func numbers() throws {
     var (numbers, kept): (Set<UInt64>, [ControlPage]) = ([], [])
     for round in 0..<6 {
@@ -114,14 +114,14 @@ struct WritersMutexTests {
       #expect(numbers.insert(page.member.load(ordering: .relaxed)).inserted)
       kept.append(page)
     }
-    // A waiter of an earlier life has nothing to release in this one.
+    // A waiter of an earlier process has nothing to release in this one.
     #expect(kept[5].lock() == .clean)
     kept[0].unlock()
     #expect(kept[4].lock(waits: false) == .heldByOther)
     kept[5].unlock()
   }
 
-  @Test("keeps apart from programs that use a pthread mutex: neither writes beside the other")
+  @Test("excludes programs that use a pthread mutex: neither writes concurrently with the other")
   func older() throws {
     let page = try member(isFirst: true)
     unsafe page.mapping.withPointer(ControlPage.Field.mutex, to: pthread_mutex_t.self) {
@@ -136,7 +136,7 @@ struct WritersMutexTests {
     #expect(mapping.bytes(0..<ControlPage.length) == before)
   }
 
-  @Test("is not left locked by threads that are cancelled in a write, or in its sync")
+  @Test("is not left locked by threads cancelled during a write, or its sync")
   func cancelled() async {
     await #expect(processExitsWith: .success) {
       Patience.limitProcess()

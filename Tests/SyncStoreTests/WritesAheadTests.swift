@@ -5,12 +5,12 @@ import Testing
 
 /// A clock ran ahead for a while: records it stamped are detected before they are sent, while they can still
 /// be restamped.
-@Suite("Writes that a clock which ran ahead has stamped")
+@Suite("Writes stamped by a clock that ran ahead")
 struct WritesAheadTests {
   private static let hour: UInt64 = 3_600_000
   private let tests = RestampTests()
 
-  @Test("are counted until they were restamped, with the time from which on others would count them")
+  @Test("are counted until they are restamped, with the time from which others would apply them")
   func counted() throws {
     let (a, b) = try tests.copies()
     #expect(try a.unsentWritesAhead() == nil && !a.isClockAhead)
@@ -29,7 +29,7 @@ struct WritesAheadTests {
     #expect(try b.text("also") == "ahead")
   }
 
-  @Test("are not held back once any of them may have left: nothing can be done then")
+  @Test("are not withheld once any of them may have been sent: it is too late then")
   func left() throws {
     let (a, b) = try tests.copies()
     tests.host.time += Self.hour
@@ -42,7 +42,7 @@ struct WritesAheadTests {
     #expect(throws: StoreError.self) { try a.restampUnsent() }
   }
 
-  @Test("are told of where they wait, and no longer once their time has come")
+  @Test("are listed where they are parked, and no longer once their time has come")
   func waiting() throws {
     let (a, b) = try tests.copies()
     tests.host.time += Self.hour
@@ -59,7 +59,7 @@ struct WritesAheadTests {
     #expect(try b.text("new") == "ahead" && b.parkedWrites(limit: 10).isEmpty)
   }
 
-  @Test("are none where the clock was never set")
+  @Test("are none if the clock has never been set")
   func neverSet() throws {
     let (a, _) = try tests.copies()
     tests.host.time = 1_000

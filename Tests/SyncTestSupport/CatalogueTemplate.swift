@@ -121,7 +121,8 @@ struct CatalogueTemplate {
   /// The blob tier with packing disabled.
   private func inFiles() throws -> BlobStore {
     try BlobStore.open(
-      directory: directory, storage: disk, packing: .none, clock: { [clock] in clock.withLock { $0 } })
+      directory: directory, storage: disk, packing: .none,
+      environment: BlobEnvironment(now: { [clock] in clock.withLock { $0 } }))
   }
 
   // MARK: Files
@@ -164,7 +165,7 @@ struct CatalogueTemplate {
     }
   }
 
-  // MARK: What must hold
+  // MARK: Invariants
 
   private static func expect(_ holds: Bool, _ otherwise: @autoclosure () -> String) {
     // `fatalError`, because a precondition's message is missing from optimised builds.
@@ -195,7 +196,7 @@ struct CatalogueTemplate {
   private func expectReader() throws {
     let before = try disk.list(directory).sorted()
     let catalogue = try read(Self.names[0])
-    let tier = try BlobStore.open(directory: directory, storage: disk, readOnly: true)
+    let tier = try BlobStore.open(directory: directory, storage: disk, access: .readOnly)
     _ = tier.holders(of: objects[0])
     tier.close()
     let after = try disk.list(directory).sorted()

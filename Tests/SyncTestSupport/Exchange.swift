@@ -32,7 +32,8 @@ extension Store {
     }
     guard batches == nil else { return }
     var close = round.close
-    (close.isNarrow, close.scope, close.scopeExpansion) = (theirs.scope != nil, mine.scope, expansion)
+    if theirs.scope != nil { close.kind = .narrowDelta }
+    (close.scope, close.scopeExpansion) = (mine.scope, expansion)
     close.expectedState = ExpectedReplicaState(actor: mine.actor)
     try finish(close, full, behind: behind)
   }
@@ -84,6 +85,9 @@ extension BatchRecords {
       actors.append(actor)
       return actors.count - 1
     }
+    func indexed(_ dot: Dot) -> CompactBatch.IndexedDot {
+      CompactBatch.IndexedDot(author: number(dot.actor), sequence: dot.sequence)
+    }
     func place(_ more: [UInt8]) -> Range<Int> {
       bytes += more
       return bytes.count - more.count..<bytes.count
@@ -91,7 +95,7 @@ extension BatchRecords {
     var entries: [CompactBatch.Entry] = []
     for item in records {
       let record = item.record
-      var value: [UInt8] = []
+      var value: [UInt8]?
       switch record.content {
       case .tombstone: break
       case .inline(let bytes): value = bytes
@@ -104,10 +108,9 @@ extension BatchRecords {
         return
       }
       var entry = CompactBatch.Entry(
-        position: item.position, stamp: record.stamp, author: number(record.dot.actor),
-        sequence: record.dot.sequence, isTombstone: record.isTombstone, continues: record.continues,
-        type: record.type, key: place(record.key), value: place(value))
-      if let base = record.base { entry.setBase(author: number(base.actor), sequence: base.sequence) }
+        position: item.position, stamp: record.stamp, dot: indexed(record.dot),
+        continues: record.continues, type: record.type, key: place(record.key), value: value.map(place))
+      if let base = record.base { entry.setBase(indexed(base)) }
       entries.append(entry)
     }
     self = .compact(CompactBatch(bytes: bytes, actors: actors, entries: entries))
@@ -124,8 +127,9 @@ private struct BatchCollector: BatchWriter {
     for entry in entries {
       let base = entry.hasBase ? Dot(actor: actors[entry.baseAuthor], sequence: entry.baseSequence) : nil
       let record = Record(
-        dot: Dot(actor: actors[entry.author], sequence: entry.sequence), stamp: entry.stamp, base: base,
-        open: [], deadline: nil, type: entry.type, key: Array(copying: bytes.extracting(entry.key)),
+        version: Version(stamp: entry.stamp, dot: Dot(actor: actors[entry.author], sequence: entry.sequence)),
+        context: CausalContext(base: base), type: entry.type,
+        key: Array(copying: bytes.extracting(entry.key)),
         content: entry.isTombstone ? .tombstone : .inline(Array(copying: bytes.extracting(entry.value))),
         continues: entry.continues)
       write(PositionedRecord(position: entry.position, record: record))

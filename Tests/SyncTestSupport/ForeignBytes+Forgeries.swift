@@ -140,7 +140,7 @@ private struct Forgery {
 
   private func touches(_ range: Range<Int>) -> Bool { changed.contains { range.contains($0) } }
 
-  // MARK: Words that guard themselves
+  // MARK: Checked words
 
   /// Words after the first page, without those of free index slots.
   private var words: [Range<Int>] {

@@ -90,8 +90,8 @@ package final class MemoryReplica {
     let open = old.map { [$0.dot] + $0.open }?.filter { !vector.covers($0) } ?? []
     let stamp = clock.tick(wall: wall)!
     let record = Record(
-      dot: Dot(actor: actor, sequence: sequence), stamp: stamp, base: base, open: open, key: key,
-      content: content)
+      version: Version(stamp: stamp, dot: Dot(actor: actor, sequence: sequence)),
+      context: CausalContext(base: base, open: open), key: key, content: content)
     append(record)
     held[key] = record
   }
@@ -101,7 +101,7 @@ package final class MemoryReplica {
     log.append(PositionedRecord(position: position, record: record))
   }
 
-  // MARK: What a session asks for
+  // MARK: Requests of a session
 
   package var summary: ReplicaSummary {
     ReplicaSummary(

@@ -24,12 +24,12 @@ package final class SessionEndpoint {
   package var batchRecords = 3
 
   package init(
-    _ role: Session.Role, _ replica: MemoryReplica, right: MemberRight = .readWrite, staysOpen: Bool = false,
-    knowsChunks: Bool = false
+    _ role: Session.Role, _ replica: MemoryReplica, right: MemberRight = .readWrite,
+    mode: SessionMode = .once, capabilities: SessionCapabilities = []
   ) {
     self.replica = replica
     session = Session(
-      role: role, peerName: "peer", peerRight: right, staysOpen: staysOpen, knowsChunks: knowsChunks)
+      role: role, peerName: "peer", peerRight: right, mode: mode, capabilities: capabilities)
     perform(session.start())
   }
 

@@ -187,7 +187,8 @@ extension SimulatedStorage.State {
 extension SimulatedNode {
   var status: FileStatus {
     FileStatus(
-      kind: kind, size: size, links: links, inode: inode, fileSystem: 1, birth: inode * 1_000_000_007,
-      owner: owner, permissions: kind == .directory ? 0o700 : 0o600)
+      kind: kind, size: size, links: links,
+      identity: FileIdentity(inode: inode, fileSystem: 1, birth: inode * 1_000_000_007), owner: owner,
+      permissions: kind == .directory ? 0o700 : 0o600)
   }
 }

@@ -56,7 +56,7 @@ package final class SimulatedStorage: Storage {
     return try outcome.get()
   }
 
-  // MARK: What tests turn
+  // MARK: Controls for tests
 
   /// Bytes that may still be written; nil for no limit. A write that needs more is `.diskFull` with `ENOSPC`.
   package var free: Int? {

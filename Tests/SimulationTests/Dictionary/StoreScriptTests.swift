@@ -2,14 +2,14 @@ import SyncTestSupport
 import Testing
 
 /// The store behaves like a durable dictionary: random scripts run on both, with crashes in between.
-@Suite("A store beside a dictionary")
+@Suite("A store compared with a dictionary")
 struct StoreScriptTests {
   /// `make scripts` sets these; the default is a small sample.
   private static let seeds = UInt64(Setting.number("SCRIPT_SEEDS", 10))
   private static let first = UInt64(Setting.number("SCRIPT_FIRST", 0))
 
   @Test(
-    "shows the same values, lists and snapshots after every step, whatever dies (F3, F13, F15, F18, F19, F24)",
+    "shows the same values, lists and snapshots after each step, with crashes (F3, F13, F15, F18, F19, F24)",
     arguments: StoreSetting.allCases)
   func script(setting: StoreSetting) {
     for seed in Self.first..<Self.first + Self.seeds {

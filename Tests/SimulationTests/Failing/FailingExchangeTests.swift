@@ -6,7 +6,7 @@ import Testing
 /// One disk call fails, or all from one on, while its store takes part in a session: records are applied,
 /// rounds closed, large values stored, full state received, actors changed, deletes purged. Then the process
 /// continues, is killed, or loses power.
-@Suite("A call that fails within an exchange")
+@Suite("A failing call in an exchange")
 struct FailingExchangeTests {
   /// The aftermath of the failing call.
   enum End: String, CaseIterable {
@@ -17,7 +17,7 @@ struct FailingExchangeTests {
   private static let step = Setting.given("EXCHANGES") == nil ? 17 : 1
 
   @Test(
-    "costs nothing that was acknowledged, and the copies come into step afterwards (F9, F10, F11, F29, F30)",
+    "loses nothing that was acknowledged, and the copies converge afterwards (F9, F10, F11, F29, F30)",
     arguments: Pair.Story.allCases, [0, 1])
   func failing(story: Pair.Story, side: Int) throws {
     let pair = try Pair(story)

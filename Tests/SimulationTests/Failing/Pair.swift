@@ -78,7 +78,7 @@ struct Pair {
     return store
   }
 
-  // MARK: What the oracle is told of
+  // MARK: Events reported to the oracle
 
   private var written = 0
 
@@ -129,8 +129,8 @@ struct Pair {
   static func meet(_ stores: [Store], seed: UInt64 = 1, sessions: Int = 8) throws -> Bool {
     var random = SplitMix64(seed: seed)
     for _ in 0..<sessions {
-      let one = SessionSide(.client(.sync), stores[0], peerName: "machine 1", knowsChunks: true)
-      let other = SessionSide(.server, stores[1], peerName: "machine 0", knowsChunks: true)
+      let one = SessionSide(.client(.sync), stores[0], peerName: "machine 1", capabilities: .chunks)
+      let other = SessionSide(.server, stores[1], peerName: "machine 0", capabilities: .chunks)
       try SessionPair.run(one, other, &random)
       if case .done = one.outcome, case .done = other.outcome, try areInStep(stores) { return true }
     }

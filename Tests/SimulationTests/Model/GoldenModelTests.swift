@@ -31,7 +31,7 @@ struct GoldenModelTests {
     return try lines.split(separator: "").map { try #require(Block(Array($0))) }
   }
 
-  @Test("every step of every history ends in the same states")
+  @Test("every step of every history ends in the recorded state")
   func replay() throws {
     let blocks = try Self.blocks()
     #expect(blocks.count == 150)
@@ -56,7 +56,7 @@ struct GoldenModelTests {
     }
   }
 
-  @Test("a history reads as it was written")
+  @Test("a history round-trips as text")
   func text() throws {
     for block in try Self.blocks().prefix(20) {
       #expect(Model.History(block.history.description)?.operations == block.history.operations)

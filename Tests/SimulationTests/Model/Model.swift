@@ -4,7 +4,7 @@
 /// Each rule has a switch (`Model.Rules`), and each was found through a history that breaks without it. Terms
 /// are those of `docs/architecture.md`, and:
 /// - a *mark* names a round, and is durable at the sender before a record of the round leaves;
-/// - *suspects* are own records whose dots a lost life of the copy may also have used.
+/// - *suspects* are own records whose dots a lost fork of the copy may also have used.
 enum Model {
   /// Stamps per unit of time, as in the golden histories.
   static let tick = 64

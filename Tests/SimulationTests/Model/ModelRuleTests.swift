@@ -72,7 +72,7 @@ struct ModelRuleTests {
     ),
   ]
 
-  @Test("each of them is needed by a history that is kept", arguments: histories.map(\.rule))
+  @Test("each rule is needed by a recorded history", arguments: histories.map(\.rule))
   func isNeeded(name: String) throws {
     let rule = try #require(Model.Rules.switches.first { $0.name == name })
     let kept = try #require(Self.histories.first { $0.rule == name })
@@ -83,7 +83,7 @@ struct ModelRuleTests {
     #expect(history.play(rules) != nil, "without \(name) nothing goes wrong")
   }
 
-  @Test("switched off, a rule is missed by random histories (MODEL_RULES)")
+  @Test("random histories fail when a rule is switched off (MODEL_RULES)")
   func isFound() throws {
     // Only the rules that are detected fastest; `make model` covers all.
     let most = UInt64(Setting.number("MODEL_RULES", 40))

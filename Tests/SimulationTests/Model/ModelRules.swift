@@ -70,7 +70,7 @@ extension Model {
     /// A damaged copy's vector is forgotten at once (off: on recovery; until then it names records that may
     /// be lost).
     var forgetsDamaged = true
-    /// Writes of two lives of one copy to one key conflict, whatever names and bases say.
+    /// Writes of two forks of one copy to one key conflict, whatever their dots and bases.
     var keepsDoubtful = true
     /// An unconfirmed copy sends no full state if its vector is below the floor sent with it.
     var givesCovered = true

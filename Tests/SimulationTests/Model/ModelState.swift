@@ -25,7 +25,7 @@ extension Model {
       let limit: Int
     }
 
-    /// Own records above that sequence whose dots a lost life may also have used.
+    /// Own records above that sequence whose dots a lost fork may also have used.
     struct Suspect: Equatable {
       let actor: Actor
       let above: Int
@@ -55,8 +55,8 @@ extension Model {
     /// All own incarnations.
     var mine: [Actor]
     var suspects: [Suspect] = []
-    /// Own incarnations given up because another life may use them.
-    var parted: [Actor] = []
+    /// Own incarnations given up because a fork may use them.
+    var retracted: [Actor] = []
     /// Damaged: the vector is below the covered state, possibly below the floor.
     var isMending = false
 
@@ -65,7 +65,7 @@ extension Model {
       mine = [actor]
     }
 
-    // MARK: Records held
+    // MARK: Held records
 
     func held(_ key: Int) -> Record? {
       for record in held where record.key == key { return record }
@@ -125,11 +125,11 @@ extension Model {
       suspects.contains { $0.actor == record.actor && record.sequence > $0.above }
     }
 
-    /// Whether dots of this actor may have two contents, one per life of this copy.
-    func isAmbiguous(_ actor: Actor) -> Bool { parted.contains(actor) || isOfLifeInDoubt(actor) }
+    /// Whether dots of this actor may have two contents, one per fork of this copy.
+    func isAmbiguous(_ actor: Actor) -> Bool { retracted.contains(actor) || isUnconfirmed(actor) }
 
-    /// Whether no full state has yet shown what others hold of this life.
-    func isOfLifeInDoubt(_ actor: Actor) -> Bool { suspects.contains { $0.actor == actor } }
+    /// Whether no full state has yet shown what others hold of this actor.
+    func isUnconfirmed(_ actor: Actor) -> Bool { suspects.contains { $0.actor == actor } }
 
     mutating func lose(_ record: Record) {
       if !losers.contains(record) { losers.append(record) }

@@ -3,7 +3,7 @@ import Testing
 
 /// The executable model: its rules hold, each is needed, and it is the model of the design
 /// (`GoldenModelTests`).
-@Suite("The model of replication")
+@Suite("The replication model")
 struct ModelTests {
   /// `make model` sets these; the default is a small sample.
   private static let seeds = Setting.number("MODEL_SEEDS", 50)
@@ -22,7 +22,7 @@ struct ModelTests {
     }
   }
 
-  @Test("keeps its invariants where own writes are never parked, as the store has it (F49)")
+  @Test("keeps its invariants where local writes are never parked, as in the store (F49)")
   func ownWrites() {
     var rules = Model.Rules()
     rules.parksOwn = false

@@ -84,7 +84,7 @@ extension Model.World {
   /// Whichever copy owns one of the names becomes a new actor.
   private mutating func renew(_ one: Int, _ other: Int, _ actors: [Model.Actor]) {
     for copy in [one, other] where actors.contains(copies[copy].live.actor) {
-      if rules.keepsDoubtful { copies[copy].live.parted.append(copies[copy].live.actor) }
+      if rules.keepsDoubtful { copies[copy].live.retracted.append(copies[copy].live.actor) }
       copies[copy].live.mint(newActor())
       dropRounds(of: copy)
       count(.rebornAfterFork)

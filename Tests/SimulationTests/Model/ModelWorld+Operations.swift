@@ -81,7 +81,7 @@ extension Model.World {
   private mutating func crash(_ copy: Int) throws(Model.Violation) {
     guard try wake(copy) else { return }
     forgetTail(copy)
-    lives[copy]?.agreed = Model.Vector()
+    forkHistories[copy]?.agreed = Model.Vector()
     copies[copy].live = copies[copy].durable
     dropRounds(of: copy)
     count(.crash)
@@ -113,7 +113,7 @@ extension Model.World {
     copies[copy].live = copies[copy].backups[which % copies[copy].backups.count]
     copies[copy].live.mint(newActor())
     if isLikeStore { copies[copy].live.cursors = Model.Table() }
-    lives[copy] = nil
+    forkHistories[copy] = nil
     sync(copy)
     dropRounds(of: copy)
     touched.insert(copy)
@@ -158,7 +158,7 @@ extension Model.World {
       return
     }
     dropRounds(of: copy)
-    lives[copy] = nil
+    forkHistories[copy] = nil
     copies[copy].live.drop(key)
     copies[copy].live.strip(key)
     if rules.mends {
@@ -179,12 +179,12 @@ extension Model.World {
     if !isElsewhere { ghosts[key]?.removeAll { $0.dot == gone.dot } }
   }
 
-  // MARK: Roll-backs that no check at opening can see
+  // MARK: Rollbacks that no check at opening detects
 
   private mutating func rollback(_ copy: Int, _ which: Int) {
     guard copies[copy].isAlive, !copies[copy].backups.isEmpty else { return }
     copies[copy].live = copies[copy].backups[which % copies[copy].backups.count]
-    lives[copy] = nil
+    forkHistories[copy] = nil
     sync(copy)
     dropRounds(of: copy)
     touched.insert(copy)

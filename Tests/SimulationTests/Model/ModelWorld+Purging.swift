@@ -50,7 +50,9 @@ extension Model.World {
       if expired, !record.isDead, abs(copies[copy].skew) > Model.drift { continue }
       guard record.isDead || expired, mayPurge(copy, record, frontiers) else { continue }
       count(.purge)
-      for frontier in frontiers { lives[copy, default: Model.Lives()].agreed.merge(past(frontier).frontier) }
+      for frontier in frontiers {
+        forkHistories[copy, default: Model.ForkHistory()].agreed.merge(past(frontier).frontier)
+      }
       copies[copy].live.floor[record.actor] = max(copies[copy].live.floor[record.actor], record.sequence)
       copies[copy].live.horizon = max(copies[copy].live.horizon, record.stamp)
       copies[copy].live.drop(record.key)

@@ -13,7 +13,7 @@ extension Model.World {
     return !own.marks.contains(cursor.mark)
   }
 
-  /// A copy learns that it lost a life: it becomes a new actor.
+  /// A copy learns that it was rolled back: it becomes a new actor.
   private mutating func rolledBack(_ copy: Int) throws(Violation) {
     count(.reborn)
     guard forks else {
@@ -24,7 +24,7 @@ extension Model.World {
     let marked = copies[copy].live.markedSequence
     leave(old, copy, above: marked)
     if rules.suspects { copies[copy].live.suspects.append(Model.State.Suspect(actor: old, above: marked)) }
-    if rules.keepsDoubtful { copies[copy].live.parted.append(old) }
+    if rules.keepsDoubtful { copies[copy].live.retracted.append(old) }
     if rules.forgets {
       copies[copy].live.vector[old] = max(marked, copies[copy].live.floor[old])
       copies[copy].live.cursors = Model.Table()
@@ -50,7 +50,7 @@ extension Model.World {
       try rolledBack(receiver)
     }
     for (copy, other) in [(sender, receiver), (receiver, sender)]
-    where copies[other].live.parted.contains(copies[copy].live.actor) {
+    where copies[other].live.retracted.contains(copies[copy].live.actor) {
       try rolledBack(copy)
     }
     if knowsMore(of: sender, receiver) { try rolledBack(sender) }
@@ -83,7 +83,7 @@ extension Model.World {
     if rules.shipsDurable { sync(sender) }
   }
 
-  /// Suspect writes are not sent, although later writes of that life may have been purged.
+  /// Suspect writes are not sent, although later writes of that fork may have been purged.
   private func given(_ snapshot: Model.State) -> Model.State {
     guard rules.keepsDoubtful else { return snapshot }
     var given = snapshot
@@ -164,7 +164,7 @@ extension Model.World {
     let round = rounds[index]
     for entry in round.items[round.next...].prefix(count) {
       rounds[index].next += 1
-      // Compacted or purged meanwhile, where the sender reads its live journal.
+      // Compacted or purged since, where the sender reads its live journal.
       if !rules.snapshot, !copies[sender].live.isCurrent(entry.record) { continue }
       let reissued = self.count(of: .reissueAtReceiver)
       try receive(receiver, entry.record)
@@ -218,7 +218,7 @@ extension Model.World {
       var theirs = snapshot.greatest(record.key)
       if let known = theirs, snapshot.isSuspect(known) { theirs = nil }
       if live.isSuspect(record) {
-        // Two lives may have written identical records. Only the bytes can be compared, and nothing is lost.
+        // Two forks may have written identical records. Only the bytes can be compared, and nothing is lost.
         if isLikeStore, let theirs, hasSameBytes(record, theirs) { continue }
         judge(suspect: record, theirs, receiver, snapshot, &again, &dropped)
       } else if snapshot.covers(record.dot) {
@@ -283,7 +283,7 @@ extension Model.World {
       && past(left).open == past(right).open
   }
 
-  /// A record whose dot a lost life of the receiver may also have used.
+  /// A record whose dot a lost fork of the receiver may also have used.
   private mutating func judge(
     suspect record: Model.Record, _ theirs: Model.Record?, _ receiver: Int, _ snapshot: Model.State,
     _ again: inout [Model.Record], _ dropped: inout [Int]

@@ -43,7 +43,7 @@ extension Model {
     /// By key: all records ever written.
     private(set) var written: [Int: [Record]] = [:]
     /// What happened to copies since they last lost state.
-    var lives: [Int: Lives] = [:]
+    var forkHistories: [Int: ForkHistory] = [:]
     /// The last sequence that each actor ever wrote.
     var lastSequences = Vector()
     private(set) var counts = [Int](repeating: 0, count: Event.allCases.count)
@@ -135,8 +135,8 @@ extension Model {
         past.base = old.actor == actor ? before.base : old.dot
         // A suspect dot may belong to another value elsewhere.
         let live = copies[copy].live
-        if rules.keepsDoubtful, let base = past.base, live.isOfLifeInDoubt(base.actor) {
-          past.base = before.base.flatMap { live.isOfLifeInDoubt($0.actor) ? nil : $0 }
+        if rules.keepsDoubtful, let base = past.base, live.isUnconfirmed(base.actor) {
+          past.base = before.base.flatMap { live.isUnconfirmed($0.actor) ? nil : $0 }
         }
         past.open = ([old.dot] + before.open + names).filter { !copies[copy].live.covers($0) }
         past.replaced = before.replaced + [old.dot]

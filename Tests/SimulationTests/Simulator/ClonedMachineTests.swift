@@ -16,7 +16,7 @@ struct ClonedMachineTests {
   private static let seeds = Array(Setting.seeds("CLONE", first: 0, count: 12)) + kept
   /// Histories that once lost a value: its dot had another content, which was replaced by a writer that had
   /// never seen this one. 193: a reissued record named its former dot as replaced. 759, 2184: the later of
-  /// two lives' writes under one actor was taken for its successor. 3513: one life was not told that the
+  /// two forks' writes under one actor was taken for its successor. 3513: one fork was not told that the
   /// other had detected it. 3628: it was replaced before it could be detected.
   private static let kept = [109, 139, 193, 759, 2184, 3513, 3628]
 
@@ -56,7 +56,7 @@ struct ClonedMachineTests {
     private func put(_ copy: Int, _ key: Key) throws {
       if let old = try stores[copy].text(key) { replaced.insert(old) }
       written += 1
-      // Both lives of a machine may write the same number: their owner tells them apart.
+      // Both clones of a machine may write the same number: their owner tells them apart.
       let value = "\(written) by \(copy)"
       try stores[copy].put(key, value, durability: .full)
       acknowledged.append((key, value))
@@ -121,7 +121,7 @@ struct ClonedMachineTests {
   }
 
   @Test(
-    "the same history leaves the same store twice, in memory as on the disk",
+    "the same history twice leaves the same store, in memory and on disk",
     arguments: 1...3 as ClosedRange<UInt64>)
   func sameHistory(seed: UInt64) throws {
     let (one, two) = (try Self.before(seed), try Self.before(seed))
@@ -135,9 +135,9 @@ struct ClonedMachineTests {
   }
 
   @Test(
-    "both go on as one: it is found, they part, and no acknowledged write is lost without a word (F58, F60, F61, F62)"
+    "both continue as one: it is detected, they get new actors, no loss is silent (F58, F60, F61, F62)"
   )
-  func goesOn() throws {
+  func bothContinue() throws {
     for seed in Self.seeds {
       let machines = try Self.before(UInt64(seed))
       try machines.adopt(try Self.before(UInt64(seed)))

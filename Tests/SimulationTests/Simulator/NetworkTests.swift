@@ -19,8 +19,8 @@ struct NetworkTests {
   /// two.
   @Test(
     """
-    keeps every promise in every history, plays it alike in every process and ends in step (F3, F15, F18, F19, F24, F25, F30, \
-    F31, F47, F50, F55, F56, F59, F63, F65, F66, F68, F69, F72)
+    keeps the invariants in every history, deterministically in every process, and converges (F3, F15, F18, \
+    F19, F24, F25, F30, F31, F47, F50, F55, F56, F59, F63, F65, F66, F68, F69, F72)
     """, arguments: 0..<lanes)
   func seeds(lane: UInt64) async throws {
     let directory = TemporaryDirectory()
@@ -86,7 +86,7 @@ struct NetworkTests {
 
   /// Kept because a member was restored from a backup with the mark of a live round that its sender had since
   /// forgotten.
-  @Test("keeps them in a history in which it once did not")
+  @Test("keeps the invariants in a history in which it once did not")
   func kept() throws {
     let simulation = try Simulation(
       Simulation.Options(seed: 591, isExtended: false, hasRights: false, pingSeconds: 60))
@@ -94,7 +94,7 @@ struct NetworkTests {
     #expect(simulation.counts.restores > 0 && simulation.counts.live > 0)
   }
 
-  @Test("takes a machine that was put back to what it had lost since for one whose names are in doubt (F20)")
+  @Test("treats a machine restored to a state that it had lost since as one with unconfirmed dots (F20)")
   func revived() throws {
     let simulation = try Simulation(
       Simulation.Options(seed: 6519, rollsBack: true, hasRights: false, pingSeconds: 60))
@@ -104,7 +104,7 @@ struct NetworkTests {
 
   /// A copy had reissued it, for the sake of dots that it did not cover, before it received the writes that
   /// had replaced it.
-  @Test("allows a copy to issue again what has come back to it by its stamp")
+  @Test("allows a copy to reissue a record that came back to it, recognised by its stamp")
   func comeback() throws {
     let simulation = try Simulation(Simulation.Options(seed: 8907, hasRights: false, pingSeconds: 60))
     try simulation.run()

@@ -37,7 +37,7 @@ struct Oracle {
 
   var keys: [Key] { byKey.keys.sorted() }
 
-  // MARK: What programs ask for
+  // MARK: Operations of programs
 
   /// A program is about to request this content for a key. The call may fail and still have taken effect.
   mutating func ask(_ key: Key, _ content: Content) {
@@ -57,7 +57,7 @@ struct Oracle {
     return lastTransaction
   }
 
-  // MARK: What journals show
+  // MARK: Records in journals
 
   /// Records the appended entries of a call that returned without an error: exactly its requested writes, in
   /// this order, by this actor. Beyond that a store may only reissue earlier writes. Returns the dots of the
@@ -171,7 +171,7 @@ struct Oracle {
     byKey[write.key]?.removeAll { $0.dot == write.dot }
   }
 
-  // MARK: Machines put back in place
+  // MARK: Machines rolled back in place
 
   /// An actor's machine was rolled back to this sequence, undetectably. Its further writes may reuse dots:
   /// for all of these only the final agreement of all copies is promised.

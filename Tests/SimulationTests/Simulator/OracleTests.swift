@@ -3,7 +3,7 @@ import SyncTestSupport
 import Testing
 
 /// What the oracle permits and rejects: an oracle that permitted everything would find nothing.
-@Suite("The onlooker of simulated networks")
+@Suite("The oracle of simulated networks")
 struct OracleTests {
   /// A copy, and the oracle's observations of it.
   private final class Copy {
@@ -29,7 +29,7 @@ struct OracleTests {
     func judge() throws { try oracle.judgeReturns(to: store, "a", at: host.time, &seen) }
   }
 
-  @Test("objects to a copy that issues again what it knew to be over")
+  @Test("objects to a copy that reissues a record that it knew to be superseded")
   func returning() throws {
     let copy = try Copy()
     try copy.put("first")
@@ -39,7 +39,7 @@ struct OracleTests {
   }
 
   /// A put that finds a due parked record may append both at once.
-  @Test("allows a copy to issue a write again and replace it before anyone looked")
+  @Test("allows a copy to reissue a write and replace it before the oracle looks")
   func replacedAfterwards() throws {
     let copy = try Copy()
     try copy.put("first")

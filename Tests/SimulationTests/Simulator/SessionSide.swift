@@ -33,15 +33,15 @@ final class SessionSide {
   /// A new session.
   init(
     _ role: Session.Role, _ store: Store, peerName: String, peerRight: MemberRight = .readWrite,
-    staysOpen: Bool = false, knowsChunks: Bool = false, isOld: Bool = false,
+    mode: SessionMode = .once, capabilities: SessionCapabilities = [], isOld: Bool = false,
     pingSeconds: Int = Limits.pingSeconds
   ) {
     self.store = store
     self.isOld = isOld
     answers = SessionStore(store)
     session = Session(
-      role: role, peerName: peerName, peerRight: peerRight, staysOpen: staysOpen && !isOld,
-      knowsChunks: knowsChunks && !isOld, pingSeconds: pingSeconds)
+      role: role, peerName: peerName, peerRight: peerRight, mode: isOld ? .once : mode,
+      capabilities: isOld ? [] : capabilities, pingSeconds: pingSeconds)
     perform(session.start())
   }
 

@@ -37,7 +37,7 @@ extension Simulation {
   /// Partitions the network for a while.
   private func partition() {
     counts.partitions += 1
-    parted = (
+    partitioned = (
       Set(machines.map(\.number).filter { _ in additions.chance(50) }), now + 60_000 + below(3_600_000)
     )
     for number in links.keys.sorted() {

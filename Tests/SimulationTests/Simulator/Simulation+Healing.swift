@@ -38,8 +38,9 @@ extension Simulation {
 
   private func meet(_ one: Machine, _ other: Machine, isLast: Bool) throws {
     let client = SessionSide(
-      .client(.sync), one.store, peerName: other.name, knowsChunks: true, isOld: one.isOld)
-    let server = SessionSide(.server, other.store, peerName: one.name, knowsChunks: true, isOld: other.isOld)
+      .client(.sync), one.store, peerName: other.name, capabilities: .chunks, isOld: one.isOld)
+    let server = SessionSide(
+      .server, other.store, peerName: one.name, capabilities: .chunks, isOld: other.isOld)
     try SessionPair.run(client, server, &random)
     for (side, machine) in [(client, one), (server, other)] {
       count(side, machine)

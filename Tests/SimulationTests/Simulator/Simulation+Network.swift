@@ -34,8 +34,8 @@ extension Simulation {
 
   /// Whether these two are partitioned.
   func areParted(_ one: Int, _ other: Int) -> Bool {
-    guard let parted, parted.until > now else { return false }
-    return parted.group.contains(one) != parted.group.contains(other)
+    guard let partitioned, partitioned.until > now else { return false }
+    return partitioned.group.contains(one) != partitioned.group.contains(other)
   }
 
   func dial(_ machine: Machine) throws {
@@ -61,15 +61,15 @@ extension Simulation {
     links[nextLink] = link
     let drawn = random.chance(80) ? SessionDirection.sync : random.pick([.push, .pull])
     let direction = direction(of: machine, to: machines[other], drawn)
-    let staysOpen = random.chance(30)
+    let mode = random.chance(30) ? SessionMode.live : .once
     link.clientSide = SessionSide(
       .client(direction), machine.store, peerName: machines[other].name, peerRight: right(machines[other]),
-      staysOpen: staysOpen, knowsChunks: true, isOld: machine.isOld, pingSeconds: options.pingSeconds)
+      mode: mode, capabilities: .chunks, isOld: machine.isOld, pingSeconds: options.pingSeconds)
     link.serverSide = SessionSide(
       .server, machines[other].store, peerName: machine.name, peerRight: right(machine),
-      staysOpen: staysOpen, knowsChunks: true, isOld: machines[other].isOld, pingSeconds: options.pingSeconds)
+      mode: mode, capabilities: .chunks, isOld: machines[other].isOld, pingSeconds: options.pingSeconds)
     if machine.isOld || machines[other].isOld { counts.old += 1 }
-    if staysOpen { queue.schedule(.cut(link: nextLink), at: now + below(1_200_000)) }
+    if mode == .live { queue.schedule(.cut(link: nextLink), at: now + below(1_200_000)) }
     // Faults mostly strike in the middle of a session.
     if random.chance(15) { queue.schedule(.cut(link: nextLink), at: now + below(20 * link.latency + 200)) }
     if random.chance(8) {

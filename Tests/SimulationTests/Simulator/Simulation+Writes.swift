@@ -122,7 +122,7 @@ extension Simulation {
     }
   }
 
-  // MARK: Looking
+  // MARK: Observation
 
   /// The oracle reads the entries appended since the last call.
   func look(_ machine: Machine) throws {

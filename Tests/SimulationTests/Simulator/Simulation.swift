@@ -131,7 +131,7 @@ final class Simulation {
   var links: [Int: Link] = [:]
   var nextLink = 0
   /// Partition: until then these machines reach only each other.
-  var parted: (group: Set<Int>, until: UInt64)?
+  var partitioned: (group: Set<Int>, until: UInt64)?
   var queue = EventQueue<Event>()
   var oracle = Oracle()
   var counts = Counts()

@@ -89,7 +89,7 @@ final class Twin {
       machine: "machine \(machines.count)", sealed: false, actors: { [names] in names.take() })
   }
 
-  // MARK: What both are asked
+  // MARK: Comparison of store and model
 
   /// The model took a step at this copy.
   func capture(_ copy: Int) {

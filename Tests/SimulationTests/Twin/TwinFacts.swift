@@ -25,12 +25,12 @@ extension Twin {
   /// A copy that takes a new actor keeps own replaced values that its journal still has. The model has no
   /// compaction: it adopts what the store found.
   func adoptLookedBack(_ copy: Int) throws {
-    let parted = model.copies[copy].live.parted
-    guard !parted.isEmpty else { return }
+    let retracted = model.copies[copy].live.retracted
+    guard !retracted.isEmpty else { return }
     let known = Set(model.copies[copy].live.losers.map(\.dot))
     var isNew = false
     for kept in try machines[copy].store.conflicts() {
-      guard let actor = parted.first(where: { $0.number == kept.dot.actor.low }) else { continue }
+      guard let actor = retracted.first(where: { $0.number == kept.dot.actor.low }) else { continue }
       let dot = Model.Dot(actor: actor, sequence: Int(kept.dot.sequence))
       guard !known.contains(dot),
         let record = model.written.values.joined().first(where: {
@@ -86,12 +86,12 @@ extension Twin {
     var horizon: Int
     var conflicts: [Dot]
     /// Whether it is unconfirmed or recovering.
-    var standing: ReplicaHealth
+    var health: ReplicaHealth
 
     var description: String {
       func list(_ dots: [Dot]) -> String { dots.map { "\($0.actor):\($0.sequence)" }.joined(separator: " ") }
       return
-        "  \(standing); frontiers \(list(reserved)); vector \(list(vector)); floor \(list(floor)); horizon \(horizon); conflicts \(list(conflicts))\n"
+        "  \(health); frontiers \(list(reserved)); vector \(list(vector)); floor \(list(floor)); horizon \(horizon); conflicts \(list(conflicts))\n"
         + records.map { "  \($0)" }.joined(separator: "\n")
     }
 
@@ -108,7 +108,7 @@ extension Twin {
       let summary = try store.replicaSummary()
       floor = summary.floor.actors.map { Dot(actor: Int($0.low), sequence: Int(summary.floor[$0])) }.sorted()
       horizon = Int(summary.horizon.rawValue)
-      standing = summary.health
+      health = summary.health
       conflicts = try store.conflicts().map {
         Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
       }.sorted()
@@ -172,7 +172,7 @@ extension Twin {
       vector = state.vector.pairs.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
       floor = state.floor.pairs.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
       horizon = state.horizon
-      standing = state.isMending ? .recovering : state.suspects.isEmpty ? .healthy : .unconfirmed
+      health = state.isMending ? .recovering : state.suspects.isEmpty ? .healthy : .unconfirmed
       conflicts = state.losers.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
     }
   }

@@ -3,34 +3,34 @@ import SyncTestSupport
 import Testing
 
 /// The store conforms to the model: the same random histories in both, step by step.
-@Suite("The store beside the model")
+@Suite("The store compared with the model")
 struct TwinTests {
   /// `make twin` sets these; the default is a small sample.
   private static let seeds = UInt64(Setting.number("TWIN_SEEDS", 10))
   private static let first = UInt64(Setting.number("TWIN_FIRST", 0))
 
   @Test(
-    "shows the same records, vectors and conflicts after every step (F15, F47, F50, F53, F55, F56, F59, F65, F66, F69)"
+    "shows the same state after every step (F15, F47, F50, F53, F55, F56, F59, F65, F66, F69)"
   )
   func calls() throws {
     for seed in Self.first..<Self.first + Self.seeds { try Self.play(seed: seed, steps: 80) }
   }
 
   @Test(
-    "shows them after machines were put back in place or cloned while they ran, where one write may have two contents (F57, F58, F60, F61)"
+    "shows the same after rollbacks and clones, where one dot may have two contents (F57, F58, F60, F61)"
   )
   func rollBacks() throws {
     for seed in Self.first..<Self.first + Self.seeds / 2 { try Self.play(seed: seed, steps: 60, .rollbacks) }
   }
 
-  @Test("shows them after records were damaged below the watermark (F37)")
+  @Test("shows the same after records below the watermark were damaged (F37)")
   func damages() throws {
     for seed in Self.first..<Self.first + Self.seeds / 2 {
       try Self.play(seed: seed, steps: 60, damages: true)
     }
   }
 
-  @Test("shows them after whole sessions, too, in any order of their events (F65, F66)")
+  @Test("shows the same after whole sessions, in any order of their events (F65, F66)")
   func sessions() throws {
     for seed in Self.first..<Self.first + Self.seeds {
       try Self.play(seed: seed, steps: 60, usesSessions: true)
@@ -81,7 +81,7 @@ struct TwinTests {
       3, 4, 40,
       "p 0 3 0;n 1 0;u 3;p 4 0 0;b 2;u 2;n 2 1;m 4 2;p 0 3 0;a 5;o 0 2;o 5 6;v 0 2 1;d 2 0;p 5 0 0"
     ),
-    // Two lives had written the same delete, which the model took for two writes and reissued.
+    // Two forks had written the same delete, which the model took for two writes and reissued.
     (4, 3, 20572, "u 2;p 2 0 2;d 2 0;p 4 0 0;d 4 0"),
     (3, 3, 20361, "j 1 0;n 3 0;u 1;a 4;a 4;p 4 1 20;u 4;d 6 1;d 4 1"),
     // A purge takes a position, and the next round has another mark: the clone was detected one round before
@@ -96,7 +96,7 @@ struct TwinTests {
     (3, 3, 22081, "u 1;p 3 2 0;o 3 1;b 3;n 3 1"),
   ]
 
-  @Test("is right where it was wrong once")
+  @Test("agrees in recorded histories in which it once did not")
   func keptHistories() throws {
     for history in Self.keptForks {
       let operations = history.operations.split(separator: ";").compactMap { Model.Operation($0) }

@@ -1,0 +1,146 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// A process that has read a part of the journal, while another one compacts the rest.
+@Suite("A reader during another process's segment installation")
+struct SegmentInstallReaderTests {
+  private let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
+  private let plan = FaultPlan()
+  private let host = SimulatedHost(compacting: .onRequest)
+  private let turns = Turns()
+
+  /// Action to run wherever an install yields to others.
+  private final class Turns: Sendable {
+    private let action = Locked<(@Sendable () -> Void)?>(nil)
+    func set(_ new: (@Sendable () -> Void)?) { action.withLock { $0 = new } }
+    func take() { action.withLock { $0 }?() }
+  }
+
+  /// One store for each of two processes; the first one's compactions run the actions of `plan` and `turns`.
+  private func pair() throws -> (store: Store, other: Store) {
+    try Store.create(on: host, configuration: shared).close()
+    var environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
+    environment.onInstallYield = { [turns] in turns.take() }
+    let store = try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: environment)
+    let other = try Store.openBeside(on: host, configuration: shared)
+    return (store, other)
+  }
+
+  private static let kept = 200
+
+  /// Segments that stay unchanged, which the other process has read, followed by some that are worth
+  /// compacting.
+  private func fill(_ store: Store, _ other: Store) throws {
+    for number in 0..<30 { try store.put(Key("old \(number)"), [UInt8](repeating: 1, count: 5000)) }
+    #expect(try other.get("old 29") != nil)
+    // None of these will be compacted.
+    for number in 30..<60 { try store.put(Key("old \(number)"), [UInt8](repeating: 1, count: 5000)) }
+    for number in 0..<20 { try store.put(Key("middle \(number)"), [UInt8](repeating: 1, count: 500)) }
+    for number in 0..<Self.kept {
+      try store.put(Key("new \(number)"), "\(number)")
+      try store.put("filler", [UInt8](repeating: 2, count: 900))
+    }
+    for _ in 0..<14 { try store.put("filler", [UInt8](repeating: 3, count: 5000)) }
+  }
+
+  private func check(_ other: Store) {
+    for number in stride(from: 0, to: Self.kept, by: 17) {
+      let found = Result { try Key("new \(number)") }.flatMap { key in Result { try other.text(key) } }
+      #expect(throws: Never.self) { _ = try found.get() }
+      #expect((try? found.get()) == "\(number)")
+    }
+    #expect(other.engine.withLock { $0.index.isShared }, "it uses the index of all")
+  }
+
+  /// Compacts `store`, and checks `other` at each yield and at the end. Returns the number of checks at
+  /// yields.
+  private func looks(of other: Store, while store: Store) throws -> Int {
+    let looks = Locked(0)
+    turns.set {
+      check(other)
+      looks.withLock { $0 += 1 }
+    }
+    try store.compact()
+    turns.set(nil)
+    check(other)
+    return looks.withLock { $0 }
+  }
+
+  @Test("finds what the index names when the copy has its name but no slot yet")
+  func named() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    let looks = Locked(0)
+    plan.before(.open, of: "-1.segment") {
+      check(other)
+      check(other)
+      looks.withLock { $0 += 1 }
+    }
+    try store.compact()
+    #expect(looks.withLock { $0 } > 0)
+    check(other)
+    #expect(try other.digest() == store.digest() && other.verify().isClean)
+  }
+
+  @Test("finds what the index names, partly in the copy and partly in the replaced segments")
+  func halfMoved() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    #expect(try looks(of: other, while: store) > 1)
+    #expect(try other.status().heldBytes == 0)
+    #expect(try other.digest() == store.digest() && other.verify().isClean)
+  }
+
+  @Test("finds what the index names when the replaced segment was itself a copy that it has never seen")
+  func compactedTwice() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    try store.compact()
+    // Now it is worth compacting again.
+    for number in 0..<20 { try store.put(Key("middle \(number)"), [UInt8](repeating: 2, count: 500)) }
+    for _ in 0..<14 { try store.put("filler", [UInt8](repeating: 3, count: 5000)) }
+    #expect(try looks(of: other, while: store) > 1)
+    #expect(try other.digest() == store.digest() && other.verify().isClean)
+  }
+
+  @Test("computes the digest of all keys")
+  func digest() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    let digests = Locked<[StateDigest?]>([])
+    turns.set {
+      let digest = try? other.digest()
+      digests.withLock { $0.append(digest) }
+    }
+    try store.compact()
+    turns.set(nil)
+    let expected = try store.digest()
+    #expect(digests.withLock { !$0.isEmpty && $0.allSatisfy { $0 == expected } })
+    check(other)
+  }
+
+  @Test("can write during the installation, too")
+  func writing() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    let looks = Locked(0)
+    turns.set {
+      let number = looks.withLock { looks in
+        looks += 1
+        return looks
+      }
+      // A record that was not moved.
+      #expect(throws: Never.self) { try other.put(Key("new \(Self.kept - number)"), "other") }
+      #expect(other.engine.withLock { $0.index.isShared }, "it uses the index of all")
+    }
+    try store.compact()
+    turns.set(nil)
+    for number in 1...looks.withLock({ $0 }) {
+      #expect(try store.text(Key("new \(Self.kept - number)")) == "other")
+    }
+    #expect(try other.digest() == store.digest() && other.verify().isClean)
+  }
+}
