@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Prints Sources/SyncStore/Crypto/NFCTable.swift from the Unicode data of the Python that runs it.
 
-Usage: scripts/nfc-table.py > Sources/SyncStore/Crypto/NFCTable.swift. The version of the data is part of a format
-(schemas/keys.md, "The bytes of a passphrase"): a later one must not change what a text gives, which Unicode promises for
-all that is assigned.
+Usage: scripts/nfc-table.py > Sources/SyncStore/Crypto/NFCTable.swift. The version of the data is part of a
+format (schemas/keys.md, "The bytes of a passphrase"): a later one must not change the bytes of a text, which
+Unicode promises for all assigned characters.
 """
 import unicodedata
 
-HEADING = '''/// What NFC (UAX #15) needs of the Unicode Character Database, version %s: made by `scripts/nfc-table.py`.
-/// The algorithm is in `NFC`. What a later version assigns is not in it: what a passphrase gives must not depend on
-/// when the program was built.
+HEADING = '''/// The data of NFC (UAX #15) from the Unicode Character Database, version %s, written by
+/// `scripts/nfc-table.py`. The algorithm is in `NFC`. Characters of later versions are not in it: the key of
+/// a passphrase must not depend on when the program was built.
 enum NFCTable {
 '''
 
@@ -52,8 +52,8 @@ for code in range(0x110000):
 
 print(HEADING % unicodedata.unidata_version, end="")
 literal(
-    ["Canonical decompositions, but for Hangul, in hexadecimal digits: `=` if the pair composes again, `>` if not."],
-    "decompositions", decompositions)
+    ["Canonical decompositions, but for Hangul, in hexadecimal digits: `=` if the pair composes again, `>`",
+     "if not."], "decompositions", decompositions)
 print()
 literal(
     ["Canonical combining classes other than 0: a range in hexadecimal digits, and the class."], "classes",

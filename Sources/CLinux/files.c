@@ -118,7 +118,7 @@ int sync_rename_unless_present(int directory, const char *path, int new_director
   const unsigned no_replace = 1;  // RENAME_NOREPLACE
   if (syscall(SYS_renameat2, directory, path, new_directory, new_path, no_replace) == 0) return 0;
   if (!sync_is_refused(errno)) return -1;
-  // Not every file system locks directories: then only the shortness of the moment between the two calls
+  // Not every file system locks directories: then only the shortness of the interval between the two calls
   // protects.
   int parent = open_parent(new_directory, new_path);
   if (parent >= 0) {

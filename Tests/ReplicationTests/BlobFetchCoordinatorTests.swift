@@ -229,7 +229,7 @@ struct BlobSwarmTests {
   private func others(answer: Answer) async throws {
     let copy = try TestCopy.first()
     // More than is requested beyond the missing part.
-    let bytes = noise(Int(BlobSwarm.aheadBytes + 2 * BlobSwarm.partBytes), seed: 34)
+    let bytes = noise(Int(BlobSwarm.outOfOrderBytes + 2 * BlobSwarm.partBytes), seed: 34)
     let fetched = try await Self.fetch(bytes, from: [answer, .all], into: copy)
     #expect(fetched.isHere == true && fetched.asked[0].count == 1)
     #expect(try copy.store.blobs.has(try #require(BlobHash(bytes: SHA256.hash(bytes)))))

@@ -87,7 +87,7 @@ import Testing
       let limit = held.position > receiver.first_step ? Stamp(rawValue: receiver.own_horizon) : horizon
       let same = payload.records.first { $0.record.key == record.key }?.record
       if state.isUnconfirmed(record.dot), let same {
-        full.record(doubtful: same, beside: record, isTaken: same.dot != record.dot)
+        full.record(doubtful: same, against: record, isTaken: same.dot != record.dot)
       }
       let verdict =
         held.parked

@@ -124,7 +124,7 @@ import Testing
   func `F81 while a lost record may have revoked a member no member is admitted, and peers can be dialled`()
     throws
   {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     let store = try Store.create(on: host)
     let device = try #require(DeviceID(bytes: [UInt8](repeating: 9, count: 32)))
     let membership = Membership(store)

@@ -46,7 +46,7 @@ struct StoreSimulationTests {
     for number in 0..<count {
       let host = SimulatedHost(
         seed: seed &* 31 &+ UInt64(number), machine: "machine \(number)",
-        sealed: (seed / 2 + UInt64(number)) % 2 == 1)
+        encrypted: (seed / 2 + UInt64(number)) % 2 == 1)
       let store = try Store.create(
         on: host, id: world.copies.first?.store.id, configuration: Self.configuration)
       world.copies.append(Copy(host: host, store: store, path: "/store"))

@@ -9,8 +9,8 @@ import Testing
   @Test("the examples of the page behave as described")
   func run() throws {
     // snippet
-    let sealed = Configuration(passphrase: Passphrase("correct horse battery staple"))
-    let store = try Store.create(at: here + "vault", configuration: sealed)
+    let encrypted = Configuration(passphrase: Passphrase("correct horse battery staple"))
+    let store = try Store.create(at: here + "vault", configuration: encrypted)
     try store.put("pin", "1234")
     try store.close()
     // end
@@ -29,7 +29,7 @@ import Testing
     // end
     #expect(needsOne)
     // snippet
-    let vault = try Store.open(at: here + "vault", configuration: sealed)
+    let vault = try Store.open(at: here + "vault", configuration: encrypted)
     try vault.changePassphrase(to: Passphrase("another one"))  // at once
     try vault.renewKeys()  // a new master key; all records are written anew under it
     let report = try vault.decrypt()  // a plain store from now on

@@ -191,7 +191,7 @@ import Testing
     listener.cancel()
   }
 
-  // MARK: Features that only this store has
+  // MARK: Features unique to this store
 
   /// On a full disk reads and deletes still work.
   private static func putMakingRoom(_ store: Store, _ key: Key, _ value: [UInt8]) throws {

@@ -45,7 +45,7 @@ import Testing
       for number in 0..<100 { try writer.append(frame(number)) }
     }
     if let film = try store.reader(of: "film") {
-      let part = try film.read(4096, at: film.size / 2)  // stays readable, whatever is put meanwhile
+      let part = try film.read(4096, at: film.size / 2)  // stays readable, whatever is put concurrently
       print(part.count)
     }
     // end

@@ -24,7 +24,7 @@ import Testing
     let seen = try store.versioned("stock/apples")  // compare and set: nil if another writer was faster
     let expected: Expected = seen.map { .version($0.version) } ?? .absent
     _ = try store.put("stock/apples", Array("96".utf8), expecting: expected)
-    try store.put("retries", 5)  // any Codable, its type beside it
+    try store.put("retries", 5)  // any Codable, stored with its type
     print(try store.get("retries", default: 3))  // 5
     struct Order: Codable, Identifiable { var id: Int, customer: String }
     let orders = try store.collection("orders", of: Order.self)

@@ -67,7 +67,7 @@ private struct Embedded4 {
       return try Key(sensor + "/" + String(repeating: "0", count: 10 - digits.count) + digits)
     }
 
-    /// Adds readings behind the last one, all or none.
+    /// Adds readings after the last one, all or none.
     static func log(_ readings: [Reading], of sensor: String, in store: Store) throws {
       try store.transaction { transaction in
         var last = try transaction.get(Key("last/" + sensor), default: 0)
@@ -103,7 +103,7 @@ private struct Embedded5 {
       return try Key(sensor + "/" + String(repeating: "0", count: 10 - digits.count) + digits)
     }
 
-    /// Adds readings behind the last one, all or none. They stay for a week.
+    /// Adds readings after the last one, all or none. They stay for a week.
     static func log(_ readings: [Reading], of sensor: String, in store: Store) throws {
       try store.transaction { transaction in
         var last = try transaction.get(Key("last/" + sensor), default: 0)

@@ -119,7 +119,7 @@ import Testing
     try orders.insert(contentsOf: [
       Order(id: 8, customer: "Bo", total: 30), Order(id: 9, customer: "Ann", total: 5),
     ])
-    try orders.update(7) { $0.total += 3 }  // nobody else writes meanwhile
+    try orders.update(7) { $0.total += 3 }  // no other write in between
     try orders.insertOrReplace(Order(id: 8, customer: "Bo", total: 31))
     try orders.delete(9)
     // end

@@ -8,7 +8,7 @@ import Testing
 @Suite("A round begun before its receiver became a new actor (R9)")
 struct ActorRenewalInRoundTests {
   private let hosts = (0..<2).map {
-    SimulatedHost(seed: UInt64($0 + 1), machine: "machine \($0)", sealed: false)
+    SimulatedHost(seed: UInt64($0 + 1), machine: "machine \($0)", encrypted: false)
   }
 
   private func copies() throws -> (receiver: Store, sender: Store) {

@@ -26,7 +26,7 @@ struct BackupCrashTests {
 
   /// A machine with a store of 10 keys, backed up once, and 5 more keys since.
   static func filled(seed: UInt64, sealed: Bool, backedUp: Bool) throws -> SimulatedHost {
-    let host = SimulatedHost(seed: seed, sealed: sealed)
+    let host = SimulatedHost(seed: seed, encrypted: sealed)
     let store = try Store.create(on: host, configuration: Configuration(blobThreshold: 2000))
     for number in 0..<10 {
       try store.put(Key("\(number)"), [UInt8](repeating: UInt8(number), count: 400 * number))
@@ -179,7 +179,7 @@ struct BackupCrashTests {
 
   @Test("a damaged store is not backed up as if it were intact (F37)")
   func damagedStore() throws {
-    let host = SimulatedHost(compacting: .onRequest, sealed: false)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: false)
     let store = try Store.create(on: host)
     for number in 0..<50 { try store.put(Key("\(number)"), "value \(number)") }
     let segment = "/store/journal/0000000000000001.segment"

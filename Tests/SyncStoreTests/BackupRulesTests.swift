@@ -7,7 +7,7 @@ import Testing
 @Suite("Rules of backups")
 struct BackupRulesTests {
   static let file = BackupTests.file
-  let host = SimulatedHost(sealed: false)
+  let host = SimulatedHost(encrypted: false)
 
   @Test("a backup of another store, of a copy, or from before a rollback is not overwritten without consent")
   func strangers() throws {
@@ -118,7 +118,7 @@ struct BackupRulesTests {
 
   @Test("an encrypted store stays encrypted in its backup, is restored without its key, and needs it to open")
   func staysEncrypted() throws {
-    let host = SimulatedHost(sealed: true)
+    let host = SimulatedHost(encrypted: true)
     let store = try Store.create(on: host)
     try store.writeKeyFile("device.pem", Array("private words".utf8))
     for number in 0..<50 { try store.put(Key("hushed key \(number)"), "hushed value \(number)") }
@@ -144,7 +144,7 @@ struct BackupRulesTests {
 
   @Test("after a rekey, nothing that the old keys decrypt stays in the file")
   func rekeyed() throws {
-    let host = SimulatedHost(sealed: true)
+    let host = SimulatedHost(encrypted: true)
     let store = try Store.create(on: host)
     for number in 0..<50 { try store.put(Key("\(number)"), "\(number)") }
     _ = try store.backUp(to: Self.file)

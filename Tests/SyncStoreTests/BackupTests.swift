@@ -41,7 +41,7 @@ struct BackupTests {
     #expect(try copy.digest() == digest)
     #expect(try copy.status().tombstones == 100)
     #expect(try copy.text("0") == nil && copy.text("299") == "value 299" && copy.text("later") == nil)
-    #expect(try copy.get("large")?.bytes == [UInt8](repeating: 7, count: 50_000) || host.sealed)
+    #expect(try copy.get("large")?.bytes == [UInt8](repeating: 7, count: 50_000) || host.isEncrypted)
     #expect(try copy.entry("expires")?.deadline == host.time + 1000)
     let actors = (try copy.actor, try store.actor)
     #expect(actors.0 != actors.1)
@@ -98,7 +98,7 @@ struct BackupTests {
     }
     let summary = try Store.backupSummary(of: Self.file, host.storage)
     #expect(summary.store == store.id && summary.states.count == 4)
-    #expect(summary.isEncrypted == host.sealed)
+    #expect(summary.isEncrypted == host.isEncrypted)
     for state in 1...4 {
       _ = try Self.restore(host, to: "/restored\(state)", state: state)
       let copy = try Store.open("/restored\(state)", on: host)
@@ -153,7 +153,7 @@ struct BackupTests {
   func inUse() throws {
     let shared = SharedModeTests.shared
     let first = try Store.create(on: host, configuration: shared)
-    let second = try Store.openBeside(on: host, configuration: shared)
+    let second = try Store.openSecond(on: host, configuration: shared)
     for number in 0..<400 {
       try second.transaction { transaction in
         try transaction.put(Key("a\(number)"), Array("\(number)".utf8))
@@ -197,7 +197,7 @@ struct BackupTests {
 
   @Test("blobs are in it once; those that were missing are added by a later one")
   func blobs() throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     let configuration = Configuration(blobThreshold: 1000)
     let store = try Store.create(on: host, configuration: configuration)
     let large = { (byte: UInt8) in [UInt8](repeating: byte, count: 30_000 + Int(byte)) }
@@ -226,7 +226,7 @@ struct BackupTests {
 
   @Test("a rotten blob is left out and reported (F44)")
   func rotten() throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     let store = try Store.create(on: host, configuration: Configuration(blobThreshold: 1000))
     try store.put("good", [UInt8](repeating: 1, count: 5000))
     try store.put("bad", [UInt8](repeating: 2, count: 5000))

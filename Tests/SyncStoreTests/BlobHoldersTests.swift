@@ -46,7 +46,7 @@ struct BlobHoldersTests {
 
   @Test("Blobs that are pinned, awaited or referenced by a losing value are not swept (F10)")
   func pins() throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     let store = try Store.create(on: host, configuration: Configuration(blobThreshold: 1000))
     for (key, byte) in [("a", 1), ("b", 2), ("c", 3)] as [(Key, UInt8)] {
       try store.put(key, [UInt8](repeating: byte, count: 5000))

@@ -12,7 +12,7 @@ struct BlobTierCreationTests {
     "may be lost in a power failure; the store still opens, also read-only (F10, F15, F20)",
     arguments: 0..<60 as Range<UInt64>)
   func powerLoss(seed: UInt64) throws {
-    let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
+    let host = SimulatedHost(seed: seed, encrypted: seed % 2 == 1)
     let store = try Store.create(on: host, configuration: Self.configuration)
     try store.put("before", "it")
     try store.put("large", Self.large, durability: .relaxed)

@@ -41,7 +41,7 @@ struct ChangesTests {
   @Test("are the writes in journal order, with their metadata")
   func order() async throws {
     // An encrypted store has no blob tier.
-    let host = SimulatedHost(compacting: .onRequest, sealed: false)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: false)
     let store = try Store.create(on: host)
     try store.put("before", "x")
     var changes = try store.changes().makeAsyncIterator()
@@ -131,7 +131,7 @@ struct ChangesTests {
   @Test("of concurrent writers, another process and a peer are seen once each during compaction")
   func concurrent() async throws {
     let here = try Store.create(on: host, configuration: Self.shared)
-    let beside = try Store.openBeside(on: host, configuration: Self.shared)
+    let beside = try Store.openSecond(on: host, configuration: Self.shared)
     let far = SimulatedHost(seed: 9, machine: "far")
     let peer = try Store.create(on: far, id: here.id, configuration: Self.small)
     let changes = try here.changes()
@@ -350,22 +350,22 @@ struct ChangesTests {
   @Test("are not missed by a non-blocking waiter while another process is in the middle of a write")
   func waitingAtOnce() throws {
     let writer = try Store.create(on: host, configuration: Self.shared)
-    let waiter = try Store.openBeside(on: host, configuration: Self.shared)
+    let waiter = try Store.openSecond(on: host, configuration: Self.shared)
     let (before, told) = (waiter.journalPosition, Locked(0))
     let tell = { @Sendable in told.withLock { $0 += 1 } }
-    #expect(waiter.notifyWhenGrownIfFree(behind: before, tell) && waiter.changeSignal.count == 1)
+    #expect(waiter.notifyWhenGrownIfFree(after: before, tell) && waiter.changeSignal.count == 1)
     try waiter.put("own", "v")
     #expect(told.withLock { $0 } == 1)
     let own = waiter.journalPosition
     try writer.put("k", "v")
     // The tail was moved, the position not yet: no later write would wake a waiter registered now.
     writer.control.position = own
-    #expect(!waiter.notifyWhenGrownIfFree(behind: own, tell) && waiter.changeSignal.count == 0)
-    #expect(waiter.notifyWhenGrown(behind: own, tell) && told.withLock { $0 } == 2)
+    #expect(!waiter.notifyWhenGrownIfFree(after: own, tell) && waiter.changeSignal.count == 0)
+    #expect(waiter.notifyWhenGrown(after: own, tell) && told.withLock { $0 } == 2)
     try waiter.close()
     try writer.close()
     // A closed journal never grows again.
-    #expect(waiter.notifyWhenGrown(behind: waiter.journalPosition, tell) && told.withLock { $0 } == 2)
+    #expect(waiter.notifyWhenGrown(after: waiter.journalPosition, tell) && told.withLock { $0 } == 2)
   }
 
   @Test("are waited for again after a wait that failed for want of descriptors (F33)")
@@ -380,9 +380,9 @@ struct ChangesTests {
     let position = waiter.journalPosition
     plan.fail(.open, on: "/journal/", forever: true, errno: EMFILE)
     let tell = { @Sendable in told.withLock { $0 += 1 } }
-    #expect(!waiter.notifyWhenGrown(behind: position, tell) && waiter.changeSignal.count == 0)
+    #expect(!waiter.notifyWhenGrown(after: position, tell) && waiter.changeSignal.count == 0)
     plan.clear()
-    #expect(waiter.notifyWhenGrown(behind: position, tell) && waiter.changeSignal.count == 1)
+    #expect(waiter.notifyWhenGrown(after: position, tell) && waiter.changeSignal.count == 1)
     try writer.put("k", "v")
     try await Self.until { told.withLock { $0 } == 1 }
     try waiter.close()

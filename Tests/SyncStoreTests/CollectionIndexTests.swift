@@ -121,7 +121,7 @@ struct CollectionIndexTests {
   @Test("a loss of power keeps an element and its entries together", arguments: 0..<40 as Range<UInt64>)
   func powerLoss(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
-    let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
+    let host = SimulatedHost(seed: seed, encrypted: seed % 2 == 1)
     let configuration = Configuration(durability: .relaxed, segmentBytes: 1 << 20)
     var store = try Store.create(on: host, configuration: configuration)
     for _ in 0..<3 {
@@ -144,7 +144,7 @@ struct CollectionIndexTests {
     let shared = Configuration(mode: .shared, durability: .relaxed)
     let stores = [
       try Store.create(on: host, configuration: shared),
-      try Store.openBeside(on: host, configuration: shared),
+      try Store.openSecond(on: host, configuration: shared),
     ]
     let collections = try stores.map { try $0.collection("orders", of: Order.self, indexes: Order.indexes) }
     try await withThrowingTaskGroup(of: Void.self) { group in

@@ -57,7 +57,7 @@ struct CollectionTests {
 
   @Test("an insert replaces expired elements, and reports damaged ones")
   func insertOverOthers() throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     let store = try Store.create(on: host)
     let orders = try store.collection("orders", of: Order.self)
     let form = try EncodedValue(order(1, "a name to find"))

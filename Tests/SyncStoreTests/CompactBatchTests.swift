@@ -14,7 +14,7 @@ struct CompactBatchTests {
     let source: Store
     var copies: [Store] = []
 
-    init(sealed: Bool = SimulatedHost.sealsByDefault) throws {
+    init(sealed: Bool = SimulatedHost.encryptsByDefault) throws {
       source = try Store.create(on: sender)
       for host in hosts { copies.append(try Store.create(on: host, id: source.id)) }
     }
@@ -159,11 +159,11 @@ struct CompactBatchTests {
           records: BatchRecords(packing: records), present: [], scope: nil, expansion: nil))
     }
     let plain = try #require(try take([setting.record("a", 1), setting.record("b", 2)]).echo)
-    #expect(plain.behind == before && plain.upTo == before + 2)
+    #expect(plain.after == before && plain.upTo == before + 2)
     // The general path: one beats the held record, one is ignored.
     let general = try #require(
       try take([setting.record("a", 3, at: 1_699_999_999_999), setting.record("b", 2)]).echo)
-    #expect(general.behind == before + 2 && general.upTo == before + 3)
+    #expect(general.after == before + 2 && general.upTo == before + 3)
     #expect(copy.journalPosition == before + 3)
   }
 

@@ -142,7 +142,7 @@ struct CompactionTests {
   func interrupted(sealed: Bool) throws {
     var number = 1
     while true {
-      let host = SimulatedHost(seed: UInt64(number), compacting: .onRequest, sealed: sealed)
+      let host = SimulatedHost(seed: UInt64(number), compacting: .onRequest, encrypted: sealed)
       let store = try Store.create(on: host, configuration: Self.small)
       try Self.churnUnpurged(store, writes: 120)
       let before = try Picture(store)
@@ -243,7 +243,7 @@ struct CompactionTests {
   @Test("is followed by the store's other processes, however far behind they are")
   func processes() throws {
     let first = try Store.create(on: host, configuration: Self.shared)
-    let second = try Store.openBeside(on: host, configuration: Self.shared)
+    let second = try Store.openSecond(on: host, configuration: Self.shared)
     for turn in 0..<6 as Range<UInt64> {
       try Self.churnUnpurged(turn % 2 == 0 ? first : second, writes: 150, seed: turn)
       if turn != 3 { #expect(try first.digest() == second.digest()) }

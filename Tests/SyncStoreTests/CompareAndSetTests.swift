@@ -48,12 +48,12 @@ struct CompareAndSetTests {
 
   @Test("identifies a large value by its content, whether its bytes are here or not")
   func blobs() throws {
-    let store = try Store.create(on: SimulatedHost(sealed: false))
+    let store = try Store.create(on: SimulatedHost(encrypted: false))
     let large = [UInt8](repeating: 7, count: 100_000)
     #expect(try store.putIfChanged("k", large))
     #expect(try !store.putIfChanged("k", large))
     #expect(try store.put("k", large + [1], expecting: .value(large + [2])) == nil)
-    let far = SimulatedHost(seed: 3, machine: "other", sealed: false)
+    let far = SimulatedHost(seed: 3, machine: "other", encrypted: false)
     let other = try Store.create(on: far, id: store.id)
     try other.receive(from: store)
     #expect(#expect(throws: StoreError.self) { try other.get("k") }?.code == .blobUnavailable)
@@ -115,7 +115,7 @@ struct CompareAndSetTests {
 
   @Test("refuses to compare with a damaged record, and replaces it when nothing is expected (F37)")
   func damaged() throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     let store = try Store.create(on: host)
     try store.put("the key", "the value")
     let bytes = try host.storage.open(DamageInUseTests.path, .readOnly).read(1 << 20, at: 0)
@@ -135,7 +135,7 @@ struct CompareAndSetTests {
     let host = SimulatedHost()
     let shared = Configuration(mode: .shared, durability: .relaxed)
     let first = try Store.create(on: host, configuration: shared)
-    let second = try Store.openBeside(on: host, configuration: shared)
+    let second = try Store.openSecond(on: host, configuration: shared)
     let each = 150
     try await withThrowingTaskGroup(of: Void.self) { group in
       for writer in 0..<4 {

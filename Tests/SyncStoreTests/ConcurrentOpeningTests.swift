@@ -14,7 +14,7 @@ struct ConcurrentOpeningTests {
     try store.put("a", "1")
     // From now on the index is trusted only by processes that have it open.
     try host.storage.flipBit(of: "/store/index", at: 20, bit: 0)
-    let other = try Store.openBeside(on: host, configuration: shared)
+    let other = try Store.openSecond(on: host, configuration: shared)
     for number in 0..<10 {
       try other.put("a", "other \(number)")
       #expect(try store.text("a") == "other \(number)")
@@ -30,7 +30,7 @@ struct ConcurrentOpeningTests {
     let host = SimulatedHost(compacting: .onRequest)
     let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
     let store = try Store.create(on: host, configuration: shared)
-    let other = try Store.openBeside(on: host, configuration: shared)
+    let other = try Store.openSecond(on: host, configuration: shared)
     for number in 0..<20 { try store.put(Key("key \(number)"), "first \(number)") }
     #expect(try other.text("key 7") == "first 7")
     other.engine.withLock { engine in
@@ -62,7 +62,7 @@ struct ConcurrentOpeningTests {
     for number in 0..<60 { try store.put(Key("key \(min(number, 8))"), [UInt8](repeating: 1, count: 5000)) }
     let others = Locked<[Store]>([])
     plan.before(.open, of: "-1.segment") {
-      let other = try? Store.openBeside(on: host, configuration: shared)
+      let other = try? Store.openSecond(on: host, configuration: shared)
       // From here on it takes the copy for its original, though the index does not know the copy yet.
       #expect((try? other?.get("key 7")) != nil)
       others.withLock { $0 = other.map { [$0] } ?? [] }
@@ -86,7 +86,7 @@ struct ConcurrentOpeningTests {
     try store.put("b", "2")
     // All of it is recorded, except how far that is.
     store.engine.withLock { $0.index.hashIndex.setApplied(applied) }
-    let other = try Store.openBeside(on: host, configuration: shared)
+    let other = try Store.openSecond(on: host, configuration: shared)
     #expect(other.engine.withLock { $0.index.isShared })
     #expect(try other.text("b") == "2")
     if isSettled { try store.put("c", "3") }
@@ -123,7 +123,7 @@ struct ConcurrentOpeningTests {
     copy.killProcesses()
     let store = try StoreOpener(
       path: "/store", identity: identity, configuration: configuration, environment: copy.environment,
-      seal: seal
+      journalKeys: seal
     ).run()
     #expect(try store.text("a") == "1")
     for number in 0..<50 { #expect(try store.text(Key("key \(number)")) == "2") }
@@ -147,7 +147,7 @@ struct ConcurrentOpeningTests {
     let opened = Locked<Result<Store, any Error>?>(nil)
     plan.afterUnlocking(StoreLayout.entranceByte, of: "/control") {
       let other = Result {
-        try Store.openBeside(on: host, configuration: shared)
+        try Store.openSecond(on: host, configuration: shared)
       }
       opened.withLock { $0 = other }
     }

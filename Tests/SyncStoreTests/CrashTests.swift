@@ -69,7 +69,7 @@ struct CrashTests {
     arguments: EachCall.seeds(150, usually: 60))
   func powerLoss(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
-    let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
+    let host = SimulatedHost(seed: seed, encrypted: seed % 2 == 1)
     var store = try Store.create(
       on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20))
     var written = 0
@@ -109,7 +109,7 @@ struct CrashTests {
   @Test(
     "recovery interrupted repeatedly ends in the same state (F8)", arguments: 0..<40 as Range<UInt64>)
   func recoveryIsIdempotent(seed: UInt64) throws {
-    let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
+    let host = SimulatedHost(seed: seed, encrypted: seed % 2 == 1)
     let store = try Store.create(on: host, configuration: Configuration(durability: .relaxed))
     for number in 0..<20 { try store.put(Key("\(number)"), "\(number)") }
     try store.sync()
@@ -131,7 +131,7 @@ struct CrashTests {
   func creation(seed: UInt64) throws {
     var call = 1
     while true {
-      let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
+      let host = SimulatedHost(seed: seed, encrypted: seed % 2 == 1)
       let plan = FaultPlan()
       plan.fail(number: call, forever: true)
       let failing = host.environment(over: FaultingStorage(host.storage, plan: plan))

@@ -7,7 +7,7 @@ import Testing
 @Suite("Damage")
 struct DamageInUseTests {
   static let path = "/store/journal/0000000000000001.segment"
-  let host = SimulatedHost(sealed: false)
+  let host = SimulatedHost(encrypted: false)
 
   /// Offset of a text in the first segment.
   func place(of text: String) throws -> Int {
@@ -38,7 +38,7 @@ struct DamageInUseTests {
     arguments: [(0, false), (0, true), (8, false), (8, true)], [false, true])
   func deleted(damage: (byte: Int, isFoundAtOpening: Bool), inTransaction: Bool) throws {
     var store = try Store.create(on: host)
-    let peer = SimulatedHost(seed: 5, machine: "peer", sealed: false)
+    let peer = SimulatedHost(seed: 5, machine: "peer", encrypted: false)
     let other = try Store.create(on: peer, id: store.id)
     try store.put("the key", "value")
     try other.receive(from: store)
@@ -153,7 +153,7 @@ struct DamageInUseTests {
   /// found when the copy is reopened.
   private func mending(_ body: (Store, Store) throws -> Void) throws -> (store: Store, peer: Store) {
     let store = try Store.create(on: host)
-    let peer = try Store.create(on: SimulatedHost(seed: 5, machine: "peer", sealed: false), id: store.id)
+    let peer = try Store.create(on: SimulatedHost(seed: 5, machine: "peer", encrypted: false), id: store.id)
     try body(store, peer)
     for key in ["lost 1", "lost 2"] as [Key] { try store.put(key, "lost too", durability: .full) }
     try store.put("behind", "x", durability: .full)
@@ -231,7 +231,7 @@ struct DamageInUseTests {
   @Test("found by the digest of a session does not keep the session from receiving the record again (F37)")
   func foundByDigest() throws {
     let store = try Store.create(on: host)
-    let peer = try Store.create(on: SimulatedHost(seed: 5, machine: "peer", sealed: false), id: store.id)
+    let peer = try Store.create(on: SimulatedHost(seed: 5, machine: "peer", encrypted: false), id: store.id)
     for key in ["first", "second", "third"] as [Key] { try store.put(key, "value", durability: .full) }
     try peer.receive(from: store)
     try store.close()

@@ -8,7 +8,7 @@ struct DamageTests {
   static func sample(sealed: Bool = false) throws -> (
     host: SimulatedHost, files: [String: [UInt8]], values: [Key: [UInt8]]
   ) {
-    let host = SimulatedHost(sealed: sealed)
+    let host = SimulatedHost(encrypted: sealed)
     let store = try Store.create(
       on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20))
     var values: [Key: [UInt8]] = [:]
@@ -164,7 +164,7 @@ struct DamageTests {
   @Test(
     "can be written, and names the damage, when one sector held the actor of 130,000 writes (F37)")
   func authorlessWrites() throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     let store = try Store.create(
       on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 16 << 20))
     let actor = try store.actor

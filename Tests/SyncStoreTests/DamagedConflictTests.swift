@@ -7,7 +7,7 @@ import Testing
 struct DamagedConflictTests {
   @Test("list the other values, and report the error of the damaged one (F37)")
   func listed() throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
     let store = try Store.create(on: host, configuration: configuration)
     let other = try Store.create(on: SimulatedHost(seed: 9, machine: "other"), id: store.id)

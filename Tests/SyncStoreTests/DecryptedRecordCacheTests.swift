@@ -7,7 +7,7 @@ import Testing
 /// required.
 @Suite("The cache of decrypted records", .serialized)
 struct DecryptedRecordCacheTests {
-  let host = SimulatedHost(sealed: true)
+  let host = SimulatedHost(encrypted: true)
 
   static func configuration(_ bytes: Int = 1 << 20) -> Configuration {
     var configuration = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
@@ -17,7 +17,7 @@ struct DecryptedRecordCacheTests {
 
   func stores() throws -> (Store, Store) {
     let first = try Store.create(on: host, configuration: Self.configuration())
-    let second = try Store.openBeside(on: host, configuration: Self.configuration())
+    let second = try Store.openSecond(on: host, configuration: Self.configuration())
     return (first, second)
   }
 

@@ -76,7 +76,7 @@ struct DeltaScanTests {
   ) throws {
     let round = try store.openRound(for: receiver, on: ground)
     let choice = DeltaFilter(
-      for: receiver, behind: receiver.cursor?.position ?? 0, isFull: round.close.isFull)
+      for: receiver, after: receiver.cursor?.position ?? 0, isFull: round.close.isFull)
     let exact = try current(store, choice)
     #expect(round.items.joined().map(\.position) == exact.map(\.position), what)
     #expect(round.items.joined().map(\.isPresent) == exact.map(\.isPresent), what)
@@ -101,7 +101,7 @@ struct DeltaScanTests {
     for number in stride(from: 3, to: count, by: 50) { _ = try store.delete(Self.key(number)) }
     let (stretch, places) = try #require(
       try store.reading { engine throws(StoreError) -> (JournalSlice, LiveRecordBitmap)? in
-        guard let stretch = engine.slice(behind: 0),
+        guard let stretch = engine.slice(after: 0),
           let places = try engine.liveRecordBitmap(isExclusive: true)
         else { return nil }
         return (stretch, places)
@@ -166,8 +166,8 @@ struct DeltaScanTests {
     for _ in 0..<Int.random(in: 60..<400, using: &random) { try change() }
     // A known digest is not recomputed, and does not depend on locations.
     store.engine.withLock { $0.index.checkpoint.setDigest(nil, at: 0) }
-    let ground = try #require(try store.replicaSummary(digestAt: host.time).ground)
-    #expect(try store.replicaSummary(digestAt: host.time).ground == nil)
+    let ground = try #require(try store.replicaSummary(digestAt: host.time).scanContext)
+    #expect(try store.replicaSummary(digestAt: host.time).scanContext == nil)
     #expect(ground.current?.count == Int(store.engine.withLock { $0.keyCount }))
     for _ in 0..<[0, 5, 200][seed % 3] { try change() }
     let scope = try KeyScope(prefixes: ["key 1", "key 3"])
@@ -192,7 +192,7 @@ struct DeltaScanTests {
         places.insert(isFirst ? $0 + 1 : $0)
         isFirst = false
       }
-      return DeltaScanContext(behind: 0, few: Self.few, places, in: &engine)
+      return DeltaScanContext(after: 0, few: Self.few, places, in: &engine)
     }
     let receiver = RoundReceiver(cursor: nil, covered: VersionVector())
     #expect(ground != nil)
@@ -240,7 +240,7 @@ struct DeltaScanTests {
       RoundReceiver(cursor: cursor, covered: middle.vector),
       RoundReceiver(cursor: nil, covered: try peer.versionVector()),
       RoundReceiver(cursor: nil, covered: VersionVector(), scope: scope),
-      RoundReceiver(cursor: cursor, covered: middle.vector, standing: .unconfirmed),
+      RoundReceiver(cursor: cursor, covered: middle.vector, health: .unconfirmed),
     ]
     for receiver in receivers {
       let turnsBefore = turns.count.withLock { $0 }

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("A disk cache")
 struct DiskCacheTests {
-  private let host = SimulatedHost(sealed: false)
+  private let host = SimulatedHost(encrypted: false)
 
   private func open(_ limits: DiskCache.Limits? = nil) throws -> DiskCache {
     var quiet = limits ?? DiskCache.Limits()
@@ -252,7 +252,7 @@ struct CacheTests {
 
   @Test("a value being read from disk does not come back after the removal of all")
   func removedDuringRead() throws {
-    let (host, plan) = (SimulatedHost(sealed: false), FaultPlan())
+    let (host, plan) = (SimulatedHost(encrypted: false), FaultPlan())
     let disk = try DiskCache(
       at: "/cache", environment: host.environment(over: FaultingStorage(host.storage, plan: plan)),
       packing: .small)

@@ -7,7 +7,7 @@ import Testing
 /// Large values of an encrypted store, from its keys to its backup.
 @Suite("Large values of an encrypted store")
 struct EncryptedBlobStoreTests {
-  let host = SimulatedHost(compacting: .onRequest, sealed: true)
+  let host = SimulatedHost(compacting: .onRequest, encrypted: true)
   static let configuration = Configuration(durability: .relaxed, blobThreshold: 1000)
   static let sizes = [1001, 70_000, 5 << 20]
 
@@ -51,7 +51,7 @@ struct EncryptedBlobStoreTests {
 
   @Test("are encrypted when the store is encrypted, and decrypted when it is decrypted")
   func encryptAndDecrypt() throws {
-    let plain = SimulatedHost(storage: host.storage, compacting: .onRequest, sealed: false)
+    let plain = SimulatedHost(storage: host.storage, compacting: .onRequest, encrypted: false)
     let store = try create(plain)
     let rotten = try store.blobs.put(bytes: secretContent(9999), durable: true)
     let dead = try store.blobs.put(bytes: secretContent(8888), durable: true)
@@ -77,7 +77,7 @@ struct EncryptedBlobStoreTests {
     var number = 1
     let large = secretContent(5 << 20)
     while true {
-      let host = SimulatedHost(seed: UInt64(number), compacting: .onRequest, sealed: true)
+      let host = SimulatedHost(seed: UInt64(number), compacting: .onRequest, encrypted: true)
       let store = try Store.create(on: host, configuration: Self.configuration)
       let sizes = [1001, 70_000]
       for size in sizes { try store.put(Key("large \(size)"), secretContent(size)) }

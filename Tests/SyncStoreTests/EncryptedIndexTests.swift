@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The index of an encrypted store")
 struct EncryptedIndexTests {
-  let host = SimulatedHost(compacting: .onRequest, sealed: true)
+  let host = SimulatedHost(compacting: .onRequest, encrypted: true)
 
   static func bytes(_ host: SimulatedHost, _ name: String) throws -> [UInt8] {
     try #require(try host.storage.files(below: "/store")["/store/" + name])
@@ -74,7 +74,7 @@ struct EncryptedIndexTests {
     let right = try #require(store.journalKeys.indexSecret)
     for (secret, isRight) in [(right, true), ([UInt8](repeating: 1, count: 16), false), (nil, false)] {
       let opening = try HashIndex.open(
-        at: "/store/index", host.storage, store: store.id, boot: boot, sealing: secret, writable: true)
+        at: "/store/index", host.storage, store: store.id, boot: boot, storeSecret: secret, writable: true)
       #expect((opening.trusted != nil) == isRight)
     }
   }
@@ -83,7 +83,7 @@ struct EncryptedIndexTests {
     "replaces the plaintext one when the store is encrypted, and is replaced when it is decrypted"
   )
   func encryptedAndDecrypted() throws {
-    let host = SimulatedHost(compacting: .onRequest, sealed: false)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: false)
     let store = try RekeyTests.filled(host)
     let picture = try CompactionTests.Picture(store)
     let clear = Self.random(store)
@@ -159,7 +159,7 @@ struct EncryptedIndexTests {
   @Test(
     "sorts keys like a plaintext store, whatever the order of writes, the sizes and the optional fields")
   func sorted() throws {
-    let plain = try Store.create(on: SimulatedHost(sealed: false), configuration: ScanTests.small)
+    let plain = try Store.create(on: SimulatedHost(encrypted: false), configuration: ScanTests.small)
     let store = try Store.create(on: host, configuration: ScanTests.small)
     for copy in [store, plain] {
       var random = SplitMix64(seed: 5)
@@ -190,7 +190,7 @@ struct EncryptedIndexTests {
     arguments: [0, 12, 40, 60])
   func damaged(offset: Int) throws {
     for number in [0, 150, 299] {
-      let host = SimulatedHost(sealed: true)
+      let host = SimulatedHost(encrypted: true)
       let store = try Store.create(on: host)
       for number in 0..<300 { try store.put(Key("key \(number + 1000)"), "value \(number)") }
       let before = try store.snapshot()
@@ -218,7 +218,7 @@ struct EncryptedIndexTests {
 struct UnwrittenEpochTests {
   @Test("is defined anew, and another process's definition in its place is read (F26)")
   func definedAnew() throws {
-    let host = SimulatedHost(compacting: .onRequest, sealed: true)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: true)
     host.storage.type = PwriteTailTests.btrfs
     let shared = SharedModeTests.shared
     let plan = FaultPlan()

@@ -30,7 +30,7 @@ struct EncryptedSegmentTests {
     try file.allocate(to: 64 << 10)
     let seal = SegmentCipher(header: header, master: Secret(copying: master.span), epoch: epoch)
     return try Segment(
-      header: header, file: file, mapping: try file.map(64 << 10, writable: true), seal: seal)
+      header: header, file: file, mapping: try file.map(64 << 10, writable: true), cipher: seal)
   }
 
   static func entries(_ value: String = "value") -> [JournalEntry] {

@@ -7,7 +7,7 @@ import Testing
 @Suite("An encrypted store")
 struct EncryptedStoreTests {
   static let shared = Configuration(mode: .shared, durability: .relaxed)
-  let host = SimulatedHost(sealed: true)
+  let host = SimulatedHost(encrypted: true)
 
   static func files(_ host: SimulatedHost) throws -> [String: [UInt8]] {
     try host.storage.files(below: "/store").filter { !$0.key.hasSuffix("/control") }
@@ -105,7 +105,7 @@ struct EncryptedStoreTests {
 
   @Test("is distinguished from a plaintext one, for which a passphrase is an error")
   func plain() throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     try Store.create(on: host).close()
     let error = #expect(throws: StoreError.self) {
       try Store.open(on: host, configuration: Configuration(passphrase: Passphrase("x")))
@@ -140,7 +140,7 @@ struct EncryptedStoreTests {
   @Test("rejects segments that are not encrypted, whatever their origin (F40)")
   func foreignSegment() throws {
     try Store.create(on: host).close()
-    let plain = SimulatedHost(storage: host.storage, sealed: false)
+    let plain = SimulatedHost(storage: host.storage, encrypted: false)
     let id = try Store.open(on: host).id
     try Store.create("/plain", on: plain, id: id).close()
     let name = "/journal/0000000000000001.segment"
@@ -153,7 +153,7 @@ struct EncryptedStoreTests {
   @Test("is used by several processes at once, each encrypting under its own key")
   func processes() throws {
     let first = try Store.create(on: host, configuration: Self.shared)
-    let second = try Store.openBeside(on: host, configuration: Self.shared)
+    let second = try Store.openSecond(on: host, configuration: Self.shared)
     for number in 0..<20 {
       try (number % 2 == 0 ? first : second).put(Key("\(number)"), "\(number)")
       #expect(try first.text(Key("\(number)")) == "\(number)")
@@ -260,7 +260,7 @@ struct EncryptedStoreTests {
     "never reuses a nonce, across kills, copies, rollbacks, truncation, compaction (F55, F56, F57, F58)",
     arguments: 0..<12 as Range<UInt64>)
   func nonces(seed: UInt64) throws {
-    let host = SimulatedHost(seed: seed, compacting: .onRequest, sealed: true)
+    let host = SimulatedHost(seed: seed, compacting: .onRequest, encrypted: true)
     let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
     var random = SplitMix64(seed: seed)
     var sealings = Sealings()

@@ -18,7 +18,7 @@ struct EveryFileDamageTests {
     let actor: ActorID
 
     init(sealed: Bool, closed: Bool) throws {
-      host = SimulatedHost(sealed: sealed)
+      host = SimulatedHost(encrypted: sealed)
       let store = try Store.create(on: host, configuration: Self.configuration)
       var values: [Key: [UInt8]] = [:]
       for number in 0..<12 {

@@ -17,7 +17,7 @@ struct EvictionTests {
   }
 
   static func members(_ count: Int, values: Int = 1, sealed: Bool = false) throws -> TestMembers {
-    try TestMembers(count, sealed: sealed) { store in
+    try TestMembers(count, encrypted: sealed) { store in
       for number in 0..<values { try store.put(Key("\(number)"), value(number)) }
     }
   }
@@ -293,7 +293,7 @@ struct EvictionTests {
       try store.put("another", Self.value(3))
     }
     let lazy = try Store.create(
-      on: SimulatedHost(sealed: false), id: members.stores[0].id,
+      on: SimulatedHost(encrypted: false), id: members.stores[0].id,
       configuration: {
         var configuration = Configuration(blobThreshold: 1000)
         configuration.blobPolicy = policy

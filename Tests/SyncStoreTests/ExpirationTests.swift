@@ -6,7 +6,7 @@ import Testing
 @Suite("Expiration")
 struct ExpirationTests {
   /// An encrypted store has no blob tier.
-  let host = SimulatedHost(sealed: false)
+  let host = SimulatedHost(encrypted: false)
 
   func store(_ expiry: Lifetime? = nil) throws -> Store {
     var configuration = Configuration()

@@ -32,7 +32,7 @@ struct FailingOnceTests {
     var failed = 0
     while true {
       let place = "call \(call)"
-      let host = SimulatedHost(seed: UInt64(call), compacting: .onRequest, sealed: sealed)
+      let host = SimulatedHost(seed: UInt64(call), compacting: .onRequest, encrypted: sealed)
       let made = try Store.create(on: host, configuration: CompactionTests.small)
       try CompactionTests.churnUnpurged(made, writes: 90)
       let before = try Picture(made).values
@@ -71,7 +71,7 @@ struct FailingOnceTests {
     var failed = 0
     while true {
       let place = "call \(call)"
-      let host = SimulatedHost(seed: UInt64(call), compacting: .onRequest, sealed: change.isSealedBefore)
+      let host = SimulatedHost(seed: UInt64(call), compacting: .onRequest, encrypted: change.isSealedBefore)
       let made = try RekeyTests.filled(host, writes: 30)
       let before = try Picture(made).values
       try made.close()
@@ -206,7 +206,7 @@ struct FailingOnceTests {
     var unknown = 0
     while true {
       let place = "call \(call)"
-      let host = SimulatedHost(seed: UInt64(call), sealed: sealed)
+      let host = SimulatedHost(seed: UInt64(call), encrypted: sealed)
       try Store.create(on: host, configuration: configuration).close()
       let plan = FaultPlan()
       let store = try Store.open(on: host, configuration: configuration, failing: plan)

@@ -28,7 +28,7 @@ struct FirstOpeningTests {
     var call = 1
     var found = 0
     while true {
-      let host = SimulatedHost(seed: UInt64(call), sealed: sealed)
+      let host = SimulatedHost(seed: UInt64(call), encrypted: sealed)
       let plan = FaultPlan()
       plan.fail(number: call, forever: true)
       _ = try? Store.create(
@@ -68,7 +68,7 @@ struct FirstOpeningTests {
   func moving(sealed: Bool) throws {
     var call = 1
     while true {
-      let host = SimulatedHost(seed: UInt64(call), sealed: sealed)
+      let host = SimulatedHost(seed: UInt64(call), encrypted: sealed)
       try Store.create("/store", on: host).close()
       _ = try host.storage.createDirectory("/shelf")
       try host.storage.syncDirectory("/")

@@ -6,7 +6,7 @@ import Testing
 /// An index and an index checkpoint whose words pass the checks but are wrong.
 @Suite("Forged numbers")
 struct ForgedNumbersTests {
-  let host = SimulatedHost(sealed: false)
+  let host = SimulatedHost(encrypted: false)
 
   init() throws {
     let store = try Store.create(on: host)

@@ -41,7 +41,7 @@ struct FormatTests {
     let before = try host.storage.files(below: "/store/journal")
     var reader: Store?
     if isBesideReader {
-      reader = try Store.openBeside(on: host, configuration: Configuration(mode: .readOnly))
+      reader = try Store.openSecond(on: host, configuration: Configuration(mode: .readOnly))
     }
     for mode in [Configuration.Mode.exclusive, .shared] where mode == .shared || !isBesideReader {
       let error = #expect(throws: StoreError.self) {

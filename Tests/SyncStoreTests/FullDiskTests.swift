@@ -118,7 +118,7 @@ struct FullDiskTests {
     #expect(store.engine.withLock { $0.journal.segment(tail.segment)?.header.isReserve } == true)
     // The segment has space, but not for these.
     #expect(#expect(throws: StoreError.self) { try store.put("p", "x") }?.code == .diskFull)
-    let second = try Store.openBeside(on: host, configuration: shared)
+    let second = try Store.openSecond(on: host, configuration: shared)
     #expect(#expect(throws: StoreError.self) { try second.put("p", "x") }?.code == .diskFull)
     #expect(
       #expect(throws: StoreError.self) {

@@ -49,7 +49,7 @@ struct GoldenBackupTests {
   }
 
   static func written() throws -> Vector {
-    let host = SimulatedHost(seed: 1, sealed: false)
+    let host = SimulatedHost(seed: 1, encrypted: false)
     let id = try #require(StoreID("000102030405060708090a0b0c0d0e0f"))
     let store = try Store.create(on: host, id: id, configuration: Configuration(blobThreshold: 64))
     try store.writeKeyFile("group", Array("keys\n".utf8))
@@ -84,7 +84,7 @@ struct GoldenBackupTests {
       let run = try #require(Hex.bytes(of: piece.bytes))
       bytes.replaceSubrange(piece.offset..<(piece.offset + run.count), with: run)
     }
-    let host = SimulatedHost(seed: 2, sealed: false)
+    let host = SimulatedHost(seed: 2, encrypted: false)
     try host.storage.open(BackupTests.file, .create).write(bytes, at: 0)
     for (index, state) in golden.states.enumerated() {
       let path = "/restored\(index)"

@@ -46,7 +46,7 @@ import Testing
   }
 
   let vector: Vector
-  let host = SimulatedHost(seed: 9, compacting: .onRequest, sealed: false)
+  let host = SimulatedHost(seed: 9, compacting: .onRequest, encrypted: false)
 
   init() throws {
     let file = URL(filePath: #filePath).deletingLastPathComponent()

@@ -14,7 +14,7 @@ struct KeyFileTests {
 
   @Test("are encrypted in an encrypted store, and in plaintext in a plaintext one", arguments: [false, true])
   func encrypted(sealed: Bool) throws {
-    let host = SimulatedHost(sealed: sealed)
+    let host = SimulatedHost(encrypted: sealed)
     let store = try Store.create(on: host)
     try store.writeKeyFile("device.pem", Self.secret)
     #expect(try stored(host).contains(Self.secret) == !sealed)
@@ -29,7 +29,7 @@ struct KeyFileTests {
 
   @Test("are rejected if they were changed, swapped or put there in plaintext")
   func changed() throws {
-    let host = SimulatedHost(sealed: true)
+    let host = SimulatedHost(encrypted: true)
     let store = try Store.create(on: host)
     try store.writeKeyFile("device.pem", Self.secret)
     let bytes = try stored(host)
@@ -52,7 +52,7 @@ struct KeyFileTests {
 
   @Test("written during a decryption are readable after it")
   func writtenDuringDecryption() throws {
-    let (host, plan) = (SimulatedHost(compacting: .onRequest, sealed: true), FaultPlan())
+    let (host, plan) = (SimulatedHost(compacting: .onRequest, encrypted: true), FaultPlan())
     try Store.create(on: host).close()
     let store = try Store.open(on: host, failing: plan)
     try store.writeKeyFile("device.pem", [1])
@@ -65,7 +65,7 @@ struct KeyFileTests {
 
   @Test("created before the store are encrypted with it, and follow it when it is encrypted and decrypted")
   func rewritten() throws {
-    let host = SimulatedHost(compacting: .onRequest, sealed: false)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: false)
     let store = try Store.create(on: host)
     try store.writeKeyFile("device.pem", Self.secret)
     try store.encrypt(with: Passphrase("x"))

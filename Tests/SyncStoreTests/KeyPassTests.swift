@@ -7,7 +7,7 @@ import Testing
 /// A pass over all keys yields to writers: a writer waits for at most one turn of it.
 @Suite("A pass over all keys")
 struct KeyPassTests {
-  private let host = SimulatedHost(compacting: .onRequest, sealed: false)
+  private let host = SimulatedHost(compacting: .onRequest, encrypted: false)
   private static let count = 6000
 
   /// Counts while a pass yields.

@@ -8,7 +8,7 @@ import Testing
 @Suite("New keys whose file is renamed and not yet durable")
 struct KeyRingDurabilityTests {
   static let directory = "/store/keys"
-  let host = SimulatedHost(compacting: .onRequest, sealed: true)
+  let host = SimulatedHost(compacting: .onRequest, encrypted: true)
 
   /// State after a power loss that drops all unsynced data.
   private static func values(
@@ -55,7 +55,7 @@ struct KeyRingDurabilityTests {
     "of a killed process are made durable by the next one before it writes under them (F12)",
     arguments: [false, true])
   func killed(encrypting: Bool) throws {
-    let host = SimulatedHost(compacting: .onRequest, sealed: !encrypting)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: !encrypting)
     let plan = FaultPlan()
     try RekeyTests.filled(host, writes: 30).close()
     let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))

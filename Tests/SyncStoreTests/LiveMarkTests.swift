@@ -18,7 +18,7 @@ struct LiveMarkTests {
   /// The round of a live session for a peer that has everything up to the end of `round`.
   private func burst(behind round: DeltaStream? = nil) throws -> DeltaStream {
     try #require(
-      try store.openLiveUpdate(for: receiver(round), behind: round?.close.position ?? 0).round)
+      try store.openLiveUpdate(for: receiver(round), after: round?.close.position ?? 0).round)
   }
 
   private func put(_ text: String, marked: Bool = false) throws {
@@ -47,14 +47,14 @@ struct LiveMarkTests {
     try put("k")
     let first = try burst()
     // The slower session has its round, of the same moment.
-    let second = try store.makeRound(for: receiver(), behind: 0, isLive: true).round
+    let second = try store.makeRound(for: receiver(), after: 0, isLive: true).round
     #expect(second.close.mark == first.close.mark)
     store.releaseLiveMark(first.close.mark)
     try put("more")
     _ = try burst(behind: second)
     try put("still more")
     // Its peer has received it, and has the mark.
-    #expect(try store.openLiveUpdate(for: receiver(second), behind: second.close.position).round?.count == 2)
+    #expect(try store.openLiveUpdate(for: receiver(second), after: second.close.position).round?.count == 2)
   }
 
   @Test("are in tables, of which a full one drops its oldest, but none that is in use")

@@ -10,7 +10,7 @@ struct LostKeysTests {
   private static let lost: [Key] = ["lost 1", "lost 2", "lost 3"]
   private let host: SimulatedHost
 
-  init() { host = SimulatedHost(compacting: .onRequest, sealed: false) }
+  init() { host = SimulatedHost(compacting: .onRequest, encrypted: false) }
 
   private func place(of text: String) throws -> Int {
     let bytes = try host.storage.open(Self.path, .readOnly).read(1 << 20, at: 0)
@@ -95,7 +95,7 @@ struct LostKeysTests {
     arguments: [false, true])
   func full(hasThem: Bool) throws {
     let store = try filled()
-    let peer = try Store.create(on: SimulatedHost(seed: 5, machine: "peer", sealed: false), id: store.id)
+    let peer = try Store.create(on: SimulatedHost(seed: 5, machine: "peer", encrypted: false), id: store.id)
     if hasThem { try peer.receive(from: store) }
     try damage()
     try store.recoverFromDamage()
@@ -116,8 +116,8 @@ struct LostKeysTests {
     arguments: [false, true], [1, 3])
   func thirdCopy(wasDeleted: Bool, lost: Int) throws {
     let store = try filled { store in if wasDeleted { for key in Self.lost { try store.delete(key) } } }
-    let third = try Store.create(on: SimulatedHost(seed: 5, machine: "third", sealed: false), id: store.id)
-    let peer = try Store.create(on: SimulatedHost(seed: 6, machine: "peer", sealed: false), id: store.id)
+    let third = try Store.create(on: SimulatedHost(seed: 5, machine: "third", encrypted: false), id: store.id)
+    let peer = try Store.create(on: SimulatedHost(seed: 6, machine: "peer", encrypted: false), id: store.id)
     try third.receive(from: store)
     if lost == 1 {
       try host.storage.flipBit(of: Self.path, at: try place(of: "lost 1its second") + 10, bit: 1)
@@ -176,7 +176,7 @@ struct LostKeysTests {
     "that includes a parked record loses its key, too, or all keys if it is unknown",
     arguments: [false, true])
   func parked(isReopened: Bool) throws {
-    let ahead = SimulatedHost(seed: 6, machine: "ahead", sealed: false)
+    let ahead = SimulatedHost(seed: 6, machine: "ahead", encrypted: false)
     ahead.time += 3_600_000
     let store = try filled { store in
       let other = try Store.create(on: ahead, id: store.id)

@@ -7,7 +7,7 @@ import Testing
 /// checksums computed by zlib and a ciphertext by OpenSSL's command: independent of this program.
 @Suite("A file of MMKV, byte by byte")
 struct MMKVFixtureTests {
-  let host = SimulatedHost(sealed: false)
+  let host = SimulatedHost(encrypted: false)
 
   /// Hex digits; brackets contain explanations.
   private static func bytes(_ lines: String...) throws -> [UInt8] {

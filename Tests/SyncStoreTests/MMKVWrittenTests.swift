@@ -68,7 +68,7 @@ struct MMKVWrittenTests {
 
   @Test("is read completely, and every key is imported", arguments: stored)
   func whole(_ stored: Stored) throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     try host.storage.replace("/mmkv", with: try #require(stored.file.contents))
     try host.storage.replace("/mmkv.crc", with: try #require(stored.crc.contents))
     let key = stored.key.isEmpty ? nil : Array(stored.key.utf8)

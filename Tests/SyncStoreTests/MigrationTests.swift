@@ -7,7 +7,7 @@ import Testing
 /// Migration: from another store, from MMKV, from property lists.
 @Suite("A migration")
 struct MigrationTests {
-  let host = SimulatedHost(sealed: false)
+  let host = SimulatedHost(encrypted: false)
 
   // MARK: Another store
 

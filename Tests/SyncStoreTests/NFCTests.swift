@@ -91,7 +91,7 @@ struct NFCTests {
 
   @Test("are the same for every form of a text: a store opens with each")
   func forms() throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     let texts = ["caf\u{E9}", "cafe\u{301}", "\u{FEFF}cafe\u{301}\r\n", "caf\u{E9}\n"]
     for (number, first) in texts.enumerated() {
       let path = "/store\(number)"
@@ -113,7 +113,7 @@ struct NFCTests {
     "of a store encrypted by an earlier version are the earlier ones until the passphrase is set again"
   )
   func earlier() throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     let given = Array("cafe\u{301}\r".utf8)
     let store = try Store.create(on: host, configuration: Self.configuration(Passphrase("x")))
     try store.put("k", "v")

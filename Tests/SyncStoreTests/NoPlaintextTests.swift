@@ -15,7 +15,7 @@ struct NoPlaintextTests {
 
   /// A machine whose storage is watched, and may fail.
   struct Watched {
-    let host = SimulatedHost(compacting: .onRequest, sealed: true)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: true)
     let plan = FaultPlan()
     let watch: WatchedStorage
 
@@ -139,8 +139,8 @@ struct NoPlaintextTests {
 
   @Test("contain nothing from before the encryption: staged, partial, received or quarantined")
   func leftovers() throws {
-    let host = SimulatedHost(compacting: .onRequest, sealed: true)
-    let plain = SimulatedHost(storage: host.storage, compacting: .onRequest, sealed: false)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: true)
+    let plain = SimulatedHost(storage: host.storage, compacting: .onRequest, encrypted: false)
     let store = try Store.create(on: plain, configuration: Self.configuration)
     // No large value is live: only remains.
     let lost = try store.blobs.writer()
@@ -162,8 +162,8 @@ struct NoPlaintextTests {
     "contain no part of a large value that was being stored when the store was encrypted",
     arguments: [false, true])
   func encryptedDuringPut(isShared: Bool) throws {
-    let host = SimulatedHost(compacting: .onRequest, sealed: true)
-    let plain = SimulatedHost(storage: host.storage, compacting: .onRequest, sealed: false)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: true)
+    let plain = SimulatedHost(storage: host.storage, compacting: .onRequest, encrypted: false)
     var configuration = Self.configuration
     configuration.mode = isShared ? .shared : .exclusive
     let store = try Store.create(on: plain, configuration: configuration)

@@ -121,7 +121,7 @@ struct OpeningTests {
     for _ in 0..<4 {
       try CompactionTests.churn(store, writes: 100)
       try store.compact()
-      let other = try Store.openBeside(on: host, configuration: shared)
+      let other = try Store.openSecond(on: host, configuration: shared)
       #expect(other.engine.withLock { $0.index.isShared })
       try other.put("other", "x")
       #expect(try store.text("other") == "x")
@@ -138,7 +138,7 @@ struct OpeningTests {
   @Test(
     "does not read records that are not requested; damage is reported on read, and repaired (F17, F37)")
   func damage() throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     let store = try Store.create(on: host, configuration: Self.small)
     try store.put("a", "value of a")
     try store.put("b", "value of b")

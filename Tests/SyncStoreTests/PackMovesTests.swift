@@ -94,7 +94,7 @@ struct PackMovesTests {
 
   // MARK: In a cache
 
-  private let host = SimulatedHost(sealed: false)
+  private let host = SimulatedHost(encrypted: false)
 
   private func open(count: Int = .max, failing plan: FaultPlan = FaultPlan()) throws -> DiskCache {
     var limits = DiskCache.Limits()

@@ -14,7 +14,7 @@ struct PageSubsetTests {
 
   /// A store whose last writes are not synced; deterministic.
   private static func prepare(_ kind: Int) throws -> (host: SimulatedHost, durable: Int, written: Int) {
-    let host = SimulatedHost(seed: 3, sealed: kind % 2 == 1)
+    let host = SimulatedHost(seed: 3, encrypted: kind % 2 == 1)
     let store = try Store.create(
       on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 64 << 10))
     var written = 0

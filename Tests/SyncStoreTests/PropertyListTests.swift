@@ -7,7 +7,7 @@ import Testing
 /// Property lists in both formats, as written by another implementation.
 @Suite("A property list")
 struct PropertyListTests {
-  let host = SimulatedHost(sealed: false)
+  let host = SimulatedHost(encrypted: false)
 
   static var sample: [String: Any] {
     [

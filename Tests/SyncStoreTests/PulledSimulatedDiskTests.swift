@@ -23,7 +23,7 @@ struct PulledSimulatedDiskTests {
     "shows durable data and a prefix of the rest, and nothing missing from it is trusted",
     arguments: 0..<60 as Range<UInt64>)
   func simulated(seed: UInt64) throws {
-    let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
+    let host = SimulatedHost(seed: seed, encrypted: seed % 2 == 1)
     var random = SplitMix64(seed: seed)
     var store = try Store.create(on: host, configuration: Self.configuration)
     var durable = 0

@@ -55,7 +55,7 @@ struct PwriteTailTests {
   func processes() throws {
     let shared = SharedModeTests.shared
     let first = try Store.create(on: host, configuration: shared)
-    let second = try Store.openBeside(on: host, configuration: shared)
+    let second = try Store.openSecond(on: host, configuration: shared)
     for number in 0..<50 {
       try (number % 2 == 0 ? first : second).put(Key("\(number)"), "v\(number)")
       #expect(try (number % 2 == 0 ? second : first).text(Key("\(number)")) == "v\(number)")

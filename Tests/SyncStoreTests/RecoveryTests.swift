@@ -57,7 +57,7 @@ struct RecoveryTests {
     #expect(throws: StoreError.self) { try store.put("a", "1") }
     try store.close()
     let reader = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
-    let writer = try Store.openBeside(on: host, configuration: SharedModeTests.shared)
+    let writer = try Store.openSecond(on: host, configuration: SharedModeTests.shared)
     try writer.put("b", "2")
     #expect(try reader.text("a") == "1")
     #expect(try reader.text("b") == "2")
@@ -174,7 +174,7 @@ struct RecoveryTests {
     }
     let read = Configuration(mode: .readOnly)
     let first = try Store.open(on: host, configuration: read)
-    let second = try Store.openBeside(on: host, configuration: read)
+    let second = try Store.openSecond(on: host, configuration: read)
     var third = host.otherProcess
     third.process += 1
     let found = try first.status().keys
@@ -216,7 +216,7 @@ struct RecoveryTests {
     for path in [Self.first, "/store/index", "/store/ledger"] { _ = try host.storage.remove(path) }
     var journal = Journal(
       directory: RotationTests.journal, environment: host.environment, store: store.id, writable: true,
-      largestSegment: 1 << 20, seal: store.journalKeys)
+      largestSegment: 1 << 20, keys: store.journalKeys)
     try journal.begin(after: 0, durable: 0, position: 0)
     host.killProcesses()
     let reader = try Store.open(on: host, configuration: Configuration(mode: .readOnly))

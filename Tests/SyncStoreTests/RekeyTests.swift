@@ -7,7 +7,7 @@ import Testing
 @Suite("Re-keying a store")
 struct RekeyTests {
   static let small = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
-  let host = SimulatedHost(compacting: .onRequest, sealed: true)
+  let host = SimulatedHost(compacting: .onRequest, encrypted: true)
   static let another = Passphrase("another one")
 
   static func filled(_ host: SimulatedHost, writes: Int = 120) throws -> Store {
@@ -159,7 +159,7 @@ struct RekeyTests {
     var number = 1
     while true {
       let host = SimulatedHost(
-        seed: UInt64(number), compacting: .onRequest, sealed: change.isSealedBefore)
+        seed: UInt64(number), compacting: .onRequest, encrypted: change.isSealedBefore)
       let store = try Self.filled(host, writes: 30)
       let before = try CompactionTests.Picture(store)
       try store.close()
@@ -196,7 +196,7 @@ struct RekeyTests {
 
   @Test("of a plaintext store leaves no plaintext")
   func encrypting() throws {
-    let host = SimulatedHost(compacting: .onRequest, sealed: false)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: false)
     let store = try Store.create(on: host, configuration: Self.small)
     for number in 0..<200 {
       try store.put(Key("topsecretkey \(number)"), "confidentialvalue \(number)".padded(to: 500))
@@ -222,7 +222,7 @@ struct RekeyTests {
 
   @Test("of a store that another process has open in plaintext gives that process a typed error")
   func encryptingWithOtherProcesses() throws {
-    let host = SimulatedHost(compacting: .onRequest, sealed: false)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: false)
     let store = try Self.filled(host)
     let other = try Self.open(host, nil, host.otherProcess)
     let values = try CompactionTests.Picture(store).values

@@ -349,7 +349,7 @@ struct IdentityTests {
 
   @Test("a damaged copy gets the lost record from a peer again, and gives its own (F17, R9)")
   func recovering() throws {
-    let left = SimulatedHost(seed: 1, machine: "left", sealed: false)
+    let left = SimulatedHost(seed: 1, machine: "left", encrypted: false)
     let right = SimulatedHost(seed: 2, machine: "right")
     let b = try Store.create(on: right)
     var a = try Store.create(on: left, id: b.id)

@@ -10,7 +10,7 @@ struct ResolvedDamageTests {
 
   @Test("is not counted by status, and is removed by the next compaction", arguments: [false, true])
   func counted(inTransaction: Bool) throws {
-    let host = SimulatedHost(compacting: .onRequest, sealed: false)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: false)
     var store = try Store.create(on: host, configuration: Self.configuration)
     let other = try Store.create(on: SimulatedHost(seed: 4, machine: "other"), id: store.id)
     for number in 0..<200 {
@@ -55,7 +55,7 @@ struct ResolvedDamageTests {
 
   @Test("is reported by the name of its file, also of a compacted segment")
   func named() throws {
-    let host = SimulatedHost(compacting: .onRequest, sealed: false)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: false)
     var store = try Store.create(on: host, configuration: Self.configuration)
     for round in 0..<2 {
       for number in 0..<200 {

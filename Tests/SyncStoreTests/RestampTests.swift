@@ -226,7 +226,7 @@ struct RestampTests {
   func shared() throws {
     let shared = Configuration(mode: .shared)
     let first = try Store.create(on: host, configuration: shared)
-    let second = try Store.openBeside(on: host, configuration: shared)
+    let second = try Store.openSecond(on: host, configuration: shared)
     try ahead {
       try first.put("1", "ahead")
       try second.put("2", "ahead")
@@ -247,7 +247,7 @@ struct RestampTests {
     var call = 1
     var outcomes: Set<Bool> = []
     while true {
-      let host = SimulatedHost(seed: UInt64(call), time: Self.present, sealed: sealed)
+      let host = SimulatedHost(seed: UInt64(call), time: Self.present, encrypted: sealed)
       let created = try Store.create(on: host, configuration: Configuration(blobThreshold: 2000))
       try created.put("kept", "before")
       try created.put("twice", "before")

@@ -8,7 +8,7 @@ import Testing
 /// them.
 @Suite("Finding the next record after damage")
 struct ResynchronizationTests {
-  private let host = SimulatedHost(sealed: false)
+  private let host = SimulatedHost(encrypted: false)
 
   /// A store whose second segment has a value of 1 MiB between others.
   private func store() throws -> Store {

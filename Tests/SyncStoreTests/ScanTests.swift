@@ -180,7 +180,7 @@ struct ScanTests {
   @Test("of a key damaged while the store is open never omits it silently (F37)", arguments: 0..<5)
   func damage(bit: Int) throws {
     for number in [0, 150, 299] {
-      let host = SimulatedHost(sealed: false)
+      let host = SimulatedHost(encrypted: false)
       let store = try Store.create(on: host)
       for number in 0..<300 { try store.put(Key("key \(number + 1000)"), "value \(number)") }
       let snapshot = bit % 2 == 0 ? try store.snapshot() : nil
@@ -209,7 +209,7 @@ struct ScanTests {
 
   @Test("fails where a lost record may have been a newer one, until it is repaired (F37)")
   func lost() throws {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     let store = try Store.create(on: host)
     try store.put("a", "1")
     try store.put("b", "older")

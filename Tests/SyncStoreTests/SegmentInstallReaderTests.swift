@@ -25,7 +25,7 @@ struct SegmentInstallReaderTests {
     environment.onInstallYield = { [turns] in turns.take() }
     let store = try Store.open(
       at: "/store", configuration: host.configured(shared), environment: environment)
-    let other = try Store.openBeside(on: host, configuration: shared)
+    let other = try Store.openSecond(on: host, configuration: shared)
     return (store, other)
   }
 

@@ -16,7 +16,7 @@ struct SharedModeTests {
 
   /// The store as opened by another process.
   private func beside() throws -> Store {
-    try Store.openBeside(on: host, configuration: Self.shared)
+    try Store.openSecond(on: host, configuration: Self.shared)
   }
 
   /// A process stops using the shared index.
@@ -74,7 +74,7 @@ struct SharedModeTests {
   func compactedBeforeIndexed() throws {
     let host = SimulatedHost(compacting: .onRequest)
     let first = try Store.create(on: host, configuration: Self.shared)
-    let second = try Store.openBeside(on: host, configuration: Self.shared)
+    let second = try Store.openSecond(on: host, configuration: Self.shared)
     for number in 0..<300 { try first.put(Key("\(number % 7)"), [UInt8](repeating: 9, count: 9000)) }
     #expect(try second.get("6") != nil)
     second.engine.withLock { $0.journal.forgetSlots() }

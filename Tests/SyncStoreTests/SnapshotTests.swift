@@ -35,7 +35,7 @@ struct SnapshotTests {
   @Test("has the writes of other processes up to its creation, and none after")
   func processes() throws {
     let first = try Store.create(on: host, configuration: Self.shared)
-    let second = try Store.openBeside(on: host, configuration: Self.shared)
+    let second = try Store.openSecond(on: host, configuration: Self.shared)
     for turn in 0..<4 as Range<UInt64> {
       try CompactionTests.churn(second, writes: 100, seed: turn)
       let snapshot = try first.snapshot()
@@ -52,7 +52,7 @@ struct SnapshotTests {
   @Test("has the newest record of each key also during a segment installation")
   func segmentInstall() throws {
     let first = try Store.create(on: host, configuration: Self.shared)
-    let second = try Store.openBeside(on: host, configuration: Self.shared)
+    let second = try Store.openSecond(on: host, configuration: Self.shared)
     for number in 0..<300 { try first.put(Key("key \(number)"), [UInt8](repeating: 1, count: 100)) }
     #expect(try second.scanned().count == 300)
     // The replacements of the first values lie in closed segments, half of them dead.
@@ -244,7 +244,7 @@ struct SnapshotConcurrencyTests {
   func shared() async throws {
     let host = SimulatedHost(compacting: .onRequest)
     let writer = try Store.create(on: host, configuration: SnapshotTests.shared)
-    let reader = try Store.openBeside(on: host, configuration: SnapshotTests.shared)
+    let reader = try Store.openSecond(on: host, configuration: SnapshotTests.shared)
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask {
         for number in 0..<300 {

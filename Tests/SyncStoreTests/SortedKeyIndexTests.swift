@@ -61,7 +61,7 @@ struct SortedKeyIndexTests {
     let host = SimulatedHost()
     let shared = Configuration(mode: .shared)
     let store = try Store.create(on: host, configuration: shared)
-    let other = try Store.openBeside(on: host, configuration: shared)
+    let other = try Store.openSecond(on: host, configuration: shared)
     try store.put("a", "1")
     #expect(try other.list().map(\.key) == ["a"])
     try store.put("b", "1")

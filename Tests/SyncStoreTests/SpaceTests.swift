@@ -30,7 +30,7 @@ struct SpaceTests {
     "is freed by a trim, which compacts and removes blobs unreferenced for a while"
   )
   func trim() throws {
-    let host = SimulatedHost(compacting: .onRequest, sealed: false)
+    let host = SimulatedHost(compacting: .onRequest, encrypted: false)
     let directory = TemporaryDirectory()
     var environment = Environment.real()
     environment.compactionMode = .onRequest

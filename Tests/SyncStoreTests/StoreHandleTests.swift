@@ -168,7 +168,7 @@ struct StoreHandleTests {
   @Test(
     "removes an encrypted store without its key; not one in use, or with a foreign file")
   func removing() throws {
-    let host = SimulatedHost(sealed: true)
+    let host = SimulatedHost(encrypted: true)
     let store = try Store.create(on: host)
     #expect(#expect(throws: StoreError.self) { try Store.remove(at: "/store", host.storage) }?.code == .busy)
     try store.put("k", "v")

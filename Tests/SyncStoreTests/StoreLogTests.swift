@@ -6,7 +6,7 @@ import Testing
 /// Log entries of a store, and its behaviour when it was found damaged. Serialised: there is one log.
 @Suite("The handlers of a program", .serialized)
 struct StoreLogTests {
-  let host = SimulatedHost(sealed: false)
+  let host = SimulatedHost(encrypted: false)
 
   /// Entries about stores of this test: others run concurrently.
   func entries(about path: String, from least: StoreLog.Level = .info, _ body: () throws -> Void) rethrows

@@ -220,7 +220,7 @@ struct StoreTests {
 
 @Suite("A large value")
 struct LargeValueTests {
-  let host = SimulatedHost(sealed: false)
+  let host = SimulatedHost(encrypted: false)
   let large = (0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
 
   @Test("goes to the blob tier, once for all keys that hold it, and comes back complete")
@@ -238,7 +238,7 @@ struct LargeValueTests {
 
   @Test("that has not arrived yet is a typed error, and is listed until it has")
   func missing() throws {
-    let right = SimulatedHost(seed: 2, machine: "right", sealed: false)
+    let right = SimulatedHost(seed: 2, machine: "right", encrypted: false)
     let a = try Store.create(on: host)
     let b = try Store.create(on: right, id: a.id)
     try a.put("k", large)
@@ -255,7 +255,7 @@ struct LargeValueTests {
 
   @Test("that arrived and could not be made durable is requested again (F29)")
   func arrivedInVain() throws {
-    let right = SimulatedHost(seed: 2, machine: "right", sealed: false)
+    let right = SimulatedHost(seed: 2, machine: "right", encrypted: false)
     let a = try Store.create(on: host)
     let plan = FaultPlan()
     try Store.create(on: right, id: a.id).close()
@@ -296,7 +296,7 @@ struct BlobDurabilityTests {
     "survives with it any loss of power, also from a transaction in relaxed mode (F15, F24)",
     arguments: 0..<30 as Range<UInt64>)
   func survives(seed: UInt64) throws {
-    let host = SimulatedHost(seed: seed, sealed: false)
+    let host = SimulatedHost(seed: seed, encrypted: false)
     let store = try Store.create(
       on: host, configuration: Configuration(durability: .relaxed, blobThreshold: 100))
     for number in 0..<5 {

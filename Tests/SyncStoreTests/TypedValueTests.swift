@@ -91,7 +91,7 @@ struct TypedValueTests {
 
   @Test("objects of any size are put, read, compared and kept in transactions and snapshots")
   func objects() throws {
-    let store = try Store.create(on: SimulatedHost(sealed: false))
+    let store = try Store.create(on: SimulatedHost(encrypted: false))
     var address = Address(street: "Main", lines: ["a", "b"], coordinates: [1, 2])
     try store.put("k", address, expiration: nil, durability: .relaxed)
     #expect(try store.get("k", as: Address.self) == address)
@@ -121,7 +121,7 @@ struct TypedValueTests {
 
   @Test("typed values expire, survive the process, and are readable when encrypted")
   func lifetime() throws {
-    let host = SimulatedHost(sealed: true)
+    let host = SimulatedHost(encrypted: true)
     let store = try Store.create(on: host)
     try store.put("short", 7, expiration: .at(host.time + 10))
     try store.put("long", Address(street: "s", lines: ["l"], coordinates: nil))

@@ -58,7 +58,7 @@ struct UnconfirmedCopyTests {
   func liveUpdate() throws {
     let other = try another()
     let receiver = RoundReceiver(cursor: nil, covered: try other.versionVector())
-    let burst = try doubting.openLiveUpdate(for: receiver, behind: 0)
+    let burst = try doubting.openLiveUpdate(for: receiver, after: 0)
     let batch = try #require(try burst.round?.next(maximumBytes: 1 << 20))
     #expect(batch.records.list.contains { $0.record.key == Array("k".utf8) })
   }

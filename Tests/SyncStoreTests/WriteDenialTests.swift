@@ -68,18 +68,18 @@ struct WriteDenialTests {
 
   @Test("lists its earlier writes that no member accepts any more, in journal order")
   func stranded() throws {
-    let first = try store.ownWrites(behind: 0, limit: 100)
+    let first = try store.ownWrites(after: 0, limit: 100)
     #expect(first.count == 2)
     let position = store.journalPosition
     try store.put("held", "again")
     try store.delete("held")
-    #expect(try store.ownWrites(behind: position, limit: 100).map(\.isDelete) == [true])
-    #expect(try store.ownWrites(behind: 0, limit: 1).count == 1)
+    #expect(try store.ownWrites(after: position, limit: 100).map(\.isDelete) == [true])
+    #expect(try store.ownWrites(after: 0, limit: 1).count == 1)
     // More than one turn covers.
     try store.transaction { transaction in
       for number in 0..<1_500 { try transaction.put(Key("many \(number)"), [1]) }
     }
-    let all = try store.ownWrites(behind: position, limit: .max)
+    let all = try store.ownWrites(after: position, limit: .max)
     #expect(all.count == 1_501 && all.map(\.position) == all.map(\.position).sorted())
   }
 
@@ -106,11 +106,11 @@ struct WriteDenialTests {
   @Test("discards its unaccepted writes: the members' values come with the next session")
   func drops() throws {
     let (member, position) = try stranding()
-    let dropped = try store.dropOwnWrites(behind: position)
+    let dropped = try store.dropOwnWrites(after: position)
     #expect(Set(dropped.map(\.key)) == Self.stranded && dropped.filter(\.isDelete).count == 1)
     for key in Self.stranded { #expect(try store.get(key) == nil) }
-    #expect(try store.dropOwnWrites(behind: position).isEmpty)
-    #expect(try store.ownWrites(behind: position, limit: 10).isEmpty)
+    #expect(try store.dropOwnWrites(after: position).isEmpty)
+    #expect(try store.ownWrites(after: position, limit: 10).isEmpty)
     try store.receive(from: member)
     #expect(try store.text("held") == "member's" && store.text("theirs") == "1")
     #expect(try store.get("only here") == nil && store.explain("large")?.winner.dot.sequence == 2)
@@ -126,12 +126,12 @@ struct WriteDenialTests {
       let test = try Self()
       let (member, position) = try test.stranding()
       try test.store.sync()
-      if seed > 0 { _ = try test.store.dropOwnWrites(behind: position) }
+      if seed > 0 { _ = try test.store.dropOwnWrites(after: position) }
       test.host.losePower(seed: seed)
       let again = try Store.open(on: test.host)
-      let left = try again.ownWrites(behind: position, limit: 10)
+      let left = try again.ownWrites(after: position, limit: 10)
       #expect(left.count == (seed > 0 ? 0 : Self.stranded.count), "durable on return")
-      while try !again.dropOwnWrites(behind: position).isEmpty {}
+      while try !again.dropOwnWrites(after: position).isEmpty {}
       try again.receive(from: member)
       #expect(try again.digest() == member.digest())
     }
@@ -144,7 +144,7 @@ struct WriteDenialTests {
     host.time += 1000
     try member.put("held", "newest")
     try store.receive(from: member)
-    let dropped = try store.dropOwnWrites(behind: position)
+    let dropped = try store.dropOwnWrites(after: position)
     #expect(!dropped.map(\.key).contains("held"))
     #expect(try store.text("held") == "newest")
   }
@@ -153,7 +153,7 @@ struct WriteDenialTests {
   func dropsDuringRound() throws {
     let (member, position) = try stranding()
     let error = #expect(throws: StoreError.self) {
-      try store.receive(from: member) { _ = try? store.dropOwnWrites(behind: position) }
+      try store.receive(from: member) { _ = try? store.dropOwnWrites(after: position) }
     }
     #expect(try error?.code == .overtaken && store.get("held") == nil)
     try store.receive(from: member)
@@ -162,7 +162,7 @@ struct WriteDenialTests {
 
   @Test("keeps its writes while it may write")
   func keepsSentWrites() throws {
-    let error = #expect(throws: StoreError.self) { try store.dropOwnWrites(behind: 0) }
+    let error = #expect(throws: StoreError.self) { try store.dropOwnWrites(after: 0) }
     #expect(error?.code == .notAllowed && error?.message.contains("next sync") == true)
     #expect(try store.text("held") == "before")
   }

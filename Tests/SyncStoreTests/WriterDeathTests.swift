@@ -49,7 +49,7 @@ struct WriterDeathTests {
     try first.put("before", "x")
     return (
       first,
-      try Store.openBeside(on: host, configuration: shared)
+      try Store.openSecond(on: host, configuration: shared)
     )
   }
 
@@ -96,7 +96,7 @@ struct WriterDeathTests {
     let second =
       isAlone
       ? try Store.open(on: host)
-      : try Store.openBeside(on: host, configuration: SharedModeTests.shared)
+      : try Store.openSecond(on: host, configuration: SharedModeTests.shared)
     try second.put("after", "x")
     host.losePower(keeping: { _, _ in .survives }, sizes: { _ in true })
     let again = try Store.open(on: host)
@@ -135,7 +135,7 @@ struct WriterDeathTests {
     Self.dies(first) { engine in
       var journal = Journal(
         directory: RotationTests.journal, environment: failing, store: first.id, writable: true,
-        largestSegment: 1 << 20, seal: engine.journal.keys)
+        largestSegment: 1 << 20, keys: engine.journal.keys)
       _ = try journal.load()
       try journal.begin(
         after: Location(packed: first.control.tail).offset, durable: 0, position: engine.position)

@@ -230,8 +230,8 @@ struct CatalogueTemplate {
     let value = Self.pattern(800, 11)
     let new = try tier.put(bytes: value, durable: true)
     try Self.expect(tier.read(new) == value, "a new object is another")
-    let wasSettled: Void? = try? tier.makeDurable([samples.references[1]])
-    Self.expect(wasSettled == nil, "an object that is not here was made durable")
+    let wasMadeDurable: Void? = try? tier.makeDurable([samples.references[1]])
+    Self.expect(wasMadeDurable == nil, "an object that is not here was made durable")
     _ = try tier.mayShareChunks(size: 10 << 20)
     let match = try tier.match(samples.recipe)
     let like = samples.references[0]
@@ -273,7 +273,7 @@ struct CatalogueTemplate {
     limits.count = 0
     let turn: EvictionPass
     do {
-      guard let begun = try store.beginEviction(limits) else { preconditionFailure("nobody else evicts") }
+      guard let begun = try store.beginEviction(limits) else { preconditionFailure("no other pass runs") }
       turn = begun
     } catch {
       guard isNewer, error.code == .newerFormat else { throw error }

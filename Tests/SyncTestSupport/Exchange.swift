@@ -3,10 +3,10 @@ package import SyncStore
 extension Store {
   /// Receives one round from `sender` as a session would: the changes, or with `expansion` the missing keys.
   /// `batches` limits how many batches are delivered before the connection breaks; nil delivers all and
-  /// closes the round. `behindFirst` is called after the first batch was applied.
+  /// closes the round. `afterFirst` is called after the first batch was applied.
   package func receive(
     from sender: Store, expansion: ScopeExpansion? = nil, batches: Int? = nil, maximumBytes: Int = 1 << 20,
-    behindFirst: () -> Void = {}
+    afterFirst: () -> Void = {}
   ) throws(StoreError) {
     let mine = try replicaSummary()
     let theirs = try sender.replicaSummary()
@@ -17,25 +17,25 @@ extension Store {
     let round = try sender.openRound(
       for: RoundReceiver(
         cursor: expansion.map(\.cursor) ?? known, covered: mine.vector,
-        floor: mine.floor, standing: mine.health, scope: mine.scope,
+        floor: mine.floor, health: mine.health, scope: mine.scope,
         lacking: lacking))
     let full = round.close.isFull ? FullState() : nil
     var delivered = 0
-    var behind: Cursor?
+    var previous: Cursor?
     while batches.map({ delivered < $0 }) ?? true, var batch = try round.next(maximumBytes: maximumBytes) {
-      (batch.scope, batch.scopeExpansion, batch.behind) = (mine.scope, expansion, behind)
+      (batch.scope, batch.scopeExpansion, batch.previousCursor) = (mine.scope, expansion, previous)
       batch.expectedState = ExpectedReplicaState(actor: mine.actor)
       _ = try apply(batch, full)
-      if expansion != nil { behind = Cursor(position: batch.position, mark: batch.mark, closed: false) }
+      if expansion != nil { previous = Cursor(position: batch.position, mark: batch.mark, closed: false) }
       delivered += 1
-      if delivered == 1 { behindFirst() }
+      if delivered == 1 { afterFirst() }
     }
     guard batches == nil else { return }
     var close = round.close
     if theirs.scope != nil { close.kind = .narrowDelta }
     (close.scope, close.scopeExpansion) = (mine.scope, expansion)
     close.expectedState = ExpectedReplicaState(actor: mine.actor)
-    try finish(close, full, behind: behind)
+    try finish(close, full, after: previous)
   }
 
   /// A round for a healthy receiver that has purged nothing.

@@ -1,8 +1,8 @@
 private import SyncStore
 
 extension ForeignBytes {
-  private static let plain = Result { try StoreTemplate(sealed: false, isLong: true) }
-  private static let sealed = Result { try StoreTemplate(sealed: true, isLong: true) }
+  private static let plain = Result { try StoreTemplate(encrypted: false, isLong: true) }
+  private static let encrypted = Result { try StoreTemplate(encrypted: true, isLong: true) }
 
   /// A store with one file forged by an attacker who knows the format: checksums and check bits over the
   /// changed bytes are recomputed, as far as that needs no key. The first byte chooses the file, whether the
@@ -11,7 +11,8 @@ extension ForeignBytes {
   /// written.
   package static func forgeries(_ bytes: [UInt8]) {
     guard let first = bytes.first else { return }
-    guard let template = try? (first & 0x80 == 0 ? plain : sealed).get(), let host = try? template.machine()
+    guard let template = try? (first & 0x80 == 0 ? plain : encrypted).get(),
+      let host = try? template.machine()
     else { preconditionFailure("no store to be forged") }
     let path = template.names[Int(first & 0x3F) % template.names.count]
     do {
@@ -153,13 +154,13 @@ private struct Forgery {
   private mutating func guardWords() {
     for place in Set(changed.map { $0 & ~7 }) {
       let word = integer(place, 8, of: original)
-      if Self.sealed(word, 7) == word {
-        set(Self.sealed(integer(place, 8, of: bytes), 7), 8, at: place)
+      if Self.checked(word, 7) == word {
+        set(Self.checked(integer(place, 8, of: bytes), 7), 8, at: place)
       } else if [0, 4].contains(where: { part in
         let entry = integer(place + part, 4, of: original)
-        return Self.sealed(entry, 3) == entry
+        return Self.checked(entry, 3) == entry
       }) {
-        for part in [place, place + 4] { set(Self.sealed(integer(part, 4, of: bytes), 3), 4, at: part) }
+        for part in [place, place + 4] { set(Self.checked(integer(part, 4, of: bytes), 3), 4, at: part) }
       } else if place & 4095 >= 3264 {
         for part in stride(from: place, to: place + 8, by: 2) {
           let extra = integer(part, 2, of: bytes)
@@ -173,7 +174,7 @@ private struct Forgery {
   }
 
   /// `count` bytes with their exclusive or above them.
-  private static func sealed(_ word: UInt64, _ count: UInt64) -> UInt64 {
+  private static func checked(_ word: UInt64, _ count: UInt64) -> UInt64 {
     let number = word & (1 << (8 * count) - 1)
     let check = (0..<count).reduce(0xA5) { $0 ^ (number >> (8 * $1) & 0xFF) }
     return number | check << (8 * count)

@@ -2,8 +2,8 @@ private import Replication
 private import SyncStore
 
 extension ForeignBytes {
-  private static let plain = Result { try StoreTemplate(sealed: false) }
-  private static let sealed = Result { try StoreTemplate(sealed: true) }
+  private static let plain = Result { try StoreTemplate(encrypted: false) }
+  private static let encrypted = Result { try StoreTemplate(encrypted: true) }
 
   /// A store with one damaged file: segment, index, index checkpoint, control page, identity, key files,
   /// pack. The first byte chooses the file and whether the store is encrypted; the second chooses whether the
@@ -11,7 +11,7 @@ extension ForeignBytes {
   /// have been written to that key.
   package static func stores(_ bytes: [UInt8]) {
     guard bytes.count >= 2 else { return }
-    guard let template = try? (bytes[0] & 0x80 == 0 ? plain : sealed).get(),
+    guard let template = try? (bytes[0] & 0x80 == 0 ? plain : encrypted).get(),
       let host = try? template.machine()
     else { preconditionFailure("no store to be damaged") }
     do {

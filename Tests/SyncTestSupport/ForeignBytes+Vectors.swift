@@ -46,7 +46,7 @@ extension ForeignBytes {
 
   /// Stores a member's frontier, which a purge then reads.
   private static func tellStore(_ bytes: [UInt8]) {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     do {
       let store = try Store.create(on: host, configuration: StoreTemplate.configuration)
       try store.put("key", "value")

@@ -133,7 +133,7 @@ package enum ForeignBytes {
 
   /// A backup: inspected, verified, restored. The restored store is opened.
   package static func backups(_ bytes: [UInt8]) {
-    let host = SimulatedHost(sealed: false)
+    let host = SimulatedHost(encrypted: false)
     do {
       try host.storage.replace("/backup", with: bytes)
       _ = try Store.backupSummary(of: "/backup", host.storage)

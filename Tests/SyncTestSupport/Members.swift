@@ -9,10 +9,10 @@ package struct TestMembers {
 
   /// `count` copies of the content that `write` puts into the first one.
   package init(
-    _ count: Int, sealed: Bool = false, configuration: Configuration = Configuration(blobThreshold: 1000),
+    _ count: Int, encrypted: Bool = false, configuration: Configuration = Configuration(blobThreshold: 1000),
     _ write: (Store) throws -> Void
   ) throws {
-    hosts = (0..<count).map { _ in SimulatedHost(sealed: sealed) }
+    hosts = (0..<count).map { _ in SimulatedHost(encrypted: encrypted) }
     let first = try Store.create(on: hosts[0], configuration: configuration)
     try write(first)
     stores =

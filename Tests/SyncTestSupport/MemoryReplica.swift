@@ -116,7 +116,7 @@ package final class MemoryReplica {
     return digest
   }
 
-  package func judge(at wall: UInt64?) -> DigestedState {
+  package func digested(at wall: UInt64?) -> DigestedState {
     DigestedState(position: position, vector: vector, digest: digest, at: wall ?? self.wall)
   }
 
@@ -132,8 +132,8 @@ package final class MemoryReplica {
   }
 
   /// As `openRound`, limited to records after a position; nil if there is nothing for the receiver.
-  package func openBurst(
-    since cursor: Cursor?, behind begin: UInt64, covered: VersionVector
+  package func openLiveUpdate(
+    since cursor: Cursor?, after begin: UInt64, covered: VersionVector
   ) throws(Failure) -> Round? {
     let isAny = log.contains {
       $0.position > begin && !covered.covers($0.record.dot) && held[$0.record.key] == $0.record

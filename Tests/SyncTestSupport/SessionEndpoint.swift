@@ -117,20 +117,20 @@ package final class SessionEndpoint {
         self.round = round
         return .batchEncrypted(
           RecordCodec.encode(payload), position: payload.position, records: payload.records.count)
-      case .applyBatch(let sender, let mark, _, let sealed, _, _):
-        let payload = try RecordCodec.decode(sealed)
+      case .applyBatch(let sender, let mark, _, let encrypted, _, _):
+        let payload = try RecordCodec.decode(encrypted)
         let missing = try replica.apply(
           IncomingBatch(sender: sender, mark: mark, position: payload.position, records: payload.records))
         return .batchApplied(position: payload.position, records: payload.records.count, missing: missing)
-      case .applyLast(let sender, let mark, _, let sealed, let close):
-        let payload = try RecordCodec.decode(sealed)
+      case .applyLast(let sender, let mark, _, let encrypted, let close):
+        let payload = try RecordCodec.decode(encrypted)
         let missing = try replica.apply(
           IncomingBatch(sender: sender, mark: mark, position: payload.position, records: payload.records))
         replica.finish(close)
         return .batchApplied(position: payload.position, records: payload.records.count, missing: missing)
       case .openLiveUpdate(let cursor, let begin, let covered, _):
         seen = replica.closings
-        guard var round = try replica.openBurst(since: cursor, behind: begin, covered: covered) else {
+        guard var round = try replica.openLiveUpdate(since: cursor, after: begin, covered: covered) else {
           return .liveUpdateEmpty(position: replica.position)
         }
         let payload = replica.next(&round, limit: batchRecords)
@@ -171,7 +171,7 @@ package final class SessionEndpoint {
       case .assembleBlob(let hash, let size, let end):
         guard let stored = replica.assemble(hash, size: size, upTo: end) else { return .blobRejected(hash) }
         return .blobStored(hash: hash, held: stored.held, isComplete: stored.isComplete)
-      case .digestState(let at): return .stateDigested(replica.judge(at: at))
+      case .digestState(let at): return .stateDigested(replica.digested(at: at))
       default: return nil
       }
     } catch let failure as MemoryReplica.Failure {

@@ -8,7 +8,7 @@ package final class SimulatedHost: Sendable {
   /// How stores on it are compacted.
   package let compacting: Environment.CompactionMode
   /// Whether the stores on it are encrypted.
-  package let sealed: Bool
+  package let isEncrypted: Bool
   private let actors: (@Sendable () -> ActorID)?
   private let state: Locked<State>
 
@@ -24,17 +24,18 @@ package final class SimulatedHost: Sendable {
   package init(
     seed: UInt64 = 1, time: UInt64 = 1_700_000_000_000, machine: String = "one",
     storage: SimulatedStorage = SimulatedStorage(), compacting: Environment.CompactionMode = .byNextWriter,
-    sealed: Bool = SimulatedHost.sealsByDefault, actors: (@Sendable () -> ActorID)? = nil
+    encrypted: Bool = SimulatedHost.encryptsByDefault, actors: (@Sendable () -> ActorID)? = nil
   ) {
     self.storage = storage
     self.compacting = compacting
-    self.sealed = sealed
+    isEncrypted = encrypted
     self.actors = actors
     state = Locked(State(time: time, random: SplitMix64(seed: seed), machine: machine))
   }
 
   private init(cloneOf other: SimulatedHost, _ state: State, _ storage: SimulatedStorage) {
-    (self.storage, compacting, sealed, actors) = (storage, other.compacting, other.sealed, other.actors)
+    (self.storage, compacting, actors) = (storage, other.compacting, other.actors)
+    isEncrypted = other.isEncrypted
     self.state = Locked(state)
   }
 
@@ -47,14 +48,14 @@ package final class SimulatedHost: Sendable {
   }
 
   /// `SYNC_TEST_SEALED=1` uses encrypted stores in every test that does not specify it.
-  package static let sealsByDefault = unsafe getenv("SYNC_TEST_SEALED") != nil
+  package static let encryptsByDefault = unsafe getenv("SYNC_TEST_SEALED") != nil
 
   /// The passphrase of all encrypted stores on simulated machines.
   package static let passphrase = Passphrase("a simulated person's")
 
   /// The configuration for a store on it.
   package func configured(_ configuration: Configuration = Configuration()) -> Configuration {
-    guard sealed else { return configuration }
+    guard isEncrypted else { return configuration }
     var configuration = configuration
     configuration.passphrase = configuration.passphrase ?? Self.passphrase
     configuration.passphraseCost = Scrypt.Parameters(logN: 1, r: 1, p: 1)
@@ -162,7 +163,7 @@ extension Store {
   }
 
   /// Opens the directory again as a second, concurrent process of the host.
-  package static func openBeside(
+  package static func openSecond(
     on host: SimulatedHost, configuration: Configuration = Configuration()
   ) throws(StoreError) -> Store {
     try open(at: "/store", configuration: host.configured(configuration), environment: host.otherProcess)

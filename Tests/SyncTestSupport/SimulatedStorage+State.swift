@@ -85,7 +85,7 @@ extension SimulatedStorage.State {
   }
 
   /// Decides which non-durable directory changes survive a power loss.
-  mutating func settle(_ nodes: [(path: String, node: SimulatedNode)], _ survives: (String) -> Bool) {
+  mutating func resolvePending(_ nodes: [(path: String, node: SimulatedNode)], _ survives: (String) -> Bool) {
     var paths: [UInt64: String] = [:]
     for (path, node) in nodes { paths[node.inode] = path }
     var lost = Set<SimulatedStorage.Entry>()

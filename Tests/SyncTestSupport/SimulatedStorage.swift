@@ -149,7 +149,7 @@ package final class SimulatedStorage: Storage {
     guarded.withLock { guarded in
       guarded.state.life += 1
       let nodes = guarded.state.allNodes()
-      guarded.state.settle(nodes, entries)
+      guarded.state.resolvePending(nodes, entries)
       for (path, node) in nodes {
         let keepingSize = node.size != node.durableSize && sizes(path)
         node.losePower(keepingSize: keepingSize) { pages(path, $0) }

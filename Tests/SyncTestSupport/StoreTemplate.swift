@@ -11,8 +11,8 @@ struct StoreTemplate: Sendable {
   static let configuration = Configuration(blobThreshold: 2048, segmentBytes: 64 << 10)
 
   /// `isLong` adds more segments (one compacted), deadlines, an identity and removed packed values.
-  init(sealed: Bool, isLong: Bool = false) throws {
-    origin = SimulatedHost(sealed: sealed)
+  init(encrypted: Bool, isLong: Bool = false) throws {
+    origin = SimulatedHost(encrypted: encrypted)
     let store = try Store.create(on: origin, configuration: Self.configuration)
     for number in 0..<16 {
       let key = try Key("key \(number % 10)")

@@ -53,7 +53,7 @@ struct Names<Name: Sendable>: Sendable {
 
 /// All keys of a run, made once outside the timed sections.
 final class Corpus {
-  /// How many keys.
+  /// The number of keys.
   let count: Int
 
   init(count: Int) { self.count = count }

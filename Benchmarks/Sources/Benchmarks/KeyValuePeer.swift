@@ -1,6 +1,6 @@
 import SyncStore
 
-/// How a store is opened for a workload.
+/// The way a store is opened for a workload.
 struct PeerSettings: Sendable {
   /// Each put is on disk when it returns; otherwise the kernel decides, and only a power loss can lose it.
   var isDurable = false

@@ -130,7 +130,7 @@ struct BlockedTime {
   /// The longest wait, in microseconds, of a thread that calls `read` repeatedly, with the iteration number,
   /// while `work` runs.
   static func longest(
-    beside work: () throws -> Void, of read: @escaping @Sendable (_ turn: Int) -> Void
+    during work: () throws -> Void, of read: @escaping @Sendable (_ turn: Int) -> Void
   ) throws -> Double {
     let isOver = Atomic(false)
     let longest = Atomic<UInt64>(0)
@@ -157,14 +157,14 @@ struct BlockedTime {
 
 /// Threads that start simultaneously.
 enum Threads {
-  /// Seconds from the moment all threads were ready to the end of the last one.
+  /// Seconds from the time all threads were ready to the end of the last one.
   ///
   /// - Parameters:
   ///   - background: runs concurrently until its closure argument returns true, once the threads have ended;
   ///     its time is not counted.
   ///   - body: gets the thread's number; prepares itself, waits at the gate, then does the work.
   static func run(
-    _ count: Int, beside background: (@Sendable (_ isOver: () -> Bool) throws -> Void)? = nil,
+    _ count: Int, with background: (@Sendable (_ isOver: () -> Bool) throws -> Void)? = nil,
     _ body: @escaping @Sendable (_ number: Int, _ gate: Gate) throws -> Void
   ) throws -> Double {
     let gate = Gate(count + (background == nil ? 0 : 1))

@@ -1,6 +1,6 @@
 import Foundation
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Options {
   static let usage = """
     usage: Benchmarks [--keys N] [--only WORKLOAD,…] [--peers PEER,…] [--rounds N] [--name NAME]

@@ -95,7 +95,7 @@ extension KeyValuePeer {
     let writer: @Sendable (() -> Bool) throws -> Void = { isOver in
       try self.put(written, perSecond: putsPerSecond, until: isOver)
     }
-    let seconds = try Threads.run(threads, beside: putsPerSecond > 0 ? writer : nil) { number, gate in
+    let seconds = try Threads.run(threads, with: putsPerSecond > 0 ? writer : nil) { number, gate in
       let reader = try self.makeReader()
       defer { reader.finish() }
       gate.wait()

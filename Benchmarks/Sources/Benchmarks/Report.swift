@@ -19,7 +19,7 @@ enum Target {
     }
   }
 
-  /// What the store is to reach, by workload and by whom it is compared with.
+  /// The targets of the store, by workload and by peer.
   static let all: [String: [String: Target]] = [
     "put": ["lmdb": .atMost(0.15)],
     "overwrite": ["lmdb": .atMost(0.2)],
@@ -84,9 +84,9 @@ enum Target {
   ]
 }
 
-/// All measurements of a run. Beside the engines there are four peers by name only: `self`, the store itself with one
-/// thread; `bytes`, the store itself with values that were coded before; `raw`, a mapped file with nothing around it; and
-/// `target`, a figure.
+/// All measurements of a run. Besides the engines there are four peers by name only: `self`, the store itself
+/// with one thread; `bytes`, the store itself with values that were coded before; `raw`, a mapped file with
+/// nothing around it; and `target`, a figure.
 final class Report {
   private var units: [(workload: String, unit: String)] = []
   private var samples: [String: [(peer: String, values: [Double])]] = [:]
@@ -146,7 +146,7 @@ final class Report {
       separator: "\n")
   }
 
-  /// The headline figures: times of single operations in which the store met other engines.
+  /// The headline figures: times of single operations that other engines were measured with, too.
   func plot(_ caption: String) -> Plot {
     let engines = Set(Contestant.peers.map { $0.title })
     let nanoseconds = ["ns": 1.0, "ns/record": 1.0, "us": 1000.0]

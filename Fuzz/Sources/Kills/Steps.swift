@@ -1,7 +1,7 @@
 import Foundation
 import SyncStore
 
-/// An endless pausable transaction, which another thread's writes make pause; killed at any moment. Each step
+/// An endless pausable transaction, which another thread's writes make pause; killed at any time. Each step
 /// writes its number to several keys, sometimes rolls a write back, and sometimes fails as a whole.
 struct Steps {
   static let keys = ["a", "b", "c", "d"]
@@ -42,7 +42,7 @@ struct Steps {
           return .next
         }
       } catch is Refused {
-        // That step was undone; it is repeated.
+        // The refused step was undone; it is repeated.
         if number > first { try tell(number - 1, step) }
       }
     }
@@ -99,7 +99,9 @@ struct StepKills {
       }
     }
     try FileManager.default.removeItem(atPath: path)
-    print("\(count) kills, \(steps) steps beside \(others) other writes: each step is whole, none is lost")
+    print(
+      "\(count) kills, \(steps) steps during \(others) other writes: each step is whole, none is lost"
+    )
   }
 }
 
@@ -123,7 +125,7 @@ final class Growth {
 
 /// This program as a child, killed after some milliseconds.
 enum KilledChild {
-  /// What it had reported by then.
+  /// Its reports until then.
   static func notes(of arguments: [String]) throws -> [Load.Note] {
     let child = Process()
     Container.prepare(child, arguments)

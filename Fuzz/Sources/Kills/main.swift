@@ -1,7 +1,7 @@
 import Foundation
 import SyncStore
 
-/// Kills a writing process repeatedly, at random moments, and checks after each kill that all acknowledged
+/// Kills a writing process repeatedly, at random times, and checks after each kill that all acknowledged
 /// writes are there and nothing is half done; measures how long opening takes.
 ///
 ///   Kills COUNT [steps | shared | containers]
@@ -30,27 +30,27 @@ struct Kills {
 
   mutating func run() throws {
     try Store.create(at: path, configuration: Load.configuration(mode)).close()
-    var neighbour = mode == .shared ? try Neighbour(at: path) : nil
+    var survivor = mode == .shared ? try SurvivingWriter(at: path) : nil
     var others: [UInt64] = []
     for kill in 1...count {
       try childUntilKilled()
-      if let neighbour {
-        let answer = try neighbour.ask()
+      if let survivor {
+        let answer = try survivor.ask()
         others = others.isEmpty ? answer.own : zip(others, answer.own).map(max)
         try check(answer.seen, kill)
         try refuseExclusive(kill)
       }
       try look(after: kill, others)
       var numbers = ["operations": next - 1]
-      if let last = others.max() { numbers["writes beside"] = last }
+      if let last = others.max() { numbers["other writes"] = last }
       try growth.look(at: numbers, after: kill, of: count)
-      if kill.isMultiple(of: 50), let ended = neighbour {
+      if kill.isMultiple(of: 50), let ended = survivor {
         // It dies, too; the next one continues from its state.
         ended.kill()
-        neighbour = try Neighbour(at: path)
+        survivor = try SurvivingWriter(at: path)
       }
     }
-    neighbour?.kill()
+    survivor?.kill()
     // After a failure the directory is kept for inspection.
     try FileManager.default.removeItem(atPath: path)
     print(
@@ -71,7 +71,7 @@ struct Kills {
     }
   }
 
-  /// `others` are the minimum numbers under the neighbour's keys.
+  /// `others` are the minimum numbers under the surviving writer's keys.
   private mutating func look(after kill: Int, _ others: [UInt64]) throws {
     // Every second time in a fresh process, which is killed, too: sometimes during the open.
     let isSecond = kill.isMultiple(of: 2)
@@ -95,9 +95,9 @@ struct Kills {
     }
     try check(found, kill)
     for (key, acknowledged) in others.enumerated() where acknowledged > 0 {
-      guard let number = try store.get(Neighbour.key(key)).flatMap({ Load.number(of: $0.bytes) }),
+      guard let number = try store.get(SurvivingWriter.key(key)).flatMap({ Load.number(of: $0.bytes) }),
         number >= acknowledged
-      else { throw Failure("kill \(kill): write \(acknowledged) of the process beside is lost") }
+      else { throw Failure("kill \(kill): write \(acknowledged) of the surviving writer is lost") }
     }
     if kill.isMultiple(of: 20) {
       let report = try store.verify()
@@ -156,7 +156,7 @@ if arguments.count == 4, arguments[1] == "--load-shared", let first = UInt64(arg
 }
 if arguments.count == 3, arguments[1] == "--open" { try Load.open(at: arguments[2], .exclusive) }
 if arguments.count == 3, arguments[1] == "--open-shared" { try Load.open(at: arguments[2], .shared) }
-if arguments.count == 3, arguments[1] == "--beside" { try Neighbour.run(at: arguments[2]) }
+if arguments.count == 3, arguments[1] == "--survivor" { try SurvivingWriter.run(at: arguments[2]) }
 if arguments.count == 4, arguments[1] == "--steps", let first = UInt64(arguments[3]) {
   try Steps.run(at: arguments[2], from: first)
 }

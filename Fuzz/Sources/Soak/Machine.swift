@@ -39,7 +39,7 @@ final class Machine: @unchecked Sendable {
     return result
   }
 
-  // MARK: The daemon
+  // MARK: Daemon
 
   var isServing: Bool { daemon != nil }
 

@@ -136,7 +136,7 @@ final class Member: @unchecked Sendable {
     return result
   }
 
-  // MARK: Meeting
+  // MARK: Synchronization
 
   private func meet() throws {
     let word = ["sync", "sync", "push", "pull"].randomElement(using: &random)!

@@ -46,7 +46,7 @@ struct Soak {
     try compare(hub, members)
     // A member without a sync during the faults converged only afterwards, which proves little.
     let fewest = members.map(\.figures.meetings).min() ?? 0
-    guard fewest > 0 || seconds < 120 else { throw Failure("a member has met nobody in \(Int(seconds)) s") }
+    guard fewest > 0 || seconds < 120 else { throw Failure("a member met no other in \(Int(seconds)) s") }
     let figures = members.reduce(Member.Figures()) { $0 + $1.figures }
     let passed = members.reduce(0) { $0 + $1.relay.passed }
     print(
@@ -118,11 +118,11 @@ struct Soak {
       for (key, values) in member.shared { shared[key, default: []].formUnion(values) }
     }
     for (key, value) in found where key.hasPrefix("shared/") && !(shared[key]?.contains(value) ?? false) {
-      throw Failure("\(key) is \(shown(value)), which nobody wrote")
+      throw Failure("\(key) is \(shown(value)), which no member wrote")
     }
     // A key that all have written and none deleted must exist.
     for (key, values) in shared where found[key] == nil && !values.contains(nil) {
-      throw Failure("\(key) is gone, and nobody deleted it")
+      throw Failure("\(key) is gone, and no member deleted it")
     }
   }
 

@@ -24,7 +24,7 @@ void sync_install_fault_handler(void);
 // Ends watching. To be called before the memory is unmapped, when it is no longer used.
 void sync_unwatch(struct sync_watch *watch);
 
-// The faults met in the mapping so far.
+// The faults raised in the mapping so far.
 unsigned sync_watch_faults(const struct sync_watch *watch);
 
 // Number of faults in all mappings of this process. Inline, because it is read after every append and every

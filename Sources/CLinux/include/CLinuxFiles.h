@@ -19,7 +19,7 @@ int sync_open_beneath(int directory, const char *path, int flags, unsigned mode)
 
 // renameat2(2) with RENAME_NOREPLACE: fails with EEXIST where rename(2) would replace. Without it the target
 // is looked up first, while an flock(2) on its directory keeps every other caller of this fallback out;
-// another program that creates the name in that moment loses it if it is a file or an empty directory.
+// another program that creates the name in between loses it if it is a file or an empty directory.
 int sync_rename_unless_present(int directory, const char *path, int new_directory, const char *new_path);
 
 // renameat2(2) with RENAME_EXCHANGE: exchanges both names atomically. No fallback here: if

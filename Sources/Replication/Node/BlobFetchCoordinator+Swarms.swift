@@ -2,8 +2,9 @@ internal import SyncStore
 
 /// Fetching large values from several members at once.
 extension BlobFetchCoordinator {
-  /// Upper bound on concurrent swarms: each may keep `BlobSwarm.aheadBytes` in memory and asks every session.
-  private static let mostSwarms = WireLimits.partedBlobs
+  /// Upper bound on concurrent swarms: each may keep `BlobSwarm.outOfOrderBytes` in memory and asks every
+  /// session.
+  private static let mostSwarms = WireLimits.blobsInParts
   /// Milliseconds to connect to more members before counting the sources of a large value.
   private static let gatherMilliseconds = 1_000
 

@@ -138,7 +138,7 @@ final class BlobFetchCoordinator {
     }
   }
 
-  // MARK: From one member after the other
+  // MARK: Sequential fetching
 
   private func rank(_ device: DeviceID, for request: Request) -> Int {
     request.holders.firstIndex(of: device.bytes) ?? .max
@@ -230,7 +230,7 @@ final class BlobFetchCoordinator {
     lingerIfIdle()
   }
 
-  // MARK: Members that are not connected
+  // MARK: Unconnected members
 
   private func dialNext(_ hash: BlobHash) {
     guard let request = requests[hash] else { return }

@@ -42,16 +42,16 @@ struct StallWatch {
 /// members send more. Confined to its loop's thread.
 ///
 /// Invariants: the value grows on disk from its start, so that an interrupted transfer resumes there; at most
-/// `aheadBytes` that arrived out of order wait in memory; a part that a member did not send, sent late or
-/// sent with other bounds goes to another member; the hash of the whole decides, and on a mismatch the
-/// members are asked one by one.
+/// `outOfOrderBytes` wait in memory for earlier ones; a part that a member did not send, sent late or sent
+/// with other bounds goes to another member; the hash of the whole decides, and on a mismatch the members are
+/// asked one by one.
 final class BlobSwarm {
   /// Smaller values come from one member.
   static let leastBytes: UInt64 = 8 << 20
   /// Bytes of a part.
   static let partBytes: UInt64 = 4 << 20
   /// How far past the stored bytes parts are requested.
-  static let aheadBytes: UInt64 = 32 << 20
+  static let outOfOrderBytes: UInt64 = 32 << 20
 
   /// Called with the number of stored bytes when it grows.
   var onProgress: (UInt64) -> Void = { _ in }
@@ -121,7 +121,7 @@ final class BlobSwarm {
 
   private func nextPart() -> BlobPart? {
     if !returned.isEmpty { return returned.removeFirst() }
-    guard next < blob.size, next < stored + Self.aheadBytes else { return nil }
+    guard next < blob.size, next < stored + Self.outOfOrderBytes else { return nil }
     let part = BlobPart(offset: next, count: min(Self.partBytes, blob.size - next))
     next += part.count
     return part

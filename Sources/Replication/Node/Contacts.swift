@@ -12,7 +12,8 @@ public struct Contact: Hashable, Sendable {
   public var received: UInt64
 }
 
-/// The contacts of the copies that were met, kept by this copy only (`schemas/members.md`). All calls block.
+/// The contacts of the copies that had sessions with this one, kept by this copy only (`schemas/members.md`).
+/// All calls block.
 package struct Contacts: Sendable {
   private static let prefix = Array("contact/".utf8)
   private static let version: UInt8 = 1
@@ -51,7 +52,7 @@ package struct Contacts: Sendable {
     try mappingStoreErrors { () throws(StoreError) in try store.setLocals(noted) }
   }
 
-  /// The contact of a device's copy; nil if it was never met.
+  /// The contact of a device's copy; nil if there was no session with it.
   package func contact(_ device: DeviceID) throws(ReplicationError) -> Contact? {
     try mappingStoreErrors { () throws(StoreError) in try store.local(Self.key(device)) }.flatMap(Self.read)
   }

@@ -49,9 +49,9 @@ struct InvitationStore: Sendable {
     let open = try mappingStoreErrors { () throws(StoreError) in
       try store.changeReservedKeys { keys throws(StoreError) -> Int in
         var open = 0
-        for (key, standing) in Self.all(keys.locals(prefix: Self.prefix)) {
-          var isKept = standing.expires > now
-          if let redeemer = standing.redeemer {
+        for (key, pending) in Self.all(keys.locals(prefix: Self.prefix)) {
+          var isKept = pending.expires > now
+          if let redeemer = pending.redeemer {
             let record = try keys.reserved(ReservedKey.member(redeemer))
             isKept = isKept && record.map { Member(device: redeemer, record: $0).right != .revoked } ?? true
           } else if isKept {
@@ -88,7 +88,7 @@ struct InvitationStore: Sendable {
 
   /// Drops the invitations that a device has redeemed: otherwise it could redeem them again.
   static func drop(redeemedBy device: DeviceID, _ keys: inout ReservedKeyTransaction) throws(StoreError) {
-    for (key, standing) in all(keys.locals(prefix: prefix)) where standing.redeemer == device {
+    for (key, pending) in all(keys.locals(prefix: prefix)) where pending.redeemer == device {
       try keys.setLocal(key, nil)
     }
   }
@@ -106,8 +106,8 @@ struct InvitationStore: Sendable {
     return try mappingStoreErrors { () throws(StoreError) in
       try store.changeReservedKeys { keys throws(StoreError) -> Redemption in
         let key = Self.key(invitation.id)
-        guard let bytes = keys.local(key), var standing = PendingInvitation(bytes: bytes),
-          standing.expires > now, standing.redeemer == nil || standing.redeemer == device
+        guard let bytes = keys.local(key), var pending = PendingInvitation(bytes: bytes),
+          pending.expires > now, pending.redeemer == nil || pending.redeemer == device
         else { return .refused }
         let members = Membership.members(in: try keys.reserved(prefix: ReservedKey.memberPrefix))
         let known = members.first { $0.device == device }
@@ -116,15 +116,15 @@ struct InvitationStore: Sendable {
         guard members.first(where: { $0.device == inviter })?.right ?? .readWrite == .readWrite else {
           return .refused
         }
-        if standing.redeemer == nil {
-          standing.redeemer = device
-          try keys.setLocal(key, standing.bytes)
+        if pending.redeemer == nil {
+          pending.redeemer = device
+          try keys.setLocal(key, pending.bytes)
         }
         let member =
           known
           ?? Member(
             device: device, name: Membership.freeName(wish, for: device, among: members),
-            right: Member.Right(standing.right), addresses: [], joined: now)
+            right: Member.Right(pending.right), addresses: [], joined: now)
         if known == nil { try keys.putReserved(ReservedKey.member(device), member.bytes) }
         return .member(member, inviter: members.first { $0.device == inviter }?.name ?? storeName)
       }

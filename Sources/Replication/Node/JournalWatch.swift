@@ -52,9 +52,9 @@ final class JournalWatch {
     let this = LoopBound(self, to: loop)
     let wake = { @Sendable in loop.execute { this.value.journalGrew() } }
     // If a writer is at work in the store, a worker waits for it: the loop must not block.
-    if store.notifyWhenGrownIfFree(behind: position, wake) { return }
+    if store.notifyWhenGrownIfFree(after: position, wake) { return }
     context.workers.later(.prompt) {
-      if store.notifyWhenGrown(behind: position, wake) { return }
+      if store.notifyWhenGrown(after: position, wake) { return }
       loop.execute { this.value.scheduleRetry(number) }
     }
   }

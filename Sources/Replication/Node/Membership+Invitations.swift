@@ -19,10 +19,10 @@ extension Membership {
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func invitations() throws(ReplicationError) -> [OpenInvitation] {
-    try InvitationStore(store: store).unexpired().map { standing in
+    try InvitationStore(store: store).unexpired().map { pending in
       OpenInvitation(
-        id: Hex.string(of: standing.id), expires: standing.expires, right: Member.Right(standing.right),
-        redeemer: standing.redeemer)
+        id: Hex.string(of: pending.id), expires: pending.expires, right: Member.Right(pending.right),
+        redeemer: pending.redeemer)
     }.sorted { ($0.expires, $0.id) < ($1.expires, $1.id) }
   }
 

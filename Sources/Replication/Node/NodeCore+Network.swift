@@ -26,7 +26,7 @@ extension NodeCore {
     onNetwork()
   }
 
-  // MARK: One device, two connections
+  // MARK: Duplicate connections
 
   static func origin(of driver: SessionDriver) -> DuplicateIdentityDetector.Origin {
     DuplicateIdentityDetector.Origin(host: driver.link.remote.host, actor: driver.peer?.summary.actor)
@@ -93,7 +93,7 @@ extension NodeCore {
     onIdentityConflict(own, text)
   }
 
-  // MARK: What sessions have told
+  // MARK: Contacts from sessions
 
   /// Milliseconds between two checks for new acknowledgements of live sessions: each that finds some costs a
   /// sync.

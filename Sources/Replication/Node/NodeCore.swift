@@ -196,7 +196,7 @@ final class NodeCore {
     }
   }
 
-  // MARK: Sessions that others dialled
+  // MARK: Inbound sessions
 
   private func serve(_ number: UInt64, link: PeerLink, device: DeviceID, gate: PeerAuthorizer) {
     if let failure = gate.failure {
@@ -293,7 +293,7 @@ final class NodeCore {
     }
   }
 
-  // MARK: Sessions that this node dials
+  // MARK: Outbound sessions
 
   /// Connects to a peer, authenticates it, and runs one session. Calls `completion` once.
   func dial(
@@ -368,7 +368,7 @@ final class NodeCore {
     link.start()
   }
 
-  // MARK: The end
+  // MARK: Shutdown
 
   /// Accepts no more connections, gives sessions `drain` milliseconds to end, then ends them. Calls
   /// `completion` when none is left.

@@ -44,7 +44,7 @@ public struct PeerState: Hashable, Sendable {
   public internal(set) var progress = SessionProgress()
   /// The position of this copy's journal up to which the peer is known to hold everything durably.
   public internal(set) var received: UInt64?
-  /// Milliseconds by which the peer's clock is ahead of this one's, once it was met.
+  /// Milliseconds by which the peer's clock is ahead of this one's; nil before a session.
   public internal(set) var clockOffset: Int64?
 
   init(name: String, device: DeviceID?) { (self.name, self.device) = (name, device) }

@@ -63,9 +63,9 @@ final class PeerAuthorizer: Sendable {
   /// Fails if damage may have taken the record that revoked a connecting device. A dialled peer was named by
   /// the user of this copy, and may send what was lost.
   private func checkNoRevocationLost() throws(ReplicationError) {
-    guard let doubt = try mappingStoreErrors({ () throws(StoreError) in try store.reservedKeyDamage }) else {
+    guard let damage = try mappingStoreErrors({ () throws(StoreError) in try store.reservedKeyDamage }) else {
       return
     }
-    throw ReplicationError(doubt)
+    throw ReplicationError(damage)
   }
 }

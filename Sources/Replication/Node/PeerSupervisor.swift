@@ -72,7 +72,7 @@ final class PeerSupervisor {
     }
   }
 
-  /// An unknown device was rejected. The member that invited it can tell who it is, so peers that are
+  /// An unknown device was rejected. The member that invited it can identify it, so peers that are
   /// synchronized on a schedule are synchronized now, at most once per `syncIntervalSeconds`: strangers may
   /// connect at will.
   private func unknownDeviceRejected() {
@@ -101,7 +101,7 @@ final class PeerSupervisor {
     gone.driver?.stop()
   }
 
-  // MARK: Who they are
+  // MARK: Peer resolution
 
   private func refresh() {
     guard policy != nil, !isRefreshing, !core.isStopping else { return }
@@ -163,7 +163,7 @@ final class PeerSupervisor {
     }
   }
 
-  // MARK: One peer
+  // MARK: Dialling
 
   /// Dials a peer, unless it is connected or being dialled.
   private func attempt(_ name: String) {
@@ -357,7 +357,7 @@ final class PeerSupervisor {
     }
   }
 
-  // MARK: What is shown
+  // MARK: Published state
 
   private func change(_ name: String, _ body: (inout PeerState) -> Void) {
     guard var state = supervised[name]?.state else { return }

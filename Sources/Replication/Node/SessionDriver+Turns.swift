@@ -26,7 +26,7 @@ extension SessionDriver {
     guard wasLive else { return .ordinary }
     return switch action {
     case .openLiveUpdate: .prompt
-    case .applyLast(_, _, _, let sealed, _): sealed.count <= Self.promptBytes ? .prompt : .ordinary
+    case .applyLast(_, _, _, let encrypted, _): encrypted.count <= Self.promptBytes ? .prompt : .ordinary
     default: .ordinary
     }
   }

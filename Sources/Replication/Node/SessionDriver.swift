@@ -36,7 +36,7 @@ final class SessionDriver {
   private var hasDeferredGrowth = false
   /// The journal position at which the session last asked to follow, and the position after which growth is
   /// reported.
-  private var followed: (from: UInt64, behind: UInt64)?
+  private var followed: (from: UInt64, after: UInt64)?
   /// Bytes held by all sessions of the node; `held` is the part of this session.
   private let budget: FlowBudget
   private var held = 0
@@ -161,7 +161,7 @@ final class SessionDriver {
     guard outcome == nil else { return }
     // The other side need not be told of its own records. After `mostUnseen` records the session checks
     // nevertheless: it scans the journal from its last position.
-    guard let echo = store.takeLastAppliedRange(), let followed, followed.behind == echo.behind,
+    guard let echo = store.takeLastAppliedRange(), let followed, followed.after == echo.after,
       echo.upTo - followed.from <= Self.mostUnseen
     else { return handle(.journalGrown) }
     followJournal(from: followed.from, after: echo.upTo)
@@ -332,17 +332,17 @@ final class SessionDriver {
 
   /// Applies a batch: a single one in one step; several overlap, step by step.
   private func applyBatch(_ action: SessionAction) {
-    guard let intake = StagedBatch(action) else { return }
+    guard let staged = StagedBatch(action) else { return }
     batchesInProgress += 1
     if case .applyLast = action, turn(of: action) == .prompt { isApplyingLast = true }
     guard batchesInProgress > 1 else { return work(action, on: receivingWorker) }
     let this = LoopBound(self, to: loop)
-    let (store, loop, receiver, settler) = (store, loop, receivingWorker, durabilityWorker)
+    let (store, loop, receiver, syncer) = (store, loop, receivingWorker, durabilityWorker)
     decryptionWorker.async {
-      let opened = store.decrypt(intake)
+      let opened = store.decrypt(staged)
       receiver.async {
         let taken = store.append(opened)
-        settler.async {
+        syncer.async {
           let event = store.awaitDurability(taken)
           loop.execute { this.value.worked(action, event: event) }
         }

@@ -13,13 +13,13 @@ extension SessionStore {
     guard bytes.count == count else { return .blobUnavailable(blob.hash) }
     let context = BatchContext.blobRange(store: store.id, sender: actor, offset: offset)
     let isTried = state.withLock { $0.unshrinking.map { $0.hash != blob.hash || offset >= $0.end } ?? true }
-    let sealed = try BatchCodec.encrypt(
+    let encrypted = try BatchCodec.encrypt(
       bytes, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes),
       deflating: isTried)
-    if isTried, !BatchCodec.isDeflated(sealed) {
+    if isTried, !BatchCodec.isDeflated(encrypted) {
       state.withLock { $0.unshrinking = (blob.hash, offset + Self.untriedBytes) }
     }
-    return .blobRead(hash: blob.hash, offset: offset, encrypted: sealed)
+    return .blobRead(hash: blob.hash, offset: offset, encrypted: encrypted)
   }
 
   /// Stores consecutive ranges of one blob.

@@ -15,10 +15,10 @@ extension SessionStore {
       return .recipeUnavailable(blob.hash)
     }
     let context = BatchContext.recipe(store: store.id, sender: actor, offset: offset)
-    let sealed = try BatchCodec.encrypt(
+    let encrypted = try BatchCodec.encrypt(
       RecipeCodec.encode(recipe.chunks), as: context, keys: ring(),
       randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
-    return .recipeMade(EncryptedRecipe(hash: blob.hash, offset: offset, encrypted: sealed))
+    return .recipeMade(EncryptedRecipe(hash: blob.hash, offset: offset, encrypted: encrypted))
   }
 
   func match(_ recipe: EncryptedRecipe, size: UInt64, from sender: ActorID) throws -> SessionEvent {

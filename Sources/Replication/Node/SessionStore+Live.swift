@@ -25,8 +25,8 @@ extension SessionStore {
   ) throws -> (event: SessionEvent, tail: UInt64?) {
     if let why = try renewed() { return (.stale(why), nil) }
     try requireRightClock()
-    let burst = try store.openLiveUpdate(for: receiver, behind: begin)
-    guard let round = burst.round else { return (.liveUpdateEmpty(position: burst.position), nil) }
+    let update = try store.openLiveUpdate(for: receiver, after: begin)
+    guard let round = update.round else { return (.liveUpdateEmpty(position: update.position), nil) }
     // The other side confirms a round before the next one opens: its cursor bears the mark of the last round,
     // or of this one. It is past the marks of earlier sessions, too: an ordinary round was sent since.
     let left = peer.map { store.claimLiveMarks(retainedWith: $0) } ?? []
@@ -40,15 +40,15 @@ extension SessionStore {
     let isWhole = first.map { $0.batch.records == round.count } ?? true
     state.withLock { $0.round = isWhole ? nil : round }
     let opening = first.map {
-      LiveUpdateOpening.Batch(encrypted: $0.sealed, position: $0.batch.position, records: $0.batch.users)
+      LiveUpdateOpening.Batch(encrypted: $0.encrypted, position: $0.batch.position, records: $0.batch.users)
     }
     let event = SessionEvent.liveUpdateOpened(
       LiveUpdateOpening(records: UInt64(round.count), close: round.close, first: opening, isWhole: isWhole))
-    return (event, burst.tail)
+    return (event, update.tail)
   }
 
   /// The positions of the own journal that only the last batch filled, if known. Returned once.
-  func takeLastAppliedRange() -> (behind: UInt64, upTo: UInt64)? {
+  func takeLastAppliedRange() -> (after: UInt64, upTo: UInt64)? {
     state.withLock { state in
       defer { state.lastAppliedRange = nil }
       return state.lastAppliedRange
@@ -64,7 +64,7 @@ extension SessionStore {
   }
 
   /// The session goes live: from now on it checks whether others act for the same two copies.
-  package func goLive() { state.withLock { ($0.isLive, $0.ground) = (true, nil) } }
+  package func goLive() { state.withLock { ($0.isLive, $0.scanContext) = (true, nil) } }
 
   /// The replica state that this session expects when it applies something. If it differs, another session
   /// has received from the same copy, or this copy has become another actor (rule R9), and both copies must

@@ -18,10 +18,10 @@ extension SessionStore {
   ///
   /// An unknown mark of the receiver says that this copy was restored (rule R9), if the receiver may write. A
   /// read-only receiver could make it up, and gets a round from the start instead, without what it covers.
-  func openRound(believing receiver: RoundReceiver, on ground: DeltaScanContext?) throws(StoreError)
+  func openRound(believing receiver: RoundReceiver, on context: DeltaScanContext?) throws(StoreError)
     -> DeltaStream
   {
-    do throws(StoreError) { return try store.openRound(for: receiver, on: ground) } catch {
+    do throws(StoreError) { return try store.openRound(for: receiver, on: context) } catch {
       guard error.code == .rolledBack, remotePeer?.right == .readOnly, receiver.cursor != nil else {
         throw error
       }

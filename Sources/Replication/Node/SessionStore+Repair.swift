@@ -17,7 +17,7 @@ extension SessionStore {
   }
 
   func exchangeRecords(
-    _ hashes: [UInt64], sealed: [UInt8]?, from peer: ActorID?, scope: RepairScope, index: UInt64
+    _ hashes: [UInt64], encrypted: [UInt8]?, from peer: ActorID?, scope: RepairScope, index: UInt64
   ) throws -> SessionEvent {
     let keys = state.withLock { $0.repair.keys }
     var (taken, records, bytes): ([UInt64], [Record], Int) = ([], [], 0)
@@ -30,10 +30,10 @@ extension SessionStore {
       bytes += size
     }
     var outcome = RepairOutcome(keys: [])
-    if let sealed {
-      let settled = Set(taken)
-      let theirs = try decrypt(sealed, of: Set(hashes), from: peer, index: index)
-        .filter { settled.contains(RecordFingerprint.hash($0.key)) }
+    if let encrypted {
+      let exchanged = Set(taken)
+      let theirs = try decrypt(encrypted, of: Set(hashes), from: peer, index: index)
+        .filter { exchanged.contains(RecordFingerprint.hash($0.key)) }
       state.withLock { $0.repair.theirs = theirs }
       outcome = try store.repair(
         names(of: taken, theirs: theirs), against: theirs, scope: scope, steps: .keep)
@@ -43,14 +43,14 @@ extension SessionStore {
   }
 
   func repair(
-    _ hashes: [UInt64], sealed: [UInt8]?, from peer: ActorID?, scope: RepairScope, index: UInt64
+    _ hashes: [UInt64], encrypted: [UInt8]?, from peer: ActorID?, scope: RepairScope, index: UInt64
   ) throws -> SessionEvent {
     let theirs =
-      try sealed.map { try decrypt($0, of: Set(hashes), from: peer, index: index) }
+      try encrypted.map { try decrypt($0, of: Set(hashes), from: peer, index: index) }
       ?? state.withLock { $0.repair.theirs }
     let outcome = try store.repair(
       names(of: hashes, theirs: theirs), against: theirs, scope: scope,
-      steps: sealed == nil ? .issue : [.keep, .issue])
+      steps: encrypted == nil ? .issue : [.keep, .issue])
     state.withLock { $0.repair = RepairWork() }
     return .repaired(outcome)
   }
@@ -73,11 +73,11 @@ extension SessionStore {
   }
 
   private func decrypt(
-    _ sealed: [UInt8], of hashes: Set<UInt64>, from peer: ActorID?, index: UInt64
+    _ encrypted: [UInt8], of hashes: Set<UInt64>, from peer: ActorID?, index: UInt64
   ) throws -> [[UInt8]: Record] {
     guard let peer else { return [:] }
     let payload = try BatchCodec.decrypt(
-      sealed, expecting: .differing(store: store.id, sender: peer, index: index), keys: ring())
+      encrypted, expecting: .differing(store: store.id, sender: peer, index: index), keys: ring())
     var records: [[UInt8]: Record] = [:]
     for item in try RecordCodec.decode(payload).records {
       let record = item.record

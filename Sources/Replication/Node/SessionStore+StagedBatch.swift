@@ -23,14 +23,14 @@ struct StagedBatch: Sendable {
   /// Nil unless the action is to apply a batch.
   init?(_ action: SessionAction) {
     switch action {
-    case .applyBatch(let sender, let mark, let index, let sealed, let isFull, let expansion):
+    case .applyBatch(let sender, let mark, let index, let encrypted, let isFull, let expansion):
       (self.sender, self.mark, self.index, self.isFull, close) = (sender, mark, index, isFull, nil)
       self.expansion = expansion
-      stage = .encrypted(sealed)
-    case .applyLast(let sender, let mark, let index, let sealed, let close):
+      stage = .encrypted(encrypted)
+    case .applyLast(let sender, let mark, let index, let encrypted, let close):
       (self.sender, self.mark, self.index, isFull, self.close) = (sender, mark, index, false, close)
       expansion = nil
-      stage = .encrypted(sealed)
+      stage = .encrypted(encrypted)
     default: return nil
     }
   }
@@ -38,13 +38,13 @@ struct StagedBatch: Sendable {
 
 extension SessionStore {
   /// Decrypts a batch: needs the group keys only, not the store.
-  func decrypt(_ intake: StagedBatch) -> StagedBatch {
-    guard case .encrypted(let sealed) = intake.stage else { return intake }
+  func decrypt(_ staged: StagedBatch) -> StagedBatch {
+    guard case .encrypted(let encrypted) = staged.stage else { return staged }
     var bytes = 0
-    var opened = step(intake) {
+    var opened = step(staged) {
       let context = BatchContext.records(
-        store: store.id, sender: intake.sender, mark: intake.mark, index: UInt64(intake.index))
-      let payload = try BatchCodec.decrypt(sealed, expecting: context, keys: ring())
+        store: store.id, sender: staged.sender, mark: staged.mark, index: UInt64(staged.index))
+      let payload = try BatchCodec.decrypt(encrypted, expecting: context, keys: ring())
       let reading = try RecordCodec.read(payload)
       bytes = payload.count + reading.memoryBytes
       return .decrypted(reading)
@@ -55,52 +55,54 @@ extension SessionStore {
   }
 
   /// Appends a batch after all earlier batches of the round: if one of them failed, no later one is appended.
-  func append(_ intake: StagedBatch) -> StagedBatch {
-    guard case .decrypted(let payload) = intake.stage else {
+  func append(_ staged: StagedBatch) -> StagedBatch {
+    guard case .decrypted(let payload) = staged.stage else {
       state.withLock { $0.nextBatchIndex = nil }
-      return intake
+      return staged
     }
-    return step(intake) {
+    return step(staged) {
       let isNext = state.withLock { state in
-        let isNext = intake.index == 0 || state.nextBatchIndex == intake.index
+        let isNext = staged.index == 0 || state.nextBatchIndex == staged.index
         state.nextBatchIndex = nil
         return isNext
       }
       guard isNext else {
-        return .failed(.failed(.protocolViolation, "a batch before batch \(intake.index) was not taken in"))
+        return .failed(.failed(.protocolViolation, "a batch before batch \(staged.index) was not taken in"))
       }
-      if intake.expansion != nil { try store.claimScopeExpansion(for: self) }
+      if staged.expansion != nil { try store.claimScopeExpansion(for: self) }
       var batch = IncomingBatch(
-        sender: intake.sender, mark: intake.mark, position: payload.position, records: payload.records,
-        present: payload.present, scope: state.withLock { $0.scope }, expansion: intake.expansion)
+        sender: staged.sender, mark: staged.mark, position: payload.position, records: payload.records,
+        present: payload.present, scope: state.withLock { $0.scope }, expansion: staged.expansion)
       batch.expectedState = expectedReplicaState
-      if intake.expansion != nil, intake.index > 0 { batch.behind = state.withLock { $0.missingKeysCursor } }
+      if staged.expansion != nil, staged.index > 0 {
+        batch.previousCursor = state.withLock { $0.missingKeysCursor }
+      }
       let taken = try store.applyBatch(
-        batch, intake.isFull ? full(of: intake.mark) : nil, closing: intake.close)
+        batch, staged.isFull ? full(of: staged.mark) : nil, closing: staged.close)
       let event = SessionEvent.batchApplied(
         position: payload.position, records: payload.records.userCount, missing: try needs(taken.missing))
       state.withLock { state in
-        state.nextBatchIndex = intake.index + 1
+        state.nextBatchIndex = staged.index + 1
         state.lastAppliedRange = taken.echo
         // Missing keys have a cursor of their own.
-        let cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)
-        if intake.expansion == nil { state.cursor = cursor } else { state.missingKeysCursor = cursor }
+        let cursor = Cursor(position: payload.position, mark: staged.mark, closed: false)
+        if staged.expansion == nil { state.cursor = cursor } else { state.missingKeysCursor = cursor }
       }
       return .appended(taken, event)
     }
   }
 
   /// Waits until the batch is durable, and returns the event for the session.
-  func awaitDurability(_ intake: StagedBatch) -> SessionEvent {
-    defer { decryptedBytes.withLock { $0 -= intake.decryptedBytes } }
-    switch intake.stage {
+  func awaitDurability(_ staged: StagedBatch) -> SessionEvent {
+    defer { decryptedBytes.withLock { $0 -= staged.decryptedBytes } }
+    switch staged.stage {
     case .encrypted, .decrypted:
       preconditionFailure("a batch is opened and appended before it is made durable")
     case .failed(let event): return event
     case .appended(let taken, let event):
       do {
         try store.awaitDurability(of: taken)
-        if let close = intake.close { try closed(close) }
+        if let close = staged.close { try closed(close) }
         return event
       } catch {
         return self.event(of: error)
@@ -108,9 +110,9 @@ extension SessionStore {
     }
   }
 
-  private func step(_ intake: StagedBatch, _ body: () throws -> StagedBatch.Stage) -> StagedBatch {
-    var intake = intake
-    do { intake.stage = try body() } catch { intake.stage = .failed(event(of: error)) }
-    return intake
+  private func step(_ staged: StagedBatch, _ body: () throws -> StagedBatch.Stage) -> StagedBatch {
+    var staged = staged
+    do { staged.stage = try body() } catch { staged.stage = .failed(event(of: error)) }
+    return staged
   }
 }

@@ -30,7 +30,7 @@ package final class SessionStore: Sendable {
     var underway: [(CompressionChoice.Measure, UInt64)] = []
     var lastAcknowledged: UInt64 = 0
     /// The context of the first round's delta scan, from the handshake until the round is opened.
-    var ground: DeltaScanContext?
+    var scanContext: DeltaScanContext?
     var round: DeltaStream?
     /// The part of the other side's full state that has arrived, and its round.
     var full: (mark: RoundMark, state: FullState)?
@@ -55,7 +55,7 @@ package final class SessionStore: Sendable {
     /// The receiver of live rounds.
     var peer: ActorID?
     /// The positions of the own journal that the last batch filled.
-    var lastAppliedRange: (behind: UInt64, upTo: UInt64)?
+    var lastAppliedRange: (after: UInt64, upTo: UInt64)?
     /// The blob whose last range did not shrink, and the offset up to which ranges are sent without
     /// compression.
     var unshrinking: (hash: BlobHash, end: UInt64)?
@@ -127,7 +127,7 @@ package final class SessionStore: Sendable {
         if close.scopeExpansion != nil { try store.claimScopeExpansion(for: self) }
         var own = close
         own.expectedState = expectedReplicaState
-        try store.finish(own, close.isFull ? full(of: close.mark) : nil, behind: lacking)
+        try store.finish(own, close.isFull ? full(of: close.mark) : nil, after: lacking)
         if close.scopeExpansion != nil { store.endScopeExpansion() }
         let coversMore = try store.versionVector() != covered
         state.withLock { ($0.full, $0.coverageGrew) = (nil, coversMore) }
@@ -169,9 +169,9 @@ package final class SessionStore: Sendable {
       case .digestBuckets(let time): return .bucketsDigested(try store.bucketDigests(at: time))
       case .fingerprint(let buckets, let scope): return try fingerprint(buckets, scope: scope)
       case .exchangeRecords(let hashes, let theirs, let scope, let index):
-        return try exchangeRecords(hashes, sealed: theirs, from: peer, scope: scope, index: index)
+        return try exchangeRecords(hashes, encrypted: theirs, from: peer, scope: scope, index: index)
       case .repair(let hashes, let theirs, let scope, let index):
-        return try repair(hashes, sealed: theirs, from: peer, scope: scope, index: index)
+        return try repair(hashes, encrypted: theirs, from: peer, scope: scope, index: index)
       case .stateHoldings(let wanted): return try stateHoldings(wanted)
       case .decryptBlobRange(let range):
         guard let peer else { return nil }
@@ -213,11 +213,12 @@ package final class SessionStore: Sendable {
 
   private func loadReplica(_ sender: ActorID?, at time: UInt64?) throws -> Replica {
     let wall = store.environment.now()
-    let (summary, digest, ground) = try store.replicaSummary(digestAt: time ?? wall)
+    let (summary, digest, context) = try store.replicaSummary(digestAt: time ?? wall)
     let cursor = try sender.flatMap { try store.cursor(for: $0) }
     let lead = clockLead
     state.withLock { state in
-      (state.actor, state.scope, state.cursor, state.ground) = (summary.actor, summary.scope, cursor, ground)
+      (state.actor, state.scope, state.cursor) = (summary.actor, summary.scope, cursor)
+      state.scanContext = context
       state.clockLead = lead
     }
     // Other copies could not decode a larger summary.
@@ -275,8 +276,8 @@ package final class SessionStore: Sendable {
 
   private func openRound(for receiver: RoundReceiver) throws -> SessionEvent {
     try requireRightClock()
-    let ground = state.withLock { $0.ground.take() }
-    let opened = Result { try openRound(believing: receiver, on: ground) }
+    let scanContext = state.withLock { $0.scanContext.take() }
+    let opened = Result { try openRound(believing: receiver, on: scanContext) }
     // Checked after opening: a new actor has dropped the marks of the old one, which must not be taken for a
     // restored copy.
     if let why = try renewed() { return .stale(why) }
@@ -290,11 +291,13 @@ package final class SessionStore: Sendable {
       state.withLock { $0.round = nil }
       return .roundExhausted
     }
-    return .batchEncrypted(next.sealed, position: next.batch.position, records: next.batch.users)
+    return .batchEncrypted(next.encrypted, position: next.batch.position, records: next.batch.users)
   }
 
   /// The next batch of a round, encrypted; nil at its end.
-  func nextBatch(of round: DeltaStream, _ index: UInt32) throws -> (batch: BatchSummary, sealed: [UInt8])? {
+  func nextBatch(of round: DeltaStream, _ index: UInt32) throws
+    -> (batch: BatchSummary, encrypted: [UInt8])?
+  {
     let left = round.bytesLeft
     let growing = min(Self.firstBatchBytes << min(Int(index / 2), 8), Self.batchBytes)
     let most = left > Self.batchBytes ? growing : Self.batchBytes
@@ -309,7 +312,7 @@ package final class SessionStore: Sendable {
       store: store.id, sender: round.sender, mark: round.mark, index: UInt64(index))
     let deflates = state.withLock { $0.choice.deflates(payload.count) }
     let begin = MonotonicClock.nanoseconds()
-    let sealed = try BatchCodec.encrypt(
+    let encrypted = try BatchCodec.encrypt(
       payload, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes),
       deflating: deflates)
     let end = MonotonicClock.nanoseconds()
@@ -317,12 +320,12 @@ package final class SessionStore: Sendable {
       state.underway.append(
         (
           CompressionChoice.Measure(
-            payload: payload.count, encrypted: sealed.count, deflateTime: deflates ? end - begin : nil,
+            payload: payload.count, encrypted: encrypted.count, deflateTime: deflates ? end - begin : nil,
             transferTime: 0),
           end
         ))
     }
-    return sealed
+    return encrypted
   }
 
   /// Records that the other side has acknowledged `count` further batches.

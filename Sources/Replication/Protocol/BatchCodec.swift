@@ -57,28 +57,30 @@ package enum BatchCodec {
     let key = HKDFSHA256.derive(
       AES256GCM.keyBytes, secret: groupKey, salt: salt, info: keyPurpose + output.bytes)
     output.write(raw: salt)
-    var sealed = output.bytes
-    AES256GCM.encrypt(body, key: key, nonce: nonce, authenticating: sealed, appendingTo: &sealed)
-    return sealed
+    var encrypted = output.bytes
+    AES256GCM.encrypt(body, key: key, nonce: nonce, authenticating: encrypted, appendingTo: &encrypted)
+    return encrypted
   }
 
-  /// Decrypts `sealed`, which must be the batch that `expected` describes.
+  /// Decrypts `encrypted`, which must be the batch that `expected` describes.
   ///
   /// `.protocolViolation` if it is another batch (F80), was changed, was encrypted under an unknown epoch, or
   /// does not inflate to exactly its declared length (F79).
   package static func decrypt(
-    _ sealed: [UInt8], expecting expected: BatchContext, keys: GroupKeyRing
+    _ encrypted: [UInt8], expecting expected: BatchContext, keys: GroupKeyRing
   ) throws(ReplicationError) -> [UInt8] {
     func refusal(_ why: String) -> ReplicationError {
       ReplicationError(.protocolViolation, "opening \(expected): \(why): the connection is closed")
     }
-    guard sealed.count >= overheadBytes, sealed.count <= overheadBytes + expected.kind.maximumBytes else {
-      throw refusal("\(CountText.of(sealed.count, noun: "byte")): too few or too many")
+    guard encrypted.count >= overheadBytes,
+      encrypted.count <= overheadBytes + expected.kind.maximumBytes
+    else {
+      throw refusal("\(CountText.of(encrypted.count, noun: "byte")): too few or too many")
     }
-    let header = Array(sealed[..<headerBytes])
+    let header = Array(encrypted[..<headerBytes])
     guard header[0] == version else { throw refusal("version \(header[0]) is unknown") }
     let isCompressed = header[2] == Self.isCompressed
-    guard isCompressed || header[2] == 0, let epoch = epoch(of: sealed) else {
+    guard isCompressed || header[2] == 0, let epoch = epoch(of: encrypted) else {
       throw refusal("unknown flags")
     }
     let count = Int(UInt32(littleEndianBytes: header[64..<saltOffset]))
@@ -93,7 +95,7 @@ package enum BatchCodec {
       info: keyPurpose + expectedHeader.bytes)
     let body: [UInt8]
     do {
-      body = try AES256GCM.decrypt(sealed[headerBytes...], key: key, nonce: nonce, authenticating: header)
+      body = try AES256GCM.decrypt(encrypted[headerBytes...], key: key, nonce: nonce, authenticating: header)
     } catch {
       throw refusal("\(error)")
     }
@@ -113,13 +115,13 @@ package enum BatchCodec {
     return payload
   }
 
-  /// The group key epoch in the header of `sealed`, not yet authenticated; nil if `sealed` is too short.
-  package static func epoch(of sealed: [UInt8]) -> UInt32? {
-    sealed.count < headerBytes ? nil : UInt32(littleEndianBytes: sealed[4..<8])
+  /// The group key epoch in the header of `encrypted`, not yet authenticated; nil if `encrypted` is shorter.
+  package static func epoch(of encrypted: [UInt8]) -> UInt32? {
+    encrypted.count < headerBytes ? nil : UInt32(littleEndianBytes: encrypted[4..<8])
   }
 
   /// Whether the body of this encrypted batch is deflated.
-  package static func isDeflated(_ sealed: [UInt8]) -> Bool { sealed[2] == isCompressed }
+  package static func isDeflated(_ encrypted: [UInt8]) -> Bool { encrypted[2] == isCompressed }
 
   private static func write(
     _ context: BatchContext, epoch: UInt32, isCompressed: Bool, count: Int, to output: inout ByteWriter

@@ -48,7 +48,7 @@ package struct CompressionChoice: Hashable, Sendable {
   private static let longest = 2.0
   /// Measurements of a fast link before a try: the first batch also waited for the receiver's earlier work.
   private static let fastMeasures = 2
-  /// Measurements of a try before it is judged.
+  /// Measurements of a try before the decision.
   private static let leastMeasures = 4
   /// Measurements of a try before the narrower tolerance applies.
   private static let manyMeasures = 12

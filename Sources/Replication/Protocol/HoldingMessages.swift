@@ -13,7 +13,7 @@ package struct HoldingsWanted: Hashable, Sendable {
 
 /// The answer to `HoldingsWanted`.
 package struct HoldingsStated: Hashable, Sendable {
-  /// The holdings of a side at one moment.
+  /// The holdings of a side at one time.
   package struct Statement: Hashable, Sendable {
     /// The vector that the side covers.
     package var covered: VersionVector

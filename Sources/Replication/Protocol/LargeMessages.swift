@@ -5,12 +5,12 @@ extension Message {
   /// The bytes of the frame, in order. A large part is a piece of its own and is not copied.
   package var pieces: [[UInt8]] {
     switch self {
-    case .batch(let index, let sealed):
-      return Message.batch(index: index, encrypted: []).frame.bytes(with: sealed)
+    case .batch(let index, let encrypted):
+      return Message.batch(index: index, encrypted: []).frame.bytes(with: encrypted)
     case .blobRange(var range):
-      let sealed = range.encrypted
+      let encrypted = range.encrypted
       range.encrypted = []
-      return Message.blobRange(range).frame.bytes(with: sealed)
+      return Message.blobRange(range).frame.bytes(with: encrypted)
     default: return [frame.bytes]
     }
   }
@@ -23,15 +23,15 @@ extension Message {
     let head = Array(payload.prefix(64))
     var reader = ByteReader(head)
     let message = try read(type, from: &reader)
-    var sealed: [UInt8] = []
-    swap(&sealed, &payload)
+    var encrypted: [UInt8] = []
+    swap(&encrypted, &payload)
     switch message {
     case .batch(let index, let start):
-      sealed.removeFirst(head.count - start.count)
-      return .batch(index: index, encrypted: sealed)
+      encrypted.removeFirst(head.count - start.count)
+      return .batch(index: index, encrypted: encrypted)
     case .blobRange(var range):
-      sealed.removeFirst(head.count - range.encrypted.count)
-      range.encrypted = sealed
+      encrypted.removeFirst(head.count - range.encrypted.count)
+      range.encrypted = encrypted
       return .blobRange(range)
     default: preconditionFailure("no other message ends with encrypted bytes")
     }

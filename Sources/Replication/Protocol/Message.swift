@@ -139,7 +139,8 @@ package struct Hello: Hashable, Sendable {
   /// The known group keys. Sent only with the feature `SessionFeature.groupKeys`.
   package var epochs: [EpochCheck]
 
-  /// A hello in the versions of this library. The features that the other side must know follow from the scope.
+  /// A hello in the versions of this library. The features that the other side must know follow from the
+  /// scope.
   package init(
     compatibleFeatures: UInt64 = 0, summary: ReplicaSummary, wallMilliseconds: UInt64, digest: StateDigest,
     directions: Directions, cursor: Cursor? = nil, epochs: [EpochCheck] = []

@@ -27,10 +27,10 @@ extension Message {
       writer.writeVariable(begin.position)
       writer.writeVariable(begin.records)
       return .roundBegin
-    case .batch(let index, let sealed):
-      writer = ByteWriter(capacity: sealed.count + 4)
+    case .batch(let index, let encrypted):
+      writer = ByteWriter(capacity: encrypted.count + 4)
       writer.write(index)
-      writer.write(raw: sealed)
+      writer.write(raw: encrypted)
       return .batch
     case .batchReceived(let position):
       writer.writeVariable(position)
@@ -86,8 +86,8 @@ extension Message {
       writer.write(raw: accept.proven)
       return .joinAccept
     case .live: return .live
-    case .liveUpdate(let burst):
-      burst.write(to: &writer)
+    case .liveUpdate(let update):
+      update.write(to: &writer)
       return .liveUpdate
     case .liveUpdateEnd(let batches):
       writer.write(batches)
@@ -259,7 +259,7 @@ extension Hello {
     summary = ReplicaSummary(
       store: store, actor: actor, sequence: try reader.readVariable(), vector: try reader.readVector(),
       floor: try reader.readVector(), horizon: try reader.readStamp(), position: try reader.readVariable())
-    summary.health = try reader.readStanding()
+    summary.health = try reader.readHealth()
     guard wallMilliseconds < 1 << 48 else { throw DecodingFailure("wall clock beyond any stamp") }
     digest = try reader.readDigest()
     let directions = try reader.read(UInt8.self)

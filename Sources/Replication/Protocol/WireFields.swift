@@ -74,12 +74,12 @@ extension ByteReader {
   }
 
   /// One byte: the health of a replica.
-  mutating func readStanding() throws(DecodingFailure) -> ReplicaHealth {
+  mutating func readHealth() throws(DecodingFailure) -> ReplicaHealth {
     let number = try read(UInt8.self)
-    guard let standing = ReplicaHealth(rawValue: number) else {
-      throw DecodingFailure("standing \(number)")
+    guard let health = ReplicaHealth(rawValue: number) else {
+      throw DecodingFailure("replica health \(number)")
     }
-    return standing
+    return health
   }
 
   /// All bytes that are left.

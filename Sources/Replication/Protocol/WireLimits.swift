@@ -77,12 +77,12 @@ package enum WireLimits {
   /// concurrent requests.
   package static let wantedParts = blobParts + Limits.blobsInFlight
   /// Blobs whose parts a session requests at once, in addition to whole blobs.
-  package static let partedBlobs = 8
+  package static let blobsInParts = 8
   /// Whole blobs requested whose last range has not arrived.
   ///
   /// With the blobs requested in parts, and the one being assembled from chunks, there are never more than
   /// `Limits.blobsInFlight`.
-  package static let wholeBlobs = Limits.blobsInFlight - partedBlobs - 1
+  package static let wholeBlobs = Limits.blobsInFlight - blobsInParts - 1
   /// Blobs in one question about holdings; at least 1.
   package static let holdings = 1024
   /// Total bytes of those blobs, unless there is only one: the other side reads them to answer.

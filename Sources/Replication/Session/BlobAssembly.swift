@@ -124,7 +124,7 @@ struct BlobAssembly {
     precondition(work == .matching, "no recipe was being matched")
     work = nil
     guard ending == nil else { return }
-    // Another session may have stored some of it meanwhile.
+    // Another session may have stored some of it concurrently.
     guard end > held, missing.first?.offset ?? held >= held else { return give(.plainly(need)) }
     self.end = end
     recipeEnd = end

@@ -100,7 +100,7 @@ struct BlobFetch {
     if explicit.removeValue(forKey: hash) != nil { finishedRequests.append((hash, isHere)) }
   }
 
-  // MARK: Of chunks
+  // MARK: Assembly from chunks
 
   private mutating func pumpAssembly(_ port: inout SessionPort) {
     if let result = assembly?.result {
@@ -165,7 +165,7 @@ struct BlobFetch {
         continue
       }
       if !transfer.isSkipped && range.offset != transfer.need.offset {
-        // Another session stored some of it meanwhile, or the other side skipped a range.
+        // Another session stored some of it concurrently, or the other side skipped a range.
         transfer.isSkipped = true
         transfers[range.hash] = transfer
       }

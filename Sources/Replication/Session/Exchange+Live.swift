@@ -66,8 +66,8 @@ extension Exchange {
 
   /// Adds what a round of the other side announced. The bound is checked here: the vector of a scoped copy is
   /// never merged by a store, so no store would refuse an oversized one.
-  mutating func mergePeerCoverage(statedBy burst: LiveUpdate) throws(SessionEnd) {
-    mergePeerCoverage(burst.vector)
+  mutating func mergePeerCoverage(statedBy update: LiveUpdate) throws(SessionEnd) {
+    mergePeerCoverage(update.vector)
     guard live.covered.count <= 2 * Limits.actors else {
       throw .violation("its rounds name more than \(Limits.actors) actors")
     }
@@ -85,12 +85,12 @@ extension Exchange {
     sending?.openLiveUpdate(covered: covered, scope: peer.summary.scope, &port)
   }
 
-  mutating func liveUpdateOpened(_ burst: LiveUpdateOpening, _ port: inout SessionPort) throws(SessionEnd) {
+  mutating func liveUpdateOpened(_ opening: LiveUpdateOpening, _ port: inout SessionPort) throws(SessionEnd) {
     // One side has purged what the other lacks (rule R8): the hellos of a new session settle it.
-    guard live.covered.covers(burst.close.floor), burst.close.sender == own.summary.actor else {
+    guard live.covered.covers(opening.close.floor), opening.close.sender == own.summary.actor else {
       throw .tryAgain("what the two sides know of each other does not hold any more")
     }
-    sending?.opened(burst, &port)
+    sending?.opened(opening, &port)
   }
 
   mutating func liveUpdateWasEmpty(upTo position: UInt64, _ port: inout SessionPort) {

@@ -5,10 +5,10 @@ internal import SyncStore
 /// A session that ends compares at its end. A live session compares from time to time while both sides are at
 /// rest: the client states its digest, and the server answers only if it covers the same writes and has
 /// another digest. Cursors cannot show that the sides are in step: received records are not sent back, so a
-/// cursor stays behind. Instead each side knows how far it has scanned its journal for records that the other
-/// lacks.
+/// cursor is not advanced. Instead each side knows how far it has scanned its journal for records that the
+/// other lacks.
 extension Exchange {
-  // MARK: Live, at rest
+  // MARK: Digest comparison at rest
 
   /// Starts the timer for comparisons; the session has gone live.
   mutating func beginComparing(_ port: inout SessionPort) {
@@ -47,7 +47,7 @@ extension Exchange {
   /// The own state was digested for a comparison.
   mutating func stateDigestedAtRest(_ state: DigestedState, _ port: inout SessionPort) {
     live.isDigesting = false
-    // Records arrived meanwhile: the next comparison covers them.
+    // Records arrived during the comparison: the next comparison covers them.
     guard isResting, let sending, state.position <= sending.scanned else { return }
     let own = StateClaim(state)
     if progress == .live {

@@ -90,7 +90,7 @@ extension Exchange {
       isHeld: false, &port)
   }
 
-  // MARK: Keys that could not be given
+  // MARK: End of a scope expansion
 
   /// The missing keys have been sent.
   ///

@@ -50,13 +50,13 @@ extension Exchange {
     receiving?.want(needs, &port)
   }
 
-  // MARK: Parts
+  // MARK: Blob parts
 
   /// Requests parts of a blob. Refused while the whole blob is being fetched, or while parts of too many
   /// other blobs are.
   mutating func want(_ wanted: BlobPartsWanted, _ port: inout SessionPort) {
     guard receiving?.fetch.isFetching(wanted.hash) == false, knowsChunks, tier.parts[wanted.hash] == nil,
-      tier.parts.count < WireLimits.partedBlobs
+      tier.parts.count < WireLimits.blobsInParts
     else {
       return port.notifications.append(.partsLacking(wanted.hash))
     }

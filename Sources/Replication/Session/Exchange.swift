@@ -98,7 +98,7 @@ struct Exchange {
     let receipt = sending?.receipt
     let receiver = RoundReceiver(
       cursor: cursor, covered: receipt?.state.vector ?? peer.summary.vector, floor: peer.summary.floor,
-      standing: receipt == nil ? peer.summary.health : .healthy, scope: peer.summary.scope)
+      health: receipt == nil ? peer.summary.health : .healthy, scope: peer.summary.scope)
     let isHeld = receivesFirst && receiving?.hasReceivedRound == false
     try sending?.open(for: receiver, isHeld: isHeld, &port)
   }
@@ -110,8 +110,8 @@ struct Exchange {
   private var receivesFirst: Bool {
     guard receiving != nil, own.summary.needsFullState(of: peer.summary) else { return false }
     if sending == nil || !peer.summary.needsFullState(of: own.summary) { return true }
-    let isInDoubt = (own: own.summary.health == .unconfirmed, peer: peer.summary.health == .unconfirmed)
-    return isInDoubt.own == isInDoubt.peer ? progress == .answering : isInDoubt.own
+    let isUnconfirmed = (own: own.summary.health == .unconfirmed, peer: peer.summary.health == .unconfirmed)
+    return isUnconfirmed.own == isUnconfirmed.peer ? progress == .answering : isUnconfirmed.own
   }
 
   /// Whether no records and no blobs are in flight.
@@ -136,9 +136,9 @@ struct Exchange {
     case .roundBegin(let begin):
       try requireReceiving()
       try receiving?.roundBegan(begin, &port)
-    case .batch(let index, let sealed):
+    case .batch(let index, let encrypted):
       try requireReceiving()
-      try receiving?.batchArrived(index: index, encrypted: sealed, &port)
+      try receiving?.batchArrived(index: index, encrypted: encrypted, &port)
     case .roundClose(let end):
       try requireReceiving()
       guard receiving?.isInLiveUpdate == false else { throw .violation("the close of another kind of round") }
@@ -178,11 +178,11 @@ struct Exchange {
       try requireReceiving()
       try receiving?.recipeLacking(hash)
     case .live: try goLive(&port)
-    case .liveUpdate(let burst):
+    case .liveUpdate(let update):
       try requireLive()
       try requireReceiving()
-      try receiving?.liveUpdateBegan(burst, &port)
-      try mergePeerCoverage(statedBy: burst)
+      try receiving?.liveUpdateBegan(update, &port)
+      try mergePeerCoverage(statedBy: update)
     case .liveUpdateEnd(let batches):
       try requireReceiving()
       try receiving?.liveUpdateEnded(batches: batches, &port)
@@ -217,14 +217,14 @@ struct Exchange {
     guard sending != nil else { throw .violation("something was received, but sending was not agreed") }
   }
 
-  // MARK: Answers of the own store
+  // MARK: Store results
 
   mutating func answered(_ event: SessionEvent, _ port: inout SessionPort) throws(SessionEnd) {
     switch event {
     case .cursor(let cursor): try loaded(cursor, &port)
     case .roundOpened(let records, let close): sending?.opened(records: records, close: close, &port)
-    case .batchEncrypted(let sealed, let position, let records):
-      sending?.batchEncrypted(sealed, position: position, records: records, &port)
+    case .batchEncrypted(let encrypted, let position, let records):
+      sending?.batchEncrypted(encrypted, position: position, records: records, &port)
     case .roundExhausted: sending?.exhausted(&port)
     case .batchApplied(let position, let records, let missing):
       try receiving?.applied(to: position, records: records, missing: missing, &port)
@@ -232,8 +232,8 @@ struct Exchange {
     case .keysStillMissing:
       keysStillMissing = true
       receiving?.finished(&port)
-    case .blobRead(let hash, let offset, let sealed):
-      source.blobRead(hash, offset: offset, encrypted: sealed, &port)
+    case .blobRead(let hash, let offset, let encrypted):
+      source.blobRead(hash, offset: offset, encrypted: encrypted, &port)
     case .blobUnavailable(let hash): source.lacks(hash, &port)
     case .blobStored(let hash, let held, let isComplete):
       reportProgress(hash, held: held, &port)
@@ -257,7 +257,7 @@ struct Exchange {
         receiving?.stateDigested(state, &port)
       }
     case .journalGrown: live.hasGrown = true
-    case .liveUpdateOpened(let burst): try liveUpdateOpened(burst, &port)
+    case .liveUpdateOpened(let update): try liveUpdateOpened(update, &port)
     case .liveUpdateEmpty(let position): liveUpdateWasEmpty(upTo: position, &port)
     case .groupKeys(let text): port.send(.groupKeys(text))
     case .holdingsStated(let stated): state(stated, &port)
@@ -290,7 +290,7 @@ struct Exchange {
     }
   }
 
-  // MARK: The client's plan
+  // MARK: Client plan
 
   private mutating func loaded(_ cursor: Cursor?, _ port: inout SessionPort) throws(SessionEnd) {
     precondition(progress == .loadingCursor, "no cursor was being loaded")

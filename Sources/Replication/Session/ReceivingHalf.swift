@@ -151,16 +151,16 @@ struct ReceivingHalf {
   private static let mostApplying: UInt32 = 4
 
   private mutating func apply(_ begin: RoundBegin, _ port: inout SessionPort) {
-    let (sealed, index) = (arrived.removeFirst(), nextApplied + applying)
+    let (encrypted, index) = (arrived.removeFirst(), nextApplied + applying)
     applying += 1
     if let end, arrived.isEmpty, begin.kind == .increment {
       isClosing = true
       port.actions.append(
-        .applyLast(sender: sender, mark: begin.mark, index: index, encrypted: sealed, close: close(end)))
+        .applyLast(sender: sender, mark: begin.mark, index: index, encrypted: encrypted, close: close(end)))
     } else {
       port.actions.append(
         .applyBatch(
-          sender: sender, mark: begin.mark, index: index, encrypted: sealed, isFull: begin.kind == .full,
+          sender: sender, mark: begin.mark, index: index, encrypted: encrypted, isFull: begin.kind == .full,
           expansion: scopeExpansion))
     }
   }
@@ -194,8 +194,8 @@ struct ReceivingHalf {
   ) throws(SessionEnd) {
     precondition(applying > 0, "no batch was being applied")
     guard case .receiving(let begin) = state else { return }
-    let isBehind = begin.kind == .full ? position >= self.position : position > self.position
-    guard isBehind, position <= begin.position else {
+    let isLater = begin.kind == .full ? position >= self.position : position > self.position
+    guard isLater, position <= begin.position else {
       throw .violation("a batch reaches position \(position), outside its round")
     }
     applying -= 1
@@ -232,15 +232,15 @@ struct ReceivingHalf {
     pump(&port)
   }
 
-  mutating func stateDigested(_ judged: DigestedState, _ port: inout SessionPort) {
+  mutating func stateDigested(_ digested: DigestedState, _ port: inout SessionPort) {
     guard let end else { return }
     (state, expectsRound, scopeExpansion) = (.received, false, nil)
     port.send(
       .receipt(
-        Receipt(received: end.position, state: judged, missingBlobs: UInt64(fetch.lacking))))
+        Receipt(received: end.position, state: digested, missingBlobs: UInt64(fetch.lacking))))
   }
 
-  // MARK: Live
+  // MARK: Live updates
 
   /// The coverage that the sender stated in its last ordinary round.
   var coveredBySender: VersionVector? { end?.vector }
@@ -252,14 +252,14 @@ struct ReceivingHalf {
     (end, nextScopeExpansion) = (nil, nil)
   }
 
-  mutating func liveUpdateBegan(_ burst: LiveUpdate, _ port: inout SessionPort) throws(SessionEnd) {
+  mutating func liveUpdateBegan(_ update: LiveUpdate, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a round begins inside a round") }
     (nextArrival, nextApplied, position, end) = (0, 0, 0, nil)
     self.liveUpdate = RoundEnd(
-      mark: burst.mark, position: burst.position, batches: 0, vector: burst.vector, floor: burst.floor,
-      horizon: burst.horizon)
-    state = .receiving(RoundBegin(mark: burst.mark, position: burst.position, records: burst.records))
-    port.figures.announceReceived(burst.records)
+      mark: update.mark, position: update.position, batches: 0, vector: update.vector, floor: update.floor,
+      horizon: update.horizon)
+    state = .receiving(RoundBegin(mark: update.mark, position: update.position, records: update.records))
+    port.figures.announceReceived(update.records)
   }
 
   mutating func liveUpdateEnded(batches: UInt32, _ port: inout SessionPort) throws(SessionEnd) {

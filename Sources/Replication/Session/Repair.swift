@@ -67,7 +67,7 @@ struct Repair {
 
   private var index: UInt64 { UInt64(passes) }
 
-  // MARK: The client
+  // MARK: Client side
 
   /// Begins. `time` is the one at which both sides evaluated the differing digests.
   mutating func begin(at time: UInt64, _ port: inout SessionPort) throws(SessionEnd) {
@@ -141,7 +141,7 @@ struct Repair {
     return found
   }
 
-  // MARK: The server
+  // MARK: Server side
 
   mutating func asked(_ groups: DigestGroups, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a comparison inside a comparison") }
@@ -157,7 +157,7 @@ struct Repair {
     port.actions.append(.fingerprint(buckets: prints.buckets, scope))
   }
 
-  // MARK: Answers of the own store
+  // MARK: Store results
 
   mutating func digested(_ buckets: [StateDigest], _ port: inout SessionPort) {
     switch step {

@@ -162,7 +162,7 @@ struct SendingHalf {
     self.before = nil
   }
 
-  // MARK: Live
+  // MARK: Live updates
 
   /// Begins a live round after the last one.
   mutating func openLiveUpdate(covered: VersionVector, scope: KeyScope?, _ port: inout SessionPort) {
@@ -178,24 +178,24 @@ struct SendingHalf {
     scanned = max(scanned, position)
   }
 
-  mutating func opened(_ burst: LiveUpdateOpening, _ port: inout SessionPort) {
+  mutating func opened(_ opening: LiveUpdateOpening, _ port: inout SessionPort) {
     precondition(state == .opening && isLiveUpdate, "no round was being opened")
-    let close = burst.close
+    let close = opening.close
     self.close = close
-    port.figures.announcedSentRecords += burst.records
+    port.figures.announcedSentRecords += opening.records
     vectorDelta = close.vector.beyond(stated)
     port.send(
       .liveUpdate(
         LiveUpdate(
-          mark: close.mark, position: close.position, records: burst.records, vector: vectorDelta,
+          mark: close.mark, position: close.position, records: opening.records, vector: vectorDelta,
           floor: close.floor.beyond(statedFloor),
           horizon: close.horizon)))
     recordStated(close)
-    if let first = burst.first {
+    if let first = opening.first {
       send(first.encrypted, position: first.position, records: first.records, &port)
     }
-    state = burst.isWhole ? .preparingBatch : .streaming
-    if burst.isWhole { exhausted(&port) }
+    state = opening.isWhole ? .preparingBatch : .streaming
+    if opening.isWhole { exhausted(&port) }
   }
 
   mutating func received(liveUpdateUpTo position: UInt64) throws(SessionEnd) {

@@ -211,7 +211,7 @@ package struct Session: ~Copyable {
     }
   }
 
-  // MARK: What comes from the other side
+  // MARK: Incoming messages
 
   private mutating func receive(_ bytes: [UInt8]) throws(SessionEnd) {
     port.figures.receivedBytes += bytes.count
@@ -332,7 +332,7 @@ package struct Session: ~Copyable {
     port.actions.append(.setTimer(.ping, seconds: pingSeconds))
   }
 
-  // MARK: Time and room
+  // MARK: Ticks and queue limits
 
   private mutating func tick() throws(SessionEnd) {
     guard liveness.tick(isPaused: isPaused, queued: port.queued) else {
@@ -360,7 +360,7 @@ package struct Session: ~Copyable {
     }
   }
 
-  // MARK: Ends
+  // MARK: Session ends
 
   private func noCommonVersion(_ theirs: ClosedRange<UInt16>) -> SessionEnd {
     let ours = WireLimits.protocolVersions

@@ -15,7 +15,7 @@ struct SessionPort {
   var notifications: [SessionNotification] = []
   /// Whether a message was sent that awaits an answer.
   private var awaitsReply = false
-  /// Whether a round was requested: own rounds sent meanwhile add no round trip.
+  /// Whether a round was requested: own rounds sent before the answer add no round trip.
   private var hasRequestedRound = false
 
   init(peerName: String) { self.peerName = peerName }

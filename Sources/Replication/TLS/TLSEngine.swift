@@ -174,7 +174,7 @@ package import SyncStore
     OpenSSLFailure.clear()
   }
 
-  // MARK: The handshake's callbacks
+  // MARK: Handshake callbacks
 
   /// The engine of a connection.
   static func owner(of connection: OpaquePointer?) -> TLSEngine? {
@@ -224,7 +224,7 @@ package import SyncStore
     return unsafe Array(UnsafeBufferPointer(start: name, count: Int(count)))
   }
 
-  // MARK: Driving OpenSSL
+  // MARK: OpenSSL calls
 
   private func advance() throws(ReplicationError) {
     OpenSSLFailure.clear()
@@ -303,7 +303,7 @@ package import SyncStore
     return error
   }
 
-  // MARK: The transport under OpenSSL
+  // MARK: OpenSSL transport (BIO)
 
   /// Reads from the bytes of the current call and appends to `outgoing`, without a buffer of its own.
   private nonisolated(unsafe) static let bioMethod: OpaquePointer? = {

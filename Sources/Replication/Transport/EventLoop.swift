@@ -70,7 +70,7 @@ protocol EventHandler: AnyObject {
   /// Traps if the caller is not on the loop's own thread, which would break the first invariant.
   func checkCurrent() { precondition(isCurrent, "state of the event loop touched from another thread") }
 
-  // MARK: On the loop
+  // MARK: Loop thread only
 
   /// Watches a descriptor; nil if the operating system has no room for it. The handler is retained until
   /// `remove`.
@@ -109,7 +109,7 @@ protocol EventHandler: AnyObject {
     unsafe state.timers.remove(timer)
   }
 
-  // MARK: The thread
+  // MARK: Loop thread
 
   private func run() {
     thread.store(UInt(pthread_self()), ordering: .relaxed)

@@ -6,8 +6,8 @@ internal import SyncStore
 /// - at most `TransportLimits.queueBytes` are queued for the peer, or the connection ends (F90);
 /// - while bytes are queued, the peer takes at least one every `TransportLimits.stallMilliseconds`, or the
 ///   connection ends;
-/// - once finishing, it is closed within `TransportLimits.stallMilliseconds`, whatever the peer takes
-///   meanwhile;
+/// - once finishing, it is closed within `TransportLimits.stallMilliseconds`, even if the
+///   peer keeps taking bytes;
 /// - it reads at most `TransportLimits.readBudget` per event, so that peers are served fairly;
 /// - `onEnd` is called once, unless the owner itself ended the connection.
 package final class TCPConnection: EventHandler {

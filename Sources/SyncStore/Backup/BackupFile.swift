@@ -232,9 +232,9 @@ struct BackupWriter {
     }
     do throws(StoreError) {
       try write(name.bytes + EncryptedBlobHeader(blob, cipher).encoded)
-      var sealing = BlobEncryptor(cipher)
-      try source.verify { (piece, _) throws(StoreError) in try write(sealing.encrypt(piece)) }
-      try write(sealing.finish())
+      var encryptor = BlobEncryptor(cipher)
+      try source.verify { (piece, _) throws(StoreError) in try write(encryptor.encrypt(piece)) }
+      try write(encryptor.finish())
     } catch {
       guard error.code == .damaged else { throw error }
       return false

@@ -22,12 +22,12 @@ struct BackupSection {
   ///
   /// Blobs `held` by earlier sections are left out; `wanted` are those that were missing there.
   mutating func write(
-    _ moment: BackupSnapshot, wanted: [BlobReference], held: Set<[UInt8]>
+    _ snapshot: BackupSnapshot, wanted: [BlobReference], held: Set<[UInt8]>
   ) throws(StoreError) -> BackupReport {
     let keyFiles = try store.keyFiles()
     for file in keyFiles { try writer.append(.keyFile, file) }
-    try writeRecords(moment)
-    try writeState(moment)
+    try writeRecords(snapshot)
+    try writeState(snapshot)
     let keys = try store.blobs.writingKeys
     let missed = keys == nil ? wanted : try store.references(toNamed: Set(wanted.map(\.hash)), keys)
     for blob in missed where seen.insert(blob.hash).inserted {
@@ -44,20 +44,20 @@ struct BackupSection {
       throw StoreError(.busy, "the keys were changed meanwhile: back up again", path: store.path)
     }
     (closing.time, closing.name) = (store.environment.now(), store.name)
-    closing.position = moment.position
+    closing.position = snapshot.position
     closing.missing = report.missingBlobs
     try writer.close(closing)
-    (report.section, report.position) = (Int(closing.section), moment.position)
+    (report.section, report.position) = (Int(closing.section), snapshot.position)
     report.writtenBytes = UInt64(writer.offset - start)
     return report
   }
 
   // MARK: Segments
 
-  private mutating func writeRecords(_ moment: BackupSnapshot) throws(StoreError) {
-    var walk = BackupCursor(moment, after: closing.after)
+  private mutating func writeRecords(_ snapshot: BackupSnapshot) throws(StoreError) {
+    var walk = BackupCursor(snapshot, after: closing.after)
     // Reserve address space in proportion to the records to copy: it may be limited.
-    let capacity = min(BackupFormat.segmentCapacity, moment.recordBytes + BackupFormat.definitionBytes)
+    let capacity = min(BackupFormat.segmentCapacity, snapshot.recordBytes + BackupFormat.definitionBytes)
     var copier: CompactedSegmentBuilder?
     // Records of the current transaction.
     var open: [RecordView] = []
@@ -104,14 +104,14 @@ struct BackupSection {
     if seen.insert(blob.hash).inserted { references.append(blob) }
   }
 
-  private mutating func writeState(_ moment: BackupSnapshot) throws(StoreError) {
+  private mutating func writeState(_ snapshot: BackupSnapshot) throws(StoreError) {
     var header = try newHeader(base: 0)
     header.covered = 1...1
     header.chainSalt = closing.firstSalt
-    let copier = try moment.state(
+    let copier = try snapshot.state(
       { header throws(StoreError) in
         try begin(
-          header, capacity: moment.stateBytes + BackupFormat.definitionBytes, givesPositions: false)
+          header, capacity: snapshot.stateBytes + BackupFormat.definitionBytes, givesPositions: false)
       }, header, in: store)
     try write(copier, .state)
   }

@@ -1,4 +1,4 @@
-/// The state of a store for a backup: fixed at one moment under the writers' mutex, copied afterwards.
+/// The state of a store for a backup: fixed at one position under the writers' mutex, copied afterwards.
 ///
 /// Later writes, compaction and key rotation do not change it.
 ///
@@ -115,7 +115,7 @@ struct BackupCursor {
 
   /// An element of the iteration.
   enum Step {
-    /// A record that was live at the moment of the snapshot.
+    /// A record that was live at the snapshot.
     case keep(RecordView)
     /// The end of a transaction, with its position.
     case end(UInt64)
@@ -123,10 +123,10 @@ struct BackupCursor {
 
   private static let recordBatchSize = 64
 
-  init(_ moment: BackupSnapshot, after: UInt64) {
-    (self.snapshot, self.after) = (moment, after)
-    walker = moment.segments.first.map {
-      ResyncingRecordIterator($0, from: moment.offset, limit: moment.ends[0])
+  init(_ snapshot: BackupSnapshot, after: UInt64) {
+    (self.snapshot, self.after) = (snapshot, after)
+    walker = snapshot.segments.first.map {
+      ResyncingRecordIterator($0, from: snapshot.offset, limit: snapshot.ends[0])
     }
   }
 
@@ -178,7 +178,7 @@ struct BackupCursor {
     return steps
   }
 
-  /// Whether the record was live at the moment of the snapshot.
+  /// Whether the record was live at the snapshot.
   ///
   /// Also true for records overwritten since, and for some overwritten shortly before: stamps decide which of
   /// several versions counts.

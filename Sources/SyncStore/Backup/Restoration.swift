@@ -77,13 +77,13 @@ struct Restoration {
       guard let hash = BlobHash(bytes: entry.header.hash) else {
         throw backup.damaged("a blob has no name: use another backup")
       }
-      try restoreBlob(entry, as: hash, behind: 0)
-    case .encryptedBlob: try restoreBlob(entry, as: try backup.blobName(entry), behind: SHA256.byteCount)
+      try restoreBlob(entry, as: hash, from: 0)
+    case .encryptedBlob: try restoreBlob(entry, as: try backup.blobName(entry), from: SHA256.byteCount)
     case .footer: break
     }
   }
 
-  // MARK: The journal
+  // MARK: Journal
 
   private mutating func restoreSegment(_ content: [UInt8], isState: Bool) throws(StoreError) {
     guard case .whole(let header, damaged: false) = SegmentHeader.read(content),
@@ -132,7 +132,7 @@ struct Restoration {
 
   /// Restores a blob. The first `start` bytes of the entry do not belong to the object.
   private mutating func restoreBlob(
-    _ entry: BackupFile.Entry, as hash: BlobHash, behind start: Int
+    _ entry: BackupFile.Entry, as hash: BlobHash, from start: Int
   ) throws(StoreError) {
     let tier = directory + "/" + StoreLayout.blobs
     let shard = tier + "/" + BlobFiles.shard(hash)

@@ -25,7 +25,7 @@ public struct BackupReport: Hashable, Sendable {
 }
 
 extension Store {
-  /// Backs up the store into one file, as of this moment, while this and other processes use it.
+  /// Backs up the store into one file, as of now, while this and other processes use it.
   ///
   /// The first backup into a file is full: records, blobs, keys and the device's identity. Each later one
   /// appends the changes since, determined by positions; it replaces the file by a full backup once the
@@ -34,7 +34,7 @@ extension Store {
   /// directory; `schemas/backup.md` has its layout.
   ///
   /// The backup is durable on return. If it fails, or the process or the machine crashes, the file still has
-  /// its previous states. Writers wait only for the moment at which the snapshot is taken.
+  /// its previous states. Writers wait only while the snapshot is taken.
   ///
   /// - Parameters:
   ///   - file: Created if it is missing.
@@ -53,7 +53,7 @@ extension Store {
     let file = try storage.followingLink(file)
     guard try storage.status(file) != nil else { return try backUpWhole(to: file, progress) }
     let target = try storage.open(file, .readWrite)
-    // A file replaced meanwhile is not the one that is locked.
+    // A file replaced since is not the one that is locked.
     guard try target.lock(byte: 0, .exclusive, wait: false),
       try storage.status(file)?.inode == target.status().inode
     else { throw Self.backupIsBusy(file) }
@@ -84,15 +84,15 @@ extension Store {
     guard keys == held, found.end - found.sections[0].range.upperBound <= full else {
       return try backUpWhole(to: file, progress)
     }
-    let moment = try backupSnapshot(after: last.closing.position, token: last.closing.token)
-    return try increment(found, last: last, moment: moment, progress: progress)
+    let snapshot = try backupSnapshot(after: last.closing.position, token: last.closing.token)
+    return try increment(found, last: last, snapshot: snapshot, progress: progress)
   }
 
   private static func backupIsBusy(_ file: String) -> StoreError {
     StoreError(.busy, "another process is writing this backup: wait for it", path: file)
   }
 
-  // MARK: The two kinds
+  // MARK: Full and incremental backup
 
   private func backUpWhole(
     to path: String, _ progress: @escaping (UInt64) -> Void
@@ -111,11 +111,11 @@ extension Store {
       closing.token = environment.random(BackupFooter.tokenBytes)
       (closing.firstSalt, closing.chainLength) = (environment.randomWord(), UInt32(SegmentHeader.length))
       closing.chainSalt = closing.firstSalt
-      let moment = try backupSnapshot(after: 0, token: closing.token)
+      let snapshot = try backupSnapshot(after: 0, token: closing.token)
       var section = BackupSection(
         store: self, closing: closing, writer: BackupWriter(file, at: BackupFormat.headerBytes),
         progress: progress)
-      var report = try section.write(moment, wanted: [], held: [])
+      var report = try section.write(snapshot, wanted: [], held: [])
       report.fileBytes = UInt64(section.writer.offset)
       try storage.rename(temporary, to: path)
       try storage.syncDirectory(type(of: storage).directory(of: path))
@@ -128,7 +128,7 @@ extension Store {
   }
 
   private func increment(
-    _ found: BackupFile, last: BackupFile.Section, moment: BackupSnapshot,
+    _ found: BackupFile, last: BackupFile.Section, snapshot: BackupSnapshot,
     progress: @escaping (UInt64) -> Void
   ) throws(StoreError) -> BackupReport {
     var closing = last.closing
@@ -141,7 +141,7 @@ extension Store {
       var section = BackupSection(
         store: self, closing: closing, writer: BackupWriter(found.file, at: found.end), progress: progress)
       var report = try section.write(
-        moment, wanted: last.closing.missing, held: try found.blobs(of: found.sections))
+        snapshot, wanted: last.closing.missing, held: try found.blobs(of: found.sections))
       (report.isFull, report.fileBytes) = (false, UInt64(section.writer.offset))
       return report
     } catch {
@@ -150,7 +150,7 @@ extension Store {
     }
   }
 
-  // MARK: The moment
+  // MARK: Snapshot
 
   /// Whether this copy recognizes the backup as its own: at this position, or at a later one that did not get
   /// into the file.
@@ -189,10 +189,10 @@ extension Store {
     try checkWritable()
     throttleWriter()
     try lockWriters()
-    let moment: BackupSnapshot
+    let snapshot: BackupSnapshot
     do {
       defer { control.unlock() }
-      moment = try engine.withLock { engine throws(StoreError) in
+      snapshot = try engine.withLock { engine throws(StoreError) in
         guard let actor = engine.state.actor else { throw missingActorError }
         var builder = engine.transactionBuilder(wall: environment.now(), limit: Limits.transactionBytes)
         _ = try mark(&builder, position: engine.position, digest: engine.runningDigest)
@@ -207,8 +207,8 @@ extension Store {
         return try BackupSnapshot(after: position, in: engine)
       }
     }
-    try sync(upTo: moment.tail)
-    return moment
+    try sync(upTo: snapshot.tail)
+    return snapshot
   }
 
   /// Maximum number of backup files that a copy can continue.

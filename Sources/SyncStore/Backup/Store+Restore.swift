@@ -87,7 +87,7 @@ extension Store {
       throw StoreError(
         .outOfBounds, "has states 1 to \(backup.sections.count), not \(count): name one of them", path: file)
     }
-    // Held to the end: the store to be replaced must not be opened meanwhile.
+    // Held to the end: the store to be replaced must not be opened during the restore.
     let possession = try lockReplaced(path, replacing: replacing, storage: storage)
     defer { possession?.end() }
     let staging = path + ".restoring"
@@ -234,13 +234,13 @@ enum StagedDirectory {
   ///
   /// With `replacing`, an existing store is exchanged with it; the caller must hold the lock on that store.
   ///
-  /// - Throws: `.alreadyExists` if something was created there meanwhile.
+  /// - Throws: `.alreadyExists` if something was created there concurrently.
   static func install(
     _ staging: String, as path: String, replacing: Bool, _ storage: any Storage
   ) throws(StoreError) {
     if try storage.renameUnlessPresent(staging, to: path) { return }
     guard replacing else {
-      // An empty directory, unless a store was created in it meanwhile.
+      // An empty directory, unless a store was created in it concurrently.
       guard try storage.list(path).isEmpty, case _ = try storage.removeDirectory(path),
         try storage.renameUnlessPresent(staging, to: path)
       else {

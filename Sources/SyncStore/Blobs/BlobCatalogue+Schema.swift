@@ -52,7 +52,7 @@ extension BlobCatalogue {
   /// one.
   static func migrate(_ database: SQLiteConnection) throws(StoreError) {
     try database.transaction { () throws(StoreError) in
-      // Another process may have migrated it meanwhile.
+      // Another process may have migrated it concurrently.
       let found = try database.run("PRAGMA user_version")[0][0].integer
       guard found < version else { return }
       let added = (found < 2 ? holderTable : "") + chunkTables

@@ -55,7 +55,7 @@ package final class BlobCatalogue: Sendable {
 
   /// The catalogue of `files`; the database is opened at first use.
   ///
-  /// On a storage that is not the file system it lives in memory, for this instance alone. With `readOnly`
+  /// On a storage that is not the file system it is in memory, for this instance alone. With `readOnly`
   /// nothing is created, repaired or changed.
   init(_ files: BlobFiles, readOnly: Bool, clock: @escaping @Sendable () -> UInt64) {
     (self.files, self.readOnly) = (files, readOnly)
@@ -130,7 +130,7 @@ package final class BlobCatalogue: Sendable {
     }
   }
 
-  // MARK: Leaving
+  // MARK: Removal
 
   /// Marks as deleting those of `objects` that have not been used since `cutoff`.
   ///
@@ -181,7 +181,7 @@ package final class BlobCatalogue: Sendable {
     }
   }
 
-  // MARK: The database as a whole
+  // MARK: Database maintenance
 
   /// Moves SQLite's write-ahead log into the database and syncs it; keeps this work off the path of a put.
   func checkpoint() throws(StoreError) {

@@ -44,7 +44,7 @@ struct BlobFiles: Sendable {
   }
 
   /// A unique name next to `path`, for a file that is renamed once it is complete.
-  static func temporary(besides path: String) -> String { "\(path).\(uniqueName()).part" }
+  static func temporary(nextTo path: String) -> String { "\(path).\(uniqueName()).part" }
 
   // MARK: Directories
 

@@ -1,6 +1,6 @@
 /// Reads one object, whole or in ranges, without holding it in memory.
 ///
-/// The object stays readable for the lifetime of the reader, even if it is removed meanwhile.
+/// The object stays readable for the lifetime of the reader, even if it is removed.
 package final class BlobReader: Sendable {
   enum Source {
     case packed(Pack, PackEntry)
@@ -50,18 +50,18 @@ package final class BlobReader: Sendable {
     }
   }
 
-  private func read(_ range: Range<UInt64>, _ sealed: EncryptedBlob) throws(StoreError) -> [UInt8] {
-    let place = sealed.place(of: range)
+  private func read(_ range: Range<UInt64>, _ object: EncryptedBlob) throws(StoreError) -> [UInt8] {
+    let place = object.place(of: range)
     let bytes = Int(place.bytes.lowerBound)..<Int(place.bytes.upperBound)
     let opened: [UInt8]?
     switch source {
     case .file(let file):
       let pieces = try file.read(bytes.count, at: bytes.lowerBound)
       opened =
-        pieces.count == bytes.count ? sealed.decrypt(pieces, from: place.first, range) : nil
+        pieces.count == bytes.count ? object.decrypt(pieces, from: place.first, range) : nil
     case .packed(let pack, let entry):
       do throws(StoreError) {
-        opened = try pack.withBytes(entry) { sealed.decrypt($0.extracting(bytes), from: place.first, range) }
+        opened = try pack.withBytes(entry) { object.decrypt($0.extracting(bytes), from: place.first, range) }
       } catch {
         guard error.code == .damaged else { throw error }
         throw quarantine()
@@ -73,7 +73,7 @@ package final class BlobReader: Sendable {
 
   /// Decrypts the whole object into memory for `body`.
   private func withDecrypted<Result>(
-    _ sealed: EncryptedBlob, _ body: (RawSpan) throws(StoreError) -> Result
+    _ object: EncryptedBlob, _ body: (RawSpan) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     guard let count = Int(exactly: size) else { throw quarantine() }
     let memory = Mapping.heap(count)

@@ -14,12 +14,12 @@ extension BlobStore {
   private func size(of hash: BlobHash) throws(StoreError) -> UInt64? {
     let names = names(of: hash)
     for following in [false, true] {
-      for (name, isSealed) in names {
+      for (name, isEncrypted) in names {
         if let (pack, slot) = try packs.lookUp(name, refreshing: following) {
-          return Self.contentSize(UInt64(pack.size(slot)), isEncrypted: isSealed)
+          return Self.contentSize(UInt64(pack.size(slot)), isEncrypted: isEncrypted)
         }
         if !following, let size = try files.size(of: name) {
-          return Self.contentSize(size, isEncrypted: isSealed)
+          return Self.contentSize(size, isEncrypted: isEncrypted)
         }
       }
     }
@@ -68,14 +68,14 @@ extension BlobStore {
   /// - Throws: `.blobUnavailable` if it is missing; `.damaged`, after quarantining it, if its size is wrong.
   package func reader(_ reference: BlobReference) throws(StoreError) -> BlobReader {
     for following in [false, true] {
-      for (name, isSealed) in names(of: reference.hash) {
+      for (name, isEncrypted) in names(of: reference.hash) {
         if let (pack, slot) = try packs.lookUp(name, refreshing: following), let entry = pack.entry(slot) {
           if !readOnly { packs.recordUse(pack, slot) }
-          return try reader(reference, name: name, source: .packed(pack, entry), isEncrypted: isSealed)
+          return try reader(reference, name: name, source: .packed(pack, entry), isEncrypted: isEncrypted)
         }
         if !following, let file = try files.open(name) {
           recordRead(name)
-          return try reader(reference, name: name, source: .file(file), isEncrypted: isSealed)
+          return try reader(reference, name: name, source: .file(file), isEncrypted: isEncrypted)
         }
       }
     }
@@ -108,12 +108,12 @@ extension BlobStore {
     let plain = BlobReader(store: self, hash: expected, name: name, source: source, size: size)
     guard isEncrypted else { return plain }
     guard
-      let sealed = try encryptedBlob(
+      let object = try encryptedBlob(
         header: try plain.read(EncryptedBlobLayout.headerBytes, at: 0), path: source.path),
-      sealed.encryptedSize == size
+      object.encryptedSize == size
     else { throw plain.quarantine() }
     return BlobReader(
-      store: self, hash: sealed.hash, name: name, source: source, size: sealed.size, encrypted: sealed)
+      store: self, hash: object.hash, name: name, source: source, size: object.size, encrypted: object)
   }
 
   /// The content of an object, verified.
@@ -150,7 +150,7 @@ extension BlobStore {
     throws(StoreError)
   {
     let source = try reader(reference)
-    let temporary = BlobFiles.temporary(besides: path)
+    let temporary = BlobFiles.temporary(nextTo: path)
     let storage = files.storage.unanchored
     let file = try storage.open(temporary, .create)
     do throws(StoreError) {

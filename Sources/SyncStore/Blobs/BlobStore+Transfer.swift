@@ -32,8 +32,8 @@ extension BlobStore {
 
   /// Bytes of an unfinished transfer that are here: the offset of the next `append`.
   package func partialSize(_ hash: BlobHash) throws(StoreError) -> UInt64 {
-    let (name, isSealed) = partialName(hash)
-    return Self.contentSize(try files.partialSize(name), isEncrypted: isSealed)
+    let (name, isEncrypted) = partialName(hash)
+    return Self.contentSize(try files.partialSize(name), isEncrypted: isEncrypted)
   }
 
   /// `partialSize` of many objects: one listing of the directory finds the few that have begun.
@@ -46,7 +46,7 @@ extension BlobStore {
   }
 
   /// Stored name of an unfinished transfer.
-  private func partialName(_ hash: BlobHash) -> (name: BlobHash, isSealed: Bool) {
+  private func partialName(_ hash: BlobHash) -> (name: BlobHash, isEncrypted: Bool) {
     let keys = writingKeys
     return (keys?.name(of: hash) ?? hash, keys != nil)
   }
@@ -67,16 +67,16 @@ extension BlobStore {
   }
 
   private func appendWithKeysHeld(_ bytes: [UInt8], to hash: BlobHash, at offset: UInt64) throws(StoreError) {
-    let (name, isSealed) = partialName(hash)
+    let (name, isEncrypted) = partialName(hash)
     let done = try withTransfer(name, creating: offset == 0) { (file, state) throws(StoreError) in
-      let held = Self.contentSize(UInt64(try file.status().size), isEncrypted: isSealed)
+      let held = Self.contentSize(UInt64(try file.status().size), isEncrypted: isEncrypted)
       guard held == offset else {
         throw StoreError(
           .outOfBounds,
           "bytes at \(offset) do not continue the \(held) of blob \(hash) that are here: go on from there",
           path: file.path)
       }
-      if isSealed {
+      if isEncrypted {
         try appendEncrypted(bytes, at: offset, file, &state)
       } else {
         try append(bytes, to: name, at: offset, file)
@@ -139,17 +139,17 @@ extension BlobStore {
     do throws(StoreError) {
       var tail: [UInt8] = []
       if rest > 0 {
-        let sealed = try file.read(Int(rest) + BlobCipher.overhead, at: start)
-        guard let opened = cipher.decrypt(sealed, number: UInt32(number)) else {
+        let encrypted = try file.read(Int(rest) + BlobCipher.overhead, at: start)
+        guard let opened = cipher.decrypt(encrypted, number: UInt32(number)) else {
           throw StoreError(
             .outOfBounds, "the last bytes of what is here of the blob were changed: go on before them",
             path: file.path)
         }
         tail = opened
       }
-      var sealing = BlobEncryptor(cipher, piece: number, tail: tail)
-      var output = sealing.encrypt(bytes)
-      output += sealing.finish()
+      var encryptor = BlobEncryptor(cipher, piece: number, tail: tail)
+      var output = encryptor.encrypt(bytes)
+      output += encryptor.finish()
       try file.write(output, at: start)
     } catch {
       _ = try? file.resize(to: start)

@@ -8,7 +8,7 @@ package struct BlobProblem: Sendable, Equatable {
   package let problem: String
 }
 
-/// What `BlobStore.sweepOrphans` removed.
+/// Result of `BlobStore.sweepOrphans`.
 package struct BlobSweep: Sendable, Equatable {
   /// Removed objects.
   package var objects = 0
@@ -141,8 +141,8 @@ extension BlobStore {
     // stored name from its hash.
     if let keys = keys.present(),
       let header = EncryptedBlobHeader(try file.read(EncryptedBlobLayout.headerBytes, at: 0)),
-      let sealed = try encryptedBlob(header: header.encoded, path: file.path),
-      keys.name(of: sealed.hash) == name
+      let object = try encryptedBlob(header: header.encoded, path: file.path),
+      keys.name(of: object.hash) == name
     {
       return try reader(of: name, .file(file), isEncrypted: true, name)
     }

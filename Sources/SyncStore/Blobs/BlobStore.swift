@@ -1,6 +1,6 @@
 private import Glibc
 
-/// Who uses the directory of a blob tier, and whether this process may change it.
+/// Access mode of a blob tier: shared or exclusive, writable or not.
 package enum BlobAccess: Sendable {
   /// This process alone.
   case exclusive
@@ -160,7 +160,7 @@ package final class BlobStore: Sendable {
     try packs.sync()
   }
 
-  // MARK: Putting
+  // MARK: Put
 
   /// Stores `bytes`, once. When it returns with `durable`, the object survives a power failure.
   package func put(bytes: [UInt8], metadata: [UInt8] = [], durable: Bool) throws(StoreError)
@@ -191,7 +191,7 @@ package final class BlobStore: Sendable {
 
   /// Stores the content of the regular file at `path`, once, holding `pieceBytes` of it in memory at a time.
   ///
-  /// A file that changes meanwhile is stored as it was read, under the hash of those bytes.
+  /// A file that changes during the put is stored as it was read, under the hash of those bytes.
   package func put(fileAt path: String, metadata: [UInt8] = [], durable: Bool) throws(StoreError)
     -> BlobReference
   {
@@ -228,7 +228,7 @@ package final class BlobStore: Sendable {
     }
   }
 
-  // MARK: Shared with the other parts
+  // MARK: Shared helpers
 
   static func hash(_ bytes: [UInt8]) -> BlobHash {
     guard let hash = BlobHash(bytes: bytes) else { preconditionFailure("a SHA-256 has 32 bytes") }

@@ -100,7 +100,7 @@ extension BlobStore {
   func finish(_ sink: BlobSink, as reference: BlobReference) throws(StoreError) {
     try sink.finish(reference)
     try withKeysHeld { () throws(StoreError) in
-      // The keys were rotated meanwhile: its key may be dropped soon.
+      // The keys were rotated since it began: its key may be dropped soon.
       let sink = try reencrypted(sink, reference)
       let form = descriptor(reference)
       var isSynced = false

@@ -32,7 +32,7 @@ package enum SQLiteValue: Hashable, Sendable {
   private let handle: OpaquePointer
   private var statements: [String: OpaquePointer] = unsafe [:]
 
-  /// Opens or creates the database at `path`; without a path it lives in memory and ends with the connection.
+  /// Opens or creates the database at `path`; without a path it is in memory and ends with the connection.
   ///
   /// Errors name the path `shown`, if given.
   package convenience init(path: String?, shownAs shown: String? = nil) throws(StoreError) {

@@ -45,7 +45,7 @@ extension DiskCache {
   }
 
   /// Starts a trim in the background. A request during a running trim starts another one after it, so that
-  /// values set meanwhile are covered.
+  /// values set during the first one are covered.
   func trimSoon() {
     while true {
       let before = trimming.load(ordering: .acquiring)

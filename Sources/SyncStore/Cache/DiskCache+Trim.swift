@@ -36,7 +36,7 @@ extension DiskCache {
   /// - Parameter seen: Size of the files when there was no room.
   func makeRoom(for count: Int, seen: Int) throws(StoreError) {
     try makingRoom.withLock { _ throws(StoreError) in
-      // Another writer may have made room meanwhile.
+      // Another writer may have made room concurrently.
       guard packs.takenBytes >= seen else { return }
       let limit = packs.fileLimit.load(ordering: .relaxed)
       guard limit < .max else { return }
@@ -202,7 +202,7 @@ extension DiskCache {
       progress(done + 1, all.count)
     }
     for name in trash { _ = try? files.storage.removeDirectory(files.path(name)) }
-    // Trash added at this moment is counted again at the next opening, or the next emptying.
+    // Trash added concurrently is counted again at the next opening, or the next emptying.
     if Self.trash(of: files).isEmpty { packs.trashBytes.store(0, ordering: .relaxed) }
   }
 
@@ -225,7 +225,7 @@ extension DiskCache {
     return needed
   }
 
-  /// Evicts the first `count` of the values in the order of their last use. Those used meanwhile stay.
+  /// Evicts the first `count` of the values in the order of their last use. Those used since stay.
   private func evict(
     _ progress: (_ done: Int, _ total: Int) -> Void, which: (PackSet.Use) -> Bool = { _ in true },
     count: ([PackSet.Use]) -> Int

@@ -339,7 +339,7 @@ public final class DiskCache: Sendable {
       modified: header.modified, accessed: pack.word(slot).milliseconds)
   }
 
-  // MARK: Finding
+  // MARK: Lookup
 
   private func lookUp(_ key: String) throws(StoreError) -> (Pack, Int, PackEntry)? {
     try checkOpen()

@@ -142,7 +142,7 @@
     return gone
   }
 
-  // MARK: Leaving
+  // MARK: Eviction
   //
   // Each call evicts at most `evictionBatchSize` entries: a caller that gets that many calls again.
 
@@ -191,7 +191,7 @@
     return value
   }
 
-  // MARK: The list
+  // MARK: Linked list
 
   @inlinable mutating func link(_ place: Int32) {
     (entries[Int(place)].newer, entries[Int(place)].older) = (-1, newest)

@@ -171,7 +171,7 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
     evict { $0.trim(toAge: $0.limits.age, at: time) }
   }
 
-  // MARK: Leaving
+  // MARK: Eviction
 
   private func change(_ body: (inout LRUEntries<Key, Value>) -> Void) {
     evict { state in

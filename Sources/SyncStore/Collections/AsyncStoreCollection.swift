@@ -126,7 +126,7 @@ where Element.ID: KeyComponent & Sendable {
     try await perform { collection throws(StoreError) in try collection.count(by: index, equalTo: value) }
   }
 
-  // MARK: One element
+  // MARK: Single elements
 
   /// `StoreCollection.insert`.
   public func insert(
@@ -195,7 +195,7 @@ where Element.ID: KeyComponent & Sendable {
     }
   }
 
-  // MARK: Many elements
+  // MARK: Atomic batches
 
   /// `StoreCollection.insert(contentsOf:)`.
   public func insert(

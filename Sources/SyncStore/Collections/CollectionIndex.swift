@@ -185,7 +185,7 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
   }
 
   /// Splits an entry into the value, still escaped, and the identifier. Nil if it is malformed.
-  static func parts(of entry: [UInt8], behind prefix: [UInt8]) -> (
+  static func parts(of entry: [UInt8], after prefix: [UInt8]) -> (
     value: ArraySlice<UInt8>, identifier: ArraySlice<UInt8>
   )? {
     var at = prefix.count

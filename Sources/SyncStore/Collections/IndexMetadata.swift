@@ -78,7 +78,7 @@ struct IndexMetadata: Equatable {
   }
 
   /// Records indexes as complete that were built since `since`. False if a writer that does not know one of
-  /// them has written meanwhile.
+  /// them has written since.
   mutating func finishBuilding(_ wanted: Set<Name>, since: IndexMetadata) -> Bool {
     for index in wanted {
       guard let position = building[index], position == since.building[index] else { continue }

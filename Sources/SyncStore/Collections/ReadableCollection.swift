@@ -44,7 +44,7 @@ where Element.ID: KeyComponent {
 }
 
 extension ReadableCollection {
-  // MARK: In the order of identifiers
+  // MARK: Identifier order
 
   /// All elements, in the order of their identifiers.
   ///
@@ -119,7 +119,7 @@ extension ReadableCollection {
     return count
   }
 
-  // MARK: In the order of an index
+  // MARK: Index order
 
   /// All elements of an index, in the order of their values there, and of their identifiers where those are
   /// equal.
@@ -238,7 +238,7 @@ extension CollectionSnapshot {
     var left = limit
     let range = CollectionLayout<Element>.range(prefix, bounds)
     try source.scanEntries(range, after: last, reversed: reversed) { entry throws -> ScanStep in
-      guard let parts = CollectionLayout<Element>.parts(of: entry.key.bytes, behind: prefix) else {
+      guard let parts = CollectionLayout<Element>.parts(of: entry.key.bytes, after: prefix) else {
         return .next
       }
       let key = Key(unchecked: layout.prefix + parts.identifier)

@@ -1,7 +1,7 @@
 /// Building indexes. A local record (`IndexMetadata`) says which are complete: another copy builds its own,
 /// so that elements written there by a program that did not know the index get their entries there.
 extension StoreCollection {
-  /// Number of times a build restarts because a writer that does not know an index has written meanwhile.
+  /// Number of times a build restarts because a writer that does not know an index has written concurrently.
   private static var buildAttempts: Int { 8 }
 
   /// Number of most recently written elements sampled when the collection is opened.
@@ -72,8 +72,8 @@ extension StoreCollection {
   /// were written by programs that did not know an index. Entries without an element stay: they are harmless,
   /// and deleting one could undo a concurrent write of another copy.
   ///
-  /// - Throws: `.busy` if a program that does not declare all of the indexes keeps writing meanwhile; errors
-  ///   of reading all elements.
+  /// - Throws: `.busy` if a program that does not declare all of the indexes keeps writing concurrently;
+  ///   errors of reading all elements.
   public func rebuildIndexes() throws(StoreError) { try buildIndexes(all: true) }
 
   /// Builds all indexes, or those that are not complete.
@@ -161,9 +161,9 @@ extension StoreCollection {
 }
 
 extension Snapshot {
-  /// Fails if the index was not complete at the snapshot's moment, because its entries would cover only some
-  /// elements: it was built later, or a program that opened the collection or wrote to it since, here or in
-  /// another process, did not know the index.
+  /// Fails if the index was not complete when the snapshot was taken, because its entries would cover only
+  /// some elements: it was built later, or a program that opened the collection or wrote to it since, here or
+  /// in another process, did not know the index.
   func requireIndex<Element>(
     _ index: IndexMetadata.Name, of layout: CollectionLayout<Element>
   ) throws(StoreError) {

@@ -65,7 +65,7 @@ where Element.ID: KeyComponent {
   ///   beginning with the byte 255.
   public func key(of identifier: Element.ID) throws(StoreError) -> Key { try layout.key(identifier) }
 
-  // MARK: One element
+  // MARK: Single elements
 
   /// Adds an element. Throws `.duplicateIdentifier` if there already is one with its identifier.
   ///
@@ -151,7 +151,7 @@ where Element.ID: KeyComponent {
     return try source.delete(try layout.key(identifier), durability: durability)
   }
 
-  // MARK: Many elements, all or none
+  // MARK: Atomic batches
 
   /// Adds elements, all or none.
   ///

@@ -256,9 +256,9 @@ struct CompactedSegmentBuilder {
   /// The checksum seed of the record that begins at `start`.
   private func seed(at start: Int) -> UInt64 { header.salt &+ UInt64(SegmentHeader.length + start) }
 
-  private mutating func beginEncryption(_ seal: SegmentCipher) -> SegmentCipher.EpochKey {
+  private mutating func beginEncryption(_ cipher: SegmentCipher) -> SegmentCipher.EpochKey {
     let room = SegmentCipher.room(EncryptedRecordLayout.definitions)
-    let writer = seal.define(at: end, in: room, from: end, durable: 0, position: 0)
+    let writer = cipher.define(at: end, in: room, from: end, durable: 0, position: 0)
     memory.store(0..<EncryptedRecordLayout.definitions, of: room, at: count)
     count += EncryptedRecordLayout.definitions
     epochKey = writer

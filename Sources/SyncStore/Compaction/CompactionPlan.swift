@@ -31,38 +31,41 @@ struct CompactionPlan: Equatable {
 
   /// Nil if no compaction is worth it. `position` is the last one assigned; with `isThorough` every dead byte
   /// counts.
-  init?(_ sealed: [Candidate], largestSegment: Int, position: UInt64, isThorough: Bool = false) {
-    let live = sealed.reduce(0) { $0 + $1.liveBytes }
-    let dead = sealed.reduce(0) { $0 + ($1.isEligible ? $1.deadBytes : 0) }
+  init?(_ candidates: [Candidate], largestSegment: Int, position: UInt64, isThorough: Bool = false) {
+    let live = candidates.reduce(0) { $0 + $1.liveBytes }
+    let dead = candidates.reduce(0) { $0 + ($1.isEligible ? $1.deadBytes : 0) }
     guard isThorough || Self.isDue(dead: dead, live: live) else { return nil }
     // Every candidate must gain a page, not only the worst: a small segment may have a larger dead share and
     // still gain too little.
-    let gaining = sealed.indices.filter { sealed[$0].isEligible && sealed[$0].deadBytes >= Self.minGainBytes }
+    let gaining = candidates.indices.filter {
+      candidates[$0].isEligible && candidates[$0].deadBytes >= Self.minGainBytes
+    }
     let worst = gaining.max { left, right in
       // Of segments with equal dead shares take the earlier one: the later is smaller or younger.
-      (Self.share(sealed[left]), right) < (Self.share(sealed[right]), left)
+      (Self.share(candidates[left]), right) < (Self.share(candidates[right]), left)
     }
-    guard let worst, isThorough || Self.share(sealed[worst]) >= Self.minDeadShare else { return nil }
+    guard let worst, isThorough || Self.share(candidates[worst]) >= Self.minDeadShare else { return nil }
     var run = worst..<(worst + 1)
-    var bytes = sealed[worst].liveBytes
+    var bytes = candidates[worst].liveBytes
     // Neighbours join the run where that gains bytes or saves files.
     func takes(_ index: Int) -> Bool {
-      guard sealed.indices.contains(index), sealed[index].isEligible, run.count < Self.maxRunLength else {
+      guard candidates.indices.contains(index), candidates[index].isEligible, run.count < Self.maxRunLength
+      else {
         return false
       }
       let first = min(index, run.lowerBound)
       let end = max(index, run.upperBound - 1) + 1
-      let lastPosition = end < sealed.count ? sealed[end].basePosition : position
-      return (Self.share(sealed[index]) >= 0.25 || sealed[index].fileBytes <= largestSegment / 4)
-        && bytes + sealed[index].liveBytes + SegmentHeader.length <= largestSegment
-        && lastPosition - sealed[first].basePosition < UInt64(UInt32.max)
+      let lastPosition = end < candidates.count ? candidates[end].basePosition : position
+      return (Self.share(candidates[index]) >= 0.25 || candidates[index].fileBytes <= largestSegment / 4)
+        && bytes + candidates[index].liveBytes + SegmentHeader.length <= largestSegment
+        && lastPosition - candidates[first].basePosition < UInt64(UInt32.max)
     }
     while true {
       if takes(run.upperBound) {
-        bytes += sealed[run.upperBound].liveBytes
+        bytes += candidates[run.upperBound].liveBytes
         run = run.lowerBound..<(run.upperBound + 1)
       } else if takes(run.lowerBound - 1) {
-        bytes += sealed[run.lowerBound - 1].liveBytes
+        bytes += candidates[run.lowerBound - 1].liveBytes
         run = (run.lowerBound - 1)..<run.upperBound
       } else {
         break

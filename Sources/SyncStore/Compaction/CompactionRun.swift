@@ -1,6 +1,6 @@
 /// The segments that one compaction copies, and which of their records are live. They are closed: no record
-/// can become live after this was made, so iterating over them takes no lock. Records that die meanwhile are
-/// detected when the copy is installed.
+/// can become live after this was made, so iterating over them takes no lock. Records that die during the
+/// copy are detected when the copy is installed.
 struct CompactionRun: Sendable {
   private let segments: [Source]
   /// File that the copy is written to.
@@ -134,10 +134,10 @@ struct CompactionCursor {
   private var source: CompactionRun.Source?
   private var offset = SegmentHeader.length
   /// Records read ahead, so that their cache misses in the index overlap.
-  private var ahead: [Ahead] = []
+  private var prefetched: [PrefetchedRecord] = []
 
   /// A record that was read ahead.
-  private struct Ahead {
+  private struct PrefetchedRecord {
     var offset: Int
     /// Hash of its key; nil if it is no simple record.
     var hash: UInt64?
@@ -148,7 +148,7 @@ struct CompactionCursor {
   init(_ run: CompactionRun) {
     self.run = run
     source = run[0]
-    ahead.reserveCapacity(Self.readAhead)
+    prefetched.reserveCapacity(Self.readAhead)
   }
 
   /// Number of records whose cache lines are fetched together.
@@ -178,7 +178,7 @@ struct CompactionCursor {
     }
     var endsAtDamage = false
     guard read(source, &endsAtDamage) else { return false }
-    for record in ahead {
+    for record in prefetched {
       let place = source.ref(at: record.offset)
       if let hash = record.hash {
         if try run.isIndexed(hash, at: place) {
@@ -202,10 +202,10 @@ struct CompactionCursor {
 
   /// Reads the next records, up to resolved damage. Returns false at bytes that are no record.
   private mutating func read(_ source: CompactionRun.Source, _ endsAtDamage: inout Bool) -> Bool {
-    ahead.removeAll(keepingCapacity: true)
+    prefetched.removeAll(keepingCapacity: true)
     var reader = RecordIterator(source.segment, from: offset, limit: source.end)
     let isPlain = source.segment.cipher == nil
-    while ahead.count < Self.readAhead, offset < source.end {
+    while prefetched.count < Self.readAhead, offset < source.end {
       guard let bytes = reader.next() else {
         guard let damage = source.resolved[offset] else { return false }
         (offset, endsAtDamage) = (damage.upperBound, true)
@@ -217,7 +217,7 @@ struct CompactionCursor {
         hash = record.withKey { run.hashIndex.hash($0) }
         if let hash { run.hashIndex.prefetch(hash) }
       }
-      ahead.append(Ahead(offset: offset, hash: hash, continues: flags.contains(.continues)))
+      prefetched.append(PrefetchedRecord(offset: offset, hash: hash, continues: flags.contains(.continues)))
       offset = reader.offset
     }
     return true

@@ -1,8 +1,8 @@
 internal import Synchronization
 
 /// Keeps writers from filling the disk faster than compaction frees it: with too many dead bytes, they may
-/// append only as many bytes as compaction gains meanwhile. So they are slowed down instead of waiting for a
-/// whole compaction.
+/// append only as many bytes as compaction frees at the same time. So they are slowed down instead of waiting
+/// for a whole compaction.
 final class WriteThrottle: Sendable {
   private let isThrottling = Atomic(false)
   /// Bytes that may still be appended.

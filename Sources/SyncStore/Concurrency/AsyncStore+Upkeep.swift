@@ -31,7 +31,7 @@ extension AsyncStore {
     try await perform { () throws(StoreError) in try store.finishRekeying() }
   }
 
-  // MARK: Coming from elsewhere
+  // MARK: Import and migration
 
   /// Imports the keys that another store, or a snapshot of one, has in a range. As `Store.importAll(from:)`.
   ///
@@ -74,7 +74,7 @@ extension AsyncStore {
     try await withStore { try $0.importAll(fromPropertyListAt: path, prefix: prefix, conflict: conflict) }
   }
 
-  // MARK: From outside
+  // MARK: Inspection
 
   /// Records of the journal from `position` on, at most `limit`. As `Store.log`.
   public func log(from position: UInt64, limit: Int) async throws(StoreError) -> [LogEntry] {

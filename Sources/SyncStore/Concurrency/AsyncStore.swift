@@ -150,7 +150,7 @@ public struct AsyncStore: Sendable {
     }
   }
 
-  // MARK: The rest
+  // MARK: Durability and maintenance
 
   /// Makes everything committed so far durable. As `Store.sync`.
   public func sync() async throws(StoreError) {
@@ -237,7 +237,7 @@ public struct AsyncStore: Sendable {
   }
 }
 
-// MARK: How
+// MARK: Implementation
 
 extension AsyncStore {
   static let cancelled = StoreError(.cancelled, "the task was cancelled: nothing was done from there on")

@@ -74,19 +74,19 @@ package enum AES256GCM {
     return output
   }
 
-  /// The plaintext of `sealed` (ciphertext, then tag). Nothing is returned unless the tag is right.
+  /// The plaintext of `encrypted` (ciphertext, then tag). Nothing is returned unless the tag is right.
   package static func decrypt(
-    _ sealed: RawSpan, key: [UInt8], nonce: [UInt8], authenticating header: [UInt8]
+    _ encrypted: RawSpan, key: [UInt8], nonce: [UInt8], authenticating header: [UInt8]
   ) throws(AuthenticationFailure) -> [UInt8] {
-    let count = sealed.byteCount - tagBytes
+    let count = encrypted.byteCount - tagBytes
     guard count >= 0 else { throw AuthenticationFailure() }
     let context = unsafe start(key: key, nonce: nonce, header: header, encrypting: 0)
     defer { unsafe EVP_CIPHER_CTX_free(context) }
     var isAuthentic = false
     let plaintext = unsafe [UInt8](unsafeUninitializedCapacity: max(count, 1)) { buffer, initialized in
       guard let start = buffer.baseAddress else { fatalError("AES-256-GCM: no memory") }
-      unsafe update(context, input: sealed.extracting(first: count), output: start)
-      isAuthentic = unsafe sealed.extracting(last: tagBytes).withUnsafeBytes { tag in
+      unsafe update(context, input: encrypted.extracting(first: count), output: start)
+      isAuthentic = unsafe encrypted.extracting(last: tagBytes).withUnsafeBytes { tag in
         var rest: Int32 = 0
         return unsafe sync_gcm_set_tag(
           context, tag.baseAddress?.assumingMemoryBound(to: UInt8.self), Int32(tagBytes)) == 1
@@ -98,18 +98,18 @@ package enum AES256GCM {
     return plaintext
   }
 
-  /// The plaintext of `sealed` (ciphertext, then tag). Nothing is returned unless the tag is right.
+  /// The plaintext of `encrypted` (ciphertext, then tag). Nothing is returned unless the tag is right.
   package static func decrypt(
-    _ sealed: ArraySlice<UInt8>, key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
+    _ encrypted: ArraySlice<UInt8>, key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
   ) throws(AuthenticationFailure) -> [UInt8] {
-    try unsafe decrypt(sealed.span.bytes, key: key, nonce: nonce, authenticating: header)
+    try unsafe decrypt(encrypted.span.bytes, key: key, nonce: nonce, authenticating: header)
   }
 
-  /// The plaintext of `sealed` (ciphertext, then tag). Nothing is returned unless the tag is right.
+  /// The plaintext of `encrypted` (ciphertext, then tag). Nothing is returned unless the tag is right.
   package static func decrypt(
-    _ sealed: [UInt8], key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
+    _ encrypted: [UInt8], key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
   ) throws(AuthenticationFailure) -> [UInt8] {
-    try decrypt(sealed[...], key: key, nonce: nonce, authenticating: header)
+    try decrypt(encrypted[...], key: key, nonce: nonce, authenticating: header)
   }
 
   private static func start(key: [UInt8], nonce: [UInt8], header: [UInt8], encrypting: Int32) -> OpaquePointer

@@ -1,5 +1,5 @@
 /// The keys of the blob tier of an encrypted store, from the key ring at one time (`schemas/blobs.md`,
-/// "Sealed objects").
+/// "Encrypted objects").
 ///
 /// A stored name is an HMAC of the content's hash under a key that never changes for a store: an attacker
 /// with only the disk cannot tell whether a known content is among the objects.
@@ -57,8 +57,8 @@ package struct BlobKeySource: Sendable {
     (self.present, self.refresh) = (present, refresh)
   }
 
-  init(_ seal: JournalKeys) {
-    self.init(present: { seal.blobKeys }, refresh: { () throws(StoreError) in try seal.refresh() })
+  init(_ keys: JournalKeys) {
+    self.init(present: { keys.blobKeys }, refresh: { () throws(StoreError) in try keys.refresh() })
   }
 }
 
@@ -123,14 +123,15 @@ final class BlobCipher: Sendable {
 
   /// The plaintext of a piece made by `encrypt`; nil if it was changed, or belongs to another number or
   /// header.
-  func decrypt(_ sealed: RawSpan, number: UInt32, authenticating header: [UInt8] = []) -> [UInt8]? {
-    guard sealed.byteCount >= Self.overhead else { return nil }
+  func decrypt(_ encrypted: RawSpan, number: UInt32, authenticating header: [UInt8] = []) -> [UInt8]? {
+    guard encrypted.byteCount >= Self.overhead else { return nil }
     var tweak: UInt64 = 0
-    for index in 0..<8 { tweak |= UInt64(sealed.byte(index)) << UInt64(8 * index) }
+    for index in 0..<8 { tweak |= UInt64(encrypted.byte(index)) << UInt64(8 * index) }
     var key = key.copy()
     defer { Secret.zero(&key) }
     return try? AES256GCM.decrypt(
-      sealed.extracting(droppingFirst: 8), key: key, nonce: Self.nonce(number, tweak), authenticating: header)
+      encrypted.extracting(droppingFirst: 8), key: key, nonce: Self.nonce(number, tweak),
+      authenticating: header)
   }
 
   private static func nonce(_ number: UInt32, _ tweak: UInt64) -> [UInt8] {
@@ -154,8 +155,8 @@ extension BlobCipher {
 
   /// The plaintext of a piece made by `encrypt`; nil if it was changed, or belongs to another number or
   /// header.
-  func decrypt(_ sealed: [UInt8], number: UInt32, authenticating header: [UInt8] = []) -> [UInt8]? {
-    unsafe decrypt(sealed.span.bytes, number: number, authenticating: header)
+  func decrypt(_ encrypted: [UInt8], number: UInt32, authenticating header: [UInt8] = []) -> [UInt8]? {
+    unsafe decrypt(encrypted.span.bytes, number: number, authenticating: header)
   }
 }
 

@@ -85,7 +85,7 @@ struct KeyRing: Sendable {
     (masters, acceptsPlain) = ([current: master], false)
   }
 
-  // MARK: The file
+  // MARK: Key file
 
   /// The contents of the key file.
   func encoded(random: (Int) -> [UInt8]) -> [UInt8] {

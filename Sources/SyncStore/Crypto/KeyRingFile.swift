@@ -16,7 +16,7 @@ struct KeyRingFile: Equatable, Sendable {
   /// A key wrapped under another one: nonce, ciphertext and tag.
   struct Wrapped: Equatable {
     var nonce: [UInt8]
-    var sealed: [UInt8]
+    var encrypted: [UInt8]
   }
 
   var store: StoreID
@@ -68,7 +68,7 @@ struct KeyRingFile: Equatable, Sendable {
     let nonce = Array(
       HMACSHA256.code(for: random(32) + header + plain, key: nonces).prefix(AES256GCM.nonceBytes))
     return Wrapped(
-      nonce: nonce, sealed: AES256GCM.encrypt(plain, key: own, nonce: nonce, authenticating: header))
+      nonce: nonce, encrypted: AES256GCM.encrypt(plain, key: own, nonce: nonce, authenticating: header))
   }
 
   /// Unwraps a key. Nil if the wrapping key is another, or anything was changed.
@@ -82,7 +82,7 @@ struct KeyRingFile: Equatable, Sendable {
     }
     guard
       var key = try? AES256GCM.decrypt(
-        wrapped.sealed, key: own, nonce: wrapped.nonce, authenticating: header(name)),
+        wrapped.encrypted, key: own, nonce: wrapped.nonce, authenticating: header(name)),
       key.count == KeyRing.keyBytes
     else { return nil }
     return Secret(taking: &key)
@@ -106,7 +106,7 @@ struct KeyRingFile: Equatable, Sendable {
     var lines = clear
     for name in names {
       guard let entry = entries[name] else { preconditionFailure("every key of a ring is wrapped") }
-      lines.append("\(name) \(Hex.string(of: entry.nonce)) \(Hex.string(of: entry.sealed))")
+      lines.append("\(name) \(Hex.string(of: entry.nonce)) \(Hex.string(of: entry.encrypted))")
     }
     lines.append("proof \(Hex.string(of: proof))")
     lines.append(Self.checksum(lines))
@@ -188,9 +188,9 @@ struct KeyRingFile: Equatable, Sendable {
   private static func wrapped(_ line: String, _ name: String) -> Wrapped? {
     guard let parts = field(line, name + " ")?.split(separator: " "), parts.count == 2,
       let nonce = Hex.bytes(of: parts[0]), nonce.count == AES256GCM.nonceBytes,
-      let sealed = Hex.bytes(of: parts[1]), sealed.count == KeyRing.keyBytes + AES256GCM.tagBytes
+      let encrypted = Hex.bytes(of: parts[1]), encrypted.count == KeyRing.keyBytes + AES256GCM.tagBytes
     else { return nil }
-    return Wrapped(nonce: nonce, sealed: sealed)
+    return Wrapped(nonce: nonce, encrypted: encrypted)
   }
 
   private static func field(_ line: String, _ name: String) -> String? {

@@ -95,7 +95,7 @@ enum NFC {
     }
   }
 
-  // MARK: Steps
+  // MARK: Decomposition and composition
 
   private enum Hangul {
     static let (syllables, leads, vowels, trails): (UInt32, UInt32, UInt32, UInt32) = (

@@ -1,8 +1,9 @@
-/// What NFC (UAX #15) needs of the Unicode Character Database, version 15.1.0: made by `scripts/nfc-table.py`.
-/// The algorithm is in `NFC`. What a later version assigns is not in it: what a passphrase gives must not depend on
-/// when the program was built.
+/// The data of NFC (UAX #15) from the Unicode Character Database, version 15.1.0, written by
+/// `scripts/nfc-table.py`. The algorithm is in `NFC`. Characters of later versions are not in it: the key of
+/// a passphrase must not depend on when the program was built.
 enum NFCTable {
-  /// Canonical decompositions, but for Hangul, in hexadecimal digits: `=` if the pair composes again, `>` if not.
+  /// Canonical decompositions, but for Hangul, in hexadecimal digits: `=` if the pair composes again, `>`
+  /// if not.
   static let decompositions = """
     c0=41+300 c1=41+301 c2=41+302 c3=41+303 c4=41+308 c5=41+30a c7=43+327 c8=45+300 c9=45+301 ca=45+302 \
     cb=45+308 cc=49+300 cd=49+301 ce=49+302 cf=49+308 d1=4e+303 d2=4f+300 d3=4f+301 d4=4f+302 d5=4f+303 \

@@ -93,7 +93,7 @@ private import CXXHash
     return made
   }
 
-  // MARK: Plain forms
+  // MARK: Plaintext cache
 
   /// The plaintext of the record encrypted with `tag` at `place`, if this thread has cached it.
   @inline(__always)
@@ -140,9 +140,9 @@ private import CXXHash
     let count = ranges.body.count - AES256GCM.tagBytes
     guard count >= 0, let cipher = unsafe cipher(id, key) else { return false }
     return unsafe plain.withMutableBytes(ranges.header) { header in
-      unsafe source.withMutableBytes(ranges.body) { sealed in
+      unsafe source.withMutableBytes(ranges.body) { encrypted in
         unsafe plain.withMutableBytes(start..<(start + count)) { plain in
-          let input = unsafe sealed.bindMemory(to: UInt8.self)
+          let input = unsafe encrypted.bindMemory(to: UInt8.self)
           let output = unsafe plain.bindMemory(to: UInt8.self)
           unsafe Self.begin(cipher, nonce, header: header)
           unsafe nettle_gcm_aes256_decrypt(&cipher.pointee.gcm, count, output.baseAddress, input.baseAddress)

@@ -77,7 +77,7 @@ extension HashIndex {
     return true
   }
 
-  // MARK: Steps
+  // MARK: Change steps
 
   /// Page, bucket and slot of the key with this ref; nil if it is not there.
   private func locate(_ hash: UInt64, _ place: UInt64) throws(StoreError)
@@ -144,7 +144,7 @@ extension HashIndex {
     CheckedWord.encode(UInt64(count) | UInt64(depth) << 16)
   }
 
-  // MARK: Tidying buckets
+  // MARK: Bucket packing
 
   /// Packs the taken slots of a bucket before the free ones, which become empty unless a search must continue
   /// past the bucket.

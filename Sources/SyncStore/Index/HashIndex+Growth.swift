@@ -125,7 +125,7 @@ extension HashIndex {
     write(Intent.none, to: header, IndexLayout.Header.intent)
   }
 
-  // MARK: The directory
+  // MARK: Directory
 
   /// Doubles the directory. Its entries are copied to the new half, which counts once the depth is stored.
   private func deepen(to depth: Int) throws(StoreError) {
@@ -212,7 +212,7 @@ extension HashIndex {
     StoreError(.outOfBounds, "has as many pages as can be: keep fewer keys", path: file.path)
   }
 
-  // MARK: After a death
+  // MARK: Crash recovery
 
   /// Completes the change of a writer that died, in time independent of the number of keys, except for the
   /// doubling of the directory. Idempotent: a crash in it leaves it to the next call. Must be called after

@@ -8,10 +8,10 @@ package struct IndexIdentity: Sendable {
   var store: StoreID
   /// Identifies this boot of the machine; 0 if unknown.
   var boot: UInt64
-  /// 16 random bytes that key the hash, in an encrypted store together with `sealing`.
+  /// 16 random bytes that key the hash, in an encrypted store together with `storeSecret`.
   var secret: [UInt8]
   /// The index secret of an encrypted store; nil for an unencrypted one.
-  var sealing: [UInt8]?
+  var storeSecret: [UInt8]?
 }
 
 /// Creating, validating, closing and replacing an index.
@@ -32,11 +32,11 @@ extension HashIndex {
   /// Opens the index at `path`. It is trusted if it was closed cleanly, or if boot and file system are the
   /// same as when it was written: the kernel keeps the stores of a killed process, but not those from before
   /// a power failure. `boot` 0 is an unknown boot, never equal to any. Takes time independent of the number
-  /// of keys; changes nothing. `sealing` is the secret of an encrypted store, nil for an unencrypted one.
+  /// of keys; changes nothing. `storeSecret` is the secret of an encrypted store, nil for an unencrypted one.
   ///
   /// Throws `.newerFormat` for an index of a newer program, and errors of the operating system.
   package static func open(
-    at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, sealing: [UInt8]? = nil,
+    at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, storeSecret: [UInt8]? = nil,
     writable: Bool
   ) throws(StoreError) -> OpenResult {
     guard let file = try storage.openIfPresent(path, writable ? .readWrite : .readOnly) else {
@@ -48,7 +48,7 @@ extension HashIndex {
       let known = try IndexHeader(file.read(IndexLayout.Header.fixedLength, at: 0), path: path)
       guard known.store == store else { return .distrusted("it is of another store") }
       guard known.isOf(status) else { return .distrusted("it is a copy") }
-      let keys = IndexKeys(random: known.secret, secret: sealing)
+      let keys = IndexKeys(random: known.secret, secret: storeSecret)
       guard known.check == keys.check else { return .distrusted("its keys are hashed under another secret") }
       directory = try HashIndex(file, writable: writable, known, seed: keys.seed)
       guard directory.isClean || known.boot == boot && boot != 0 && known.fileSystem == status.fileSystem
@@ -80,7 +80,7 @@ extension HashIndex {
   ) throws(StoreError) -> HashIndex {
     precondition(identity.secret.count == 16, "a secret of 16 bytes")
     try file.allocate(to: Int(MappedPages.chunk(of: 0).upperBound) * MappedPages.pageBytes)
-    let keys = IndexKeys(random: identity.secret, secret: identity.sealing)
+    let keys = IndexKeys(random: identity.secret, secret: identity.storeSecret)
     let known = IndexHeader(
       store: identity.store, boot: identity.boot, secret: identity.secret, check: keys.check,
       try file.status())

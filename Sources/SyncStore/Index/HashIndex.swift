@@ -241,7 +241,7 @@ package final class HashIndex: @unchecked Sendable {
     }
   }
 
-  // MARK: What is in its words
+  // MARK: Slot words
 
   @inline(__always)
   static func slotOffset(_ bucket: Int, _ slot: Int) -> Int {

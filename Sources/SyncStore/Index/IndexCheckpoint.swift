@@ -56,12 +56,12 @@ final class IndexCheckpoint: Sendable {
     guard let file = try storage.openIfPresent(path, writable ? .readWrite : .readOnly),
       try file.sizeAtOpening >= firstBytes
     else { return nil }
-    let ledger = try IndexCheckpoint(file, concealing: concealing, writable: writable)
-    let header = ledger.header
+    let checkpoint = try IndexCheckpoint(file, concealing: concealing, writable: writable)
+    let header = checkpoint.header
     guard header.load(Field.magic) == magic, header.load(Field.version) == version,
       header.load(Field.identity) == identity, header.load(Field.checksum) == checksum(identity)
     else { return nil }
-    return ledger
+    return checkpoint
   }
 
   /// Creates an empty index checkpoint in an empty file.
@@ -69,8 +69,8 @@ final class IndexCheckpoint: Sendable {
     on file: any StorageFile, identity: UInt64, concealing: Secret? = nil
   ) throws(StoreError) -> IndexCheckpoint {
     try file.allocate(to: firstBytes)
-    let ledger = try IndexCheckpoint(file, concealing: concealing, writable: true)
-    let header = ledger.header
+    let checkpoint = try IndexCheckpoint(file, concealing: concealing, writable: true)
+    let header = checkpoint.header
     for field in [Field.position, Field.sequence, Field.last, Field.notes, Field.segments] {
       header.store(CheckedWord.encode(0), at: field)
     }
@@ -80,7 +80,7 @@ final class IndexCheckpoint: Sendable {
     header.store(identity, at: Field.identity)
     header.store(checksum(identity), at: Field.checksum)
     header.store(magic, at: Field.magic)
-    return ledger
+    return checkpoint
   }
 
   /// Syncs the whole file.
@@ -96,7 +96,7 @@ final class IndexCheckpoint: Sendable {
     return XXH3.hash64(writer.bytes, seed: 0)
   }
 
-  // MARK: Numbers
+  // MARK: Counters
 
   /// The last position assigned.
   var position: UInt64 { get throws(StoreError) { try checkedWord(Field.position) } }
@@ -151,7 +151,7 @@ final class IndexCheckpoint: Sendable {
   /// Records that damage was found. Any process with write access may call it.
   func setDamageFound() { header.store(1, at: Field.damage) }
 
-  // MARK: The digest
+  // MARK: Running digest
 
   /// True if the running digest is maintained.
   @inline(__always)
@@ -203,7 +203,7 @@ final class IndexCheckpoint: Sendable {
     return words == 0 ? 1 : words
   }
 
-  // MARK: Changes of several keys
+  // MARK: Seqlock
 
   /// Seqlock for changes of several keys: a read of the index is consistent if it was even, and the same
   /// before and after.
@@ -291,7 +291,7 @@ final class IndexCheckpoint: Sendable {
     return (try pages.page(Self.page(ofSegment: slot)), slot % Self.segmentsPerPage * 16)
   }
 
-  // MARK: Notes
+  // MARK: Special records
 
   /// Number of special records, and marks of installed compactions.
   var specialRecordCount: Int { get throws(StoreError) { try notes.count } }
@@ -321,7 +321,7 @@ final class IndexCheckpoint: Sendable {
           noted.installedCompaction = UInt32(truncatingIfNeeded: note)
         }
       }
-      // Another process may have rewritten the list meanwhile, and again in the same pages.
+      // Another process may have rewritten the list concurrently, and again in the same pages.
       if try notes.round == round { return noted }
     }
   }

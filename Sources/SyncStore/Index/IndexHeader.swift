@@ -44,8 +44,8 @@ struct IndexHeader: Equatable {
     fileSystem = integer(Field.fileSystem, 8)
     birth = integer(Field.birth, 8)
     secret = Array(bytes[Field.secret..<Field.secret + 16])
-    let isSealed = integer(Field.readerFeatures, 4) & IndexLayout.encryptedFeature != 0
-    check = isSealed ? Array(bytes[Field.check..<Field.check + IndexKeys.checkBytes]) : nil
+    let isEncrypted = integer(Field.readerFeatures, 4) & IndexLayout.encryptedFeature != 0
+    check = isEncrypted ? Array(bytes[Field.check..<Field.check + IndexKeys.checkBytes]) : nil
   }
 
   private static func damage(_ path: String) -> StoreError {

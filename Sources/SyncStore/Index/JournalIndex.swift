@@ -31,8 +31,8 @@ final class JournalIndex: @unchecked Sendable {
   /// True if it refers to a segment that this process has not mapped yet; owned by the engine.
   var namesUnmappedSegment = false
 
-  private init(_ keys: HashIndex, _ ledger: IndexCheckpoint, backing: IndexBacking) {
-    (self.hashIndex, self.checkpoint, self.backing) = (keys, ledger, backing)
+  private init(_ keys: HashIndex, _ checkpoint: IndexCheckpoint, backing: IndexBacking) {
+    (self.hashIndex, self.checkpoint, self.backing) = (keys, checkpoint, backing)
   }
 
   /// True if other processes use it: not before it has its name.
@@ -51,14 +51,14 @@ final class JournalIndex: @unchecked Sendable {
     /// Identifies the boot; 0 is unknown.
     let boot: UInt64
     /// Provides the secret of an encrypted store.
-    let seal: JournalKeys
+    let journalKeys: JournalKeys
 
     fileprivate var index: String { directory + "/" + HashIndex.fileName }
     fileprivate var checkpointPath: String { directory + "/" + IndexCheckpoint.fileName }
 
     /// The identity of a new index in these files.
     fileprivate func identity(secret: [UInt8]) -> IndexIdentity {
-      IndexIdentity(store: store, boot: boot, secret: secret, sealing: seal.indexSecret)
+      IndexIdentity(store: store, boot: boot, secret: secret, storeSecret: journalKeys.indexSecret)
     }
   }
 
@@ -66,17 +66,17 @@ final class JournalIndex: @unchecked Sendable {
   ///
   /// - Throws: `.newerFormat` for an index of a newer program.
   static func open(_ files: Files, writable: Bool) throws(StoreError) -> JournalIndex? {
-    let secret = files.seal.indexSecret
+    let secret = files.journalKeys.indexSecret
     do throws(StoreError) {
       guard
         case .trusted(let keys) = try HashIndex.open(
-          at: files.index, files.storage, store: files.store, boot: files.boot, sealing: secret,
+          at: files.index, files.storage, store: files.store, boot: files.boot, storeSecret: secret,
           writable: writable),
-        let ledger = try IndexCheckpoint.open(
+        let checkpoint = try IndexCheckpoint.open(
           at: files.checkpointPath, files.storage, identity: identity(of: keys),
           concealing: IndexKeys(random: keys.secret, secret: secret).digest, writable: writable)
       else { return nil }
-      return JournalIndex(keys, ledger, backing: .shared)
+      return JournalIndex(keys, checkpoint, backing: .shared)
     } catch {
       // Derived from the journal: a foreign or damaged file here can simply be replaced.
       guard error.code == .foreignFile || error.code == .damaged else { throw error }
@@ -91,10 +91,10 @@ final class JournalIndex: @unchecked Sendable {
       at: files.index, files.storage, identity: identity, expected: expected)
     _ = try files.storage.remove(files.checkpointPath + ".new")
     let file = try files.storage.open(files.checkpointPath + ".new", .create)
-    let ledger = try IndexCheckpoint.create(
+    let checkpoint = try IndexCheckpoint.create(
       on: file, identity: Self.identity(of: keys),
-      concealing: IndexKeys(random: secret, secret: identity.sealing).digest)
-    return JournalIndex(keys, ledger, backing: .unnamedFiles)
+      concealing: IndexKeys(random: secret, secret: identity.storeSecret).digest)
+    return JournalIndex(keys, checkpoint, backing: .unnamedFiles)
   }
 
   /// Creates an empty index in memory. `secret` is 16 random bytes.
@@ -103,9 +103,9 @@ final class JournalIndex: @unchecked Sendable {
       let keys = try HashIndex.create(
         on: MemoryFile(path: files.index),
         identity: IndexIdentity(store: files.store, boot: files.boot, secret: secret))
-      let ledger = try IndexCheckpoint.create(
+      let checkpoint = try IndexCheckpoint.create(
         on: MemoryFile(path: files.checkpointPath), identity: identity(of: keys))
-      return JournalIndex(keys, ledger, backing: .memory)
+      return JournalIndex(keys, checkpoint, backing: .memory)
     } catch {
       preconditionFailure("memory does not fail: \(error)")
     }
@@ -141,7 +141,7 @@ final class JournalIndex: @unchecked Sendable {
     keys.secret.suffix(8).reduce(0) { $0 << 8 | UInt64($1) }
   }
 
-  // MARK: Using it
+  // MARK: Faults and releases
 
   /// True if the kernel refused a page of it (F26, F28, F38). Then indexed records may be invisible to other
   /// processes.

@@ -11,11 +11,11 @@ struct KeySort<Source: KeySource> {
   private static var keyBytes: Int { RecordLayout.fixedLength + 24 }
 
   /// Sorts items whose keys agree in the first `depth` bytes.
-  private func sort(_ items: inout [SortItem], behind depth: Int) {
+  private func sort(_ items: inout [SortItem], from depth: Int) {
     guard items.count > Self.comparisonSortLimit else {
-      return comparisonSort(&items, items.indices, behind: depth)
+      return comparisonSort(&items, items.indices, from: depth)
     }
-    let depth = load(&items, behind: depth)
+    let depth = load(&items, from: depth)
     items = SortItem.radix(items)
     var start = 0
     while start < items.count {
@@ -25,7 +25,7 @@ struct KeySort<Source: KeySource> {
       if end - start > Self.comparisonSortLimit {
         sortTies(&items, start..<end, at: depth)
       } else if end - start > 1 {
-        comparisonSort(&items, start..<end, behind: depth)
+        comparisonSort(&items, start..<end, from: depth)
       }
       start = end
     }
@@ -42,7 +42,7 @@ struct KeySort<Source: KeySource> {
       if count <= depth + 8 { ended.append((count, item)) } else { others.append(item) }
     }
     ended.sort { $0.count < $1.count }
-    sort(&others, behind: depth + 8)
+    sort(&others, from: depth + 8)
     var next = range.lowerBound
     for entry in ended {
       items[next] = entry.item
@@ -55,7 +55,7 @@ struct KeySort<Source: KeySource> {
   }
 
   /// Loads into each item the first word of its key after the common prefix. Returns its offset.
-  private func load(_ items: inout [SortItem], behind depth: Int) -> Int {
+  private func load(_ items: inout [SortItem], from depth: Int) -> Int {
     // A guess from a few keys is nearly always right, and then one pass is enough.
     let first = keys.key(at: items[0].location)
     var common = first.count
@@ -78,10 +78,10 @@ struct KeySort<Source: KeySource> {
     }
   }
 
-  private func comparisonSort(_ items: inout [SortItem], _ range: Range<Int>, behind depth: Int) {
+  private func comparisonSort(_ items: inout [SortItem], _ range: Range<Int>, from depth: Int) {
     guard range.count > 1 else { return }
     items[range].sort {
-      keys.isLess(keys.key(at: $0.location), keys.key(at: $1.location), behind: depth)
+      keys.isLess(keys.key(at: $0.location), keys.key(at: $1.location), from: depth)
     }
   }
 }
@@ -97,7 +97,7 @@ extension KeySort<SegmentSnapshot> {
     guard !segments.isEncrypted else { return sorted(opening: items, in: segments) }
     let sort = KeySort(keys: segments)
     let damaged = sort.removeDamaged(&items)
-    sort.sort(&items, behind: 0)
+    sort.sort(&items, from: 0)
     return (items.map(\.location), damaged)
   }
 
@@ -106,7 +106,7 @@ extension KeySort<SegmentSnapshot> {
   ) {
     let keys = DecryptedKeys(items.lazy.map(\.location), in: segments)
     var items = keys.places.map { SortItem(word: 0, location: $0) }
-    KeySort<DecryptedKeys>(keys: keys).sort(&items, behind: 0)
+    KeySort<DecryptedKeys>(keys: keys).sort(&items, from: 0)
     return (items.map { keys.record(at: $0.location) }, keys.damaged)
   }
 

@@ -33,7 +33,7 @@ extension KeySource {
   }
 
   /// True if `left` sorts before `right`. They are known to agree in the first `depth` bytes.
-  func isLess(_ left: KeyLocation, _ right: KeyLocation, behind depth: Int = 0) -> Bool {
+  func isLess(_ left: KeyLocation, _ right: KeyLocation, from depth: Int = 0) -> Bool {
     var offset = depth
     while offset < left.count, offset < right.count {
       let (first, second) = (word(left, at: offset), word(right, at: offset))

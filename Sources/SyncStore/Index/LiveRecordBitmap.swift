@@ -55,10 +55,10 @@ struct LiveRecordBitmap: Sendable {
   /// Splits the words, in order, into `count` ranges with about the same number of refs each.
   func shares(_ count: Int) -> [Range<Int>] {
     var ends: [Int] = []
-    var met = 0
+    var seen = 0
     for (index, word) in words.enumerated() where ends.count < count - 1 {
-      met += word.nonzeroBitCount
-      if met >= self.count * (ends.count + 1) / count { ends.append(index + 1) }
+      seen += word.nonzeroBitCount
+      if seen >= self.count * (ends.count + 1) / count { ends.append(index + 1) }
     }
     ends += Array(repeating: words.count, count: count - ends.count)
     return zip([0] + ends.dropLast(), ends).map { $0..<$1 }

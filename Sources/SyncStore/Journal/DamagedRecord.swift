@@ -14,7 +14,7 @@ enum DamagedRecord {
   /// would give a key an older value.
   static func key(in range: Range<Int>, of segment: Segment) -> [UInt8]? {
     guard range.count >= RecordLayout.fixedLength, range.count <= Limits.transactionBytes else { return nil }
-    if let seal = segment.cipher { return encryptedKey(in: range, of: segment, seal) }
+    if let cipher = segment.cipher { return encryptedKey(in: range, of: segment, cipher) }
     var bytes = segment.mapping.bytes(range)
     let seed = segment.seed(at: range.lowerBound)
     let front = min(bytes.count, RecordLayout.fixedLength + 64 + Limits.keyBytes)
@@ -37,22 +37,22 @@ enum DamagedRecord {
   private static let encryptedBytes = 1 << 10
 
   /// The key of an encrypted record: readable only once every bit is restored.
-  private static func encryptedKey(in range: Range<Int>, of segment: Segment, _ seal: SegmentCipher)
+  private static func encryptedKey(in range: Range<Int>, of segment: Segment, _ cipher: SegmentCipher)
     -> [UInt8]?
   {
     guard range.count <= encryptedBitsBytes else { return nil }
     let copy = Mapping.heap(range.count)
     copy.store(range, of: segment.mapping, at: 0)
     let bits: [UInt8] = (0..<8).map { 1 << UInt8($0) }
-    return repairedKey(copy, by: bits, range: range, segment: segment, seal: seal)
+    return repairedKey(copy, by: bits, range: range, segment: segment, cipher: cipher)
       ?? (range.count <= encryptedBytes
-        ? repairedKey(copy, by: Array(1...255), range: range, segment: segment, seal: seal) : nil)
+        ? repairedKey(copy, by: Array(1...255), range: range, segment: segment, cipher: cipher) : nil)
   }
 
   /// The key that becomes readable when one of the bytes of `copy`, which belongs at `range`, is changed by
   /// one of `changes`.
   private static func repairedKey(
-    _ copy: Mapping, by changes: [UInt8], range: Range<Int>, segment: Segment, seal: SegmentCipher
+    _ copy: Mapping, by changes: [UInt8], range: Range<Int>, segment: Segment, cipher: SegmentCipher
   ) -> [UInt8]? {
     let seed = segment.seed(at: range.lowerBound)
     for place in 0..<copy.count {
@@ -68,7 +68,7 @@ enum DamagedRecord {
         // Like that of an actor, the definition of an epoch holds no key's value.
         if copy.load(RecordLayout.kind) == RecordLayout.Kind.epoch.rawValue { return [] }
         // The checksum alone may match by chance.
-        if let plain = seal.decrypt(copy, at: 0, place: range.lowerBound, definitions: segment.mapping) {
+        if let plain = cipher.decrypt(copy, at: 0, place: range.lowerBound, definitions: segment.mapping) {
           return key(of: plain.bytes(0..<plain.count), length: Int(plain.load(4, as: UInt32.self)))
         }
       }

@@ -25,7 +25,7 @@ extension Journal {
     let unnamed = preparedPath + ".new"
     do throws(StoreError) {
       let generation = try keys.generationToBegin()
-      let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1, sealed: generation > 0) }
+      let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1, encrypted: generation > 0) }
       let (file, ready, part) = try acquireFile(as: unnamed, room: needed, claim)
       let mapping: Mapping
       if let ready {
@@ -43,7 +43,7 @@ extension Journal {
       (header.isReserve, header.isForCompaction) = (part != nil, part == .records)
       header.generation = generation
       let segment = try Segment(
-        header: header, file: file, mapping: mapping, seal: try keys.cipher(for: header, path: unnamed),
+        header: header, file: file, mapping: mapping, cipher: try keys.cipher(for: header, path: unnamed),
         usesPwrite: environment.usesPwrite)
       var encoder = RecordEncoder(
         segment: segment, start: SegmentHeader.length, durable: 0, position: position)

@@ -39,21 +39,21 @@ struct Journal {
 
   init(
     directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int,
-    seal: JournalKeys, copyHold: CopyReserveFlag = CopyReserveFlag()
+    keys: JournalKeys, copyHold: CopyReserveFlag = CopyReserveFlag()
   ) {
     self.copyHold = copyHold
     (self.directory, self.environment, self.store) = (directory, environment, store)
-    (self.writable, self.largestSegment, self.keys) = (writable, largestSegment, seal)
+    (self.writable, self.largestSegment, self.keys) = (writable, largestSegment, keys)
   }
 
   /// A copy of this journal with nothing mapped.
   func emptied() -> Journal {
     Journal(
       directory: directory, environment: environment, store: store, writable: writable,
-      largestSegment: largestSegment, seal: keys, copyHold: copyHold)
+      largestSegment: largestSegment, keys: keys, copyHold: copyHold)
   }
 
-  // MARK: Finding segments
+  // MARK: Segment lookup
 
   /// The segment of that number, also if compaction has replaced it and it is still being read; nil if not
   /// mapped.
@@ -217,7 +217,7 @@ struct Journal {
   }
 
   /// Leaves out the segments after the one at `place`.
-  mutating func drop(behind place: Int) {
+  mutating func drop(after place: Int) {
     for segment in segments[(place + 1)...] { table.remove(segment.number) }
     segments.removeSubrange((place + 1)...)
   }
@@ -351,7 +351,8 @@ struct Journal {
       }
       let content = try content(of: file, header, isLast: isLast)
       let segment = try Segment(
-        header: header, file: file, mapping: content.mapping, seal: try keys.cipher(for: header, path: path),
+        header: header, file: file, mapping: content.mapping,
+        cipher: try keys.cipher(for: header, path: path),
         usesPwrite: writable && environment.usesPwrite && header.compaction == 0 && isLast)
       segment.truncatedEnd = content.truncatedEnd
       if content.missing > 0, writable, content.truncatedEnd == nil {

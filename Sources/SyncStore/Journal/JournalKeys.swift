@@ -73,15 +73,15 @@ final class JournalKeys: Sendable {
   static func create(
     _ path: String, store: StoreID, _ configuration: Configuration, _ environment: Environment
   ) throws(StoreError) -> JournalKeys {
-    let seal = JournalKeys(path, store: store, environment)
+    let keys = JournalKeys(path, store: store, environment)
     guard let passphrase = configuration.passphrase else {
       // A creation that was killed may have left a ring.
-      try seal.replace(nil)
-      return seal
+      try keys.replace(nil)
+      return keys
     }
-    try seal.replace(
-      try seal.newRing(passphrase, configuration.passphraseCost, first: 1, acceptsPlain: false))
-    return seal
+    try keys.replace(
+      try keys.newRing(passphrase, configuration.passphraseCost, first: 1, acceptsPlain: false))
+    return keys
   }
 
   /// A new key ring for a store that has none.
@@ -142,10 +142,10 @@ final class JournalKeys: Sendable {
   /// - Throws: `.wrongKey` or `.keyRequired` if this process does not have its key; `.foreignFile` if the
   ///   segment is unencrypted and the store is encrypted.
   func cipher(for header: SegmentHeader, path: String) throws(StoreError) -> SegmentCipher? {
-    if let seal = cachedCipher(header) { return seal.value }
+    if let cached = cachedCipher(header) { return cached.value }
     // Another process may have changed the keys since.
     try refresh()
-    if let seal = cachedCipher(header) { return seal.value }
+    if let cached = cachedCipher(header) { return cached.value }
     guard header.generation > 0 else {
       throw StoreError(
         .foreignFile, "is not encrypted, though the store is: it was put here; move it away", path: path)
@@ -185,12 +185,12 @@ final class JournalKeys: Sendable {
     return state.withLock { $0.ring?.current ?? 0 }
   }
 
-  // MARK: The file
+  // MARK: Key file
 
   /// Reads the file again if it has changed since it was read.
   func refresh() throws(StoreError) {
     let (path, storage) = (path, environment.storage)
-    // Read and apply under one lock: otherwise a ring that another thread stores meanwhile would be lost.
+    // Read and apply under one lock: otherwise a ring that another thread stores in between would be lost.
     try state.withLock { state throws(StoreError) in
       let bytes = try storage.contents(of: path, limit: KeyRingFile.limit)
       guard bytes != state.bytes else { return }

@@ -1,5 +1,5 @@
-/// A part of the journal as it was mapped at a moment, readable without the engine's lock: its bytes never
-/// change. Segments that compaction replaces stay readable as long as this lives.
+/// A part of the journal as mapped when the slice was made, readable without the engine's lock: its bytes
+/// never change. Segments that compaction replaces stay readable as long as this lives.
 struct JournalSlice: Sendable {
   /// A segment, with a copy of the state that may still grow.
   struct Source: Sendable {
@@ -26,7 +26,7 @@ struct JournalSlice: Sendable {
 
     /// The offset of the first transaction at or after `offset`, but before the end; nil if none of the
     /// `current` records leads to one.
-    func transaction(behind offset: Int, _ current: LiveRecordBitmap) -> Int? {
+    func transaction(after offset: Int, _ current: LiveRecordBitmap) -> Int? {
       guard let slot, let place = current.first(from: SegmentTable.ref(slot: slot, offset: offset))
       else { return nil }
       var reader = RecordIterator(
@@ -59,7 +59,7 @@ struct JournalSlice: Sendable {
     for source in sources {
       var source = source
       while parts.count < count, source.bytes.count > left,
-        let middle = current.flatMap({ source.transaction(behind: source.bytes.lowerBound + left, $0) })
+        let middle = current.flatMap({ source.transaction(after: source.bytes.lowerBound + left, $0) })
       {
         parts[parts.count - 1].append(source.part(source.bytes.lowerBound..<middle))
         source = source.part(middle..<source.bytes.upperBound)
@@ -105,7 +105,7 @@ struct JournalSlice: Sendable {
 extension Engine {
   /// The journal as far as this view has read it, from an offset at or before the first record after
   /// `position`; nil if it has read nothing.
-  func slice(behind position: UInt64) -> JournalSlice? { slice(from: start(of: position + 1)) }
+  func slice(after position: UInt64) -> JournalSlice? { slice(from: start(of: position + 1)) }
 
   /// The journal from `start`, the end of a record; nil also if that segment is not part of the journal any
   /// more.

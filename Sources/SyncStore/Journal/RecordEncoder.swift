@@ -76,9 +76,9 @@ struct RecordEncoder {
   var bytes: [UInt8] { segment.target.bytes(start..<end) }
 
   /// The most bytes that `entries` can take up anywhere.
-  static func bound(_ entries: [JournalEntry], sealed: Bool = false) -> Int {
+  static func bound(_ entries: [JournalEntry], encrypted: Bool = false) -> Int {
     let extent = AppendExtent(entries)
-    return extent.bytes + (sealed ? extent.encryptionBytes : 0)
+    return extent.bytes + (encrypted ? extent.encryptionBytes : 0)
   }
 
   /// Stores all entries as one transaction: all but the last one continue. `actors`, if given, are all that
@@ -259,7 +259,7 @@ struct RecordEncoder {
     (end, origin) = (next, next)
   }
 
-  // MARK: Sealing
+  // MARK: Encryption
 
   /// Provides memory to compose a record of at most `count` bytes.
   @inline(__always)
@@ -272,10 +272,10 @@ struct RecordEncoder {
   private func encrypt(
     _ plain: Mapping, length: Int, at offset: Int, into memory: Mapping, _ start: Int
   ) -> Int {
-    guard let seal = segment.cipher, let sealer = segment.epochKey else {
+    guard let cipher = segment.cipher, let epochKey = segment.epochKey else {
       preconditionFailure("an epoch is defined before anything is encrypted under it")
     }
-    return seal.encrypt(plain, length: length, place: offset, writer: sealer, into: memory, at: start)
+    return cipher.encrypt(plain, length: length, place: offset, writer: epochKey, into: memory, at: start)
   }
 
   /// Defines an epoch for this process if it has none in this segment.

@@ -80,9 +80,9 @@ struct RecordView {
     var next = start + RecordLayout.fixedLength
     var shape = Shape()
     if flags.isDisjoint(with: .fields) {
-      let behind = next + Int(load(RecordLayout.keyLength, as: UInt16.self))
-      guard behind <= end else { return nil }
-      (shape.key, shape.value) = (next..<behind, behind..<end)
+      let keyEnd = next + Int(load(RecordLayout.keyLength, as: UInt16.self))
+      guard keyEnd <= end else { return nil }
+      (shape.key, shape.value) = (next..<keyEnd, keyEnd..<end)
       return shape
     }
     if flags.contains(.base) {
@@ -131,7 +131,7 @@ struct RecordView {
 
   func open(_ shape: Shape) -> [Dot] { open(shape, by: actor(numbered:)) }
 
-  /// The open dots, with the actors as known at a moment: the segment's own may be read only under the
+  /// The open dots, with the actors as known at one time: the segment's own may be read only under the
   /// engine's lock.
   func open(_ shape: Shape, by actor: (UInt16) -> ActorID?) -> [Dot] {
     (0..<shape.openCount).compactMap { dot(at: shape.open + $0 * RecordLayout.dotLength, by: actor) }

@@ -44,7 +44,7 @@ extension Journal {
         path(of: segment.number), to: isUnsynced ? unsyncedPath(segment.number) : asidePath(segment.number))
       try storage.syncDirectory(directory)
     }
-    drop(behind: plan.tailIndex)
+    drop(after: plan.tailIndex)
     let tail = segments[plan.tailIndex]
     if let last = tail.mapping.lastNonZero(plan.tailOffset..<tail.mapping.count) {
       do throws(StoreError) {
@@ -145,7 +145,7 @@ extension Journal {
   }
 
   /// Zeros what a dead writer may have stored after the valid part, up to `writing`.
-  func blank(behind end: Location, upTo writing: Location?) {
+  func blank(after end: Location, upTo writing: Location?) {
     guard let segment = segment(end.segment), let writing, writing.segment == end.segment else { return }
     let limit = min(writing.offset, segment.mapping.count)
     if end.offset < limit, let last = segment.mapping.lastNonZero(end.offset..<limit) {

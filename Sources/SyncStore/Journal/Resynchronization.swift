@@ -24,7 +24,7 @@ extension Segment {
 
   /// True if a whole record begins at `offset`, where none is expected. Like
   /// `record(at:limit:leavesEncrypted:)`, at a bounded cost.
-  func isRecordBehindDamage(at offset: Int, limit: Int, leavesEncrypted: Bool) -> Bool {
+  func isRecordAfterDamage(at offset: Int, limit: Int, leavesEncrypted: Bool) -> Bool {
     searchCost.searched.add(RecordLayout.alignment, ordering: .relaxed)
     guard let length = possibleLength(at: offset, limit: limit) else { return false }
     let most = Self.hashedAtFirst + Self.hashedPerByte * searchCost.searched.load(ordering: .relaxed)

@@ -61,10 +61,10 @@ final class Segment: @unchecked Sendable {
   }
 
   init(
-    header: SegmentHeader, file: any StorageFile, mapping: Mapping, seal: SegmentCipher? = nil,
+    header: SegmentHeader, file: any StorageFile, mapping: Mapping, cipher: SegmentCipher? = nil,
     usesPwrite: Bool = false
   ) throws(StoreError) {
-    (self.header, self.file, self.mapping, self.cipher) = (header, file, mapping, seal)
+    (self.header, self.file, self.mapping, self.cipher) = (header, file, mapping, cipher)
     target = usesPwrite ? try .blank(mapping.count) : mapping
     commonLimit = header.isReserve ? 0 : mapping.count
   }
@@ -82,7 +82,7 @@ final class Segment: @unchecked Sendable {
 
   /// True if the relative positions of records appended after `position` fit. One transaction or one segment
   /// needs far less than what is left; only a forged position leaves none.
-  func numbers(behind position: UInt64) -> Bool { position &- header.basePosition < 1 << 31 }
+  func numbers(after position: UInt64) -> Bool { position &- header.basePosition < 1 << 31 }
 
   /// Bytes of live records; compaction would reclaim the rest of the file.
   var liveBytes: Int {

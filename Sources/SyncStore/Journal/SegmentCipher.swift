@@ -1,7 +1,7 @@
 internal import Synchronization
 
 /// Encrypts and decrypts the records of one segment: AES-256-GCM, record by record, under keys that belong to
-/// the segment and to one opening of the store (`schemas/journal.md`, "Sealed segments").
+/// the segment and to one opening of the store (`schemas/journal.md`, "Encrypted segments").
 ///
 /// Invariants: a key encrypts the records of one opening in one segment; the nonce contains the offset of the
 /// record and a hash of the whole plaintext, so that no nonce is used for two different plaintexts, even if
@@ -142,13 +142,13 @@ final class SegmentCipher: Sendable {
   ) -> Int {
     let ciphers = ThreadCiphers.current
     let id = id | UInt64(writer.place) << 1
-    let sealed = length + EncryptedRecordLayout.overhead
+    let encryptedLength = length + EncryptedRecordLayout.overhead
     let continues = plain.load(RecordLayout.flags, as: UInt8.self) & RecordLayout.Flags.continues.rawValue
     let small = plain.load(RecordLayout.kind, as: UInt64.self)
     let isDefinition = UInt8(truncatingIfNeeded: small) == RecordLayout.Kind.epoch.rawValue
     let clear = isDefinition ? length : RecordLayout.fixedLength
     let stamp = plain.load(RecordLayout.stamp, as: UInt64.self)
-    target.store(UInt32(sealed), at: start + RecordLayout.length)
+    target.store(UInt32(encryptedLength), at: start + RecordLayout.length)
     target.store(plain.load(RecordLayout.durable, as: UInt32.self), at: start + RecordLayout.durable)
     target.store(
       UInt32(isDefinition ? RecordLayout.Kind.epoch.rawValue : EncryptedRecordLayout.kind) | UInt32(continues)
@@ -172,7 +172,7 @@ final class SegmentCipher: Sendable {
     plain.store(stamp, at: RecordLayout.stamp)
     // The next read in this thread needs no decryption.
     ciphers.cachePlaintext(plain, id: id, place: offset, tag: tag)
-    return sealed
+    return encryptedLength
   }
 
   /// Decrypts the record at `offset`, whose checksum matches and whose length field is that of the decrypted

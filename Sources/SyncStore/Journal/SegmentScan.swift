@@ -38,7 +38,7 @@ struct ResyncingRecordIterator {
       return .gap(start..<limit)
     }
     while offset <= last {
-      if segment.isRecordBehindDamage(at: offset, limit: limit, leavesEncrypted: leavesEncrypted) {
+      if segment.isRecordAfterDamage(at: offset, limit: limit, leavesEncrypted: leavesEncrypted) {
         return .gap(start..<offset)
       }
       offset += RecordLayout.alignment

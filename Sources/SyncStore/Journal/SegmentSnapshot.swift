@@ -1,4 +1,4 @@
-/// The segments of a journal as mapped at a moment, for reading without the engine's lock. Segments that
+/// The segments of a journal as mapped at one time, for reading without the engine's lock. Segments that
 /// compaction replaces stay readable as long as this lives.
 ///
 /// Invariants: nothing here changes; reads stay before the location up to which the engine had replayed the
@@ -111,7 +111,7 @@ final class SegmentSnapshot: KeySource, Sendable {
   }
 
   /// Calls `body` with the record in place, its checksum verified and its author known; returns nil if it is
-  /// damaged. Each length is read once: bytes that change meanwhile must not crash the process.
+  /// damaged. Each length is read once: bytes that change concurrently must not crash the process.
   @inline(__always)
   func withRecord<Result>(
     _ location: Location, _ body: (RawSpan, Fields) throws -> Result

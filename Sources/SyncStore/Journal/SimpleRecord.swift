@@ -105,23 +105,23 @@ final class SlotSegments: Sendable {
     let cipher: SegmentCipher
 
     init?(_ segment: Segment) {
-      guard let seal = segment.cipher else { return nil }
-      (mapping, self.cipher) = (segment.mapping, seal)
+      guard let cipher = segment.cipher else { return nil }
+      (mapping, self.cipher) = (segment.mapping, cipher)
     }
   }
 
   init(_ table: SegmentTable) {
-    var (plain, isAnySealed) = ([MappingTable.Numbered](), false)
+    var (plain, isAnyEncrypted) = ([MappingTable.Numbered](), false)
     table.forEachSlot { slot, segment in
       if segment.cipher == nil {
         plain.append(MappingTable.Numbered(number: slot, mapping: segment.mapping))
       } else {
-        isAnySealed = true
+        isAnyEncrypted = true
       }
     }
     bytes = MappingTable(count: table.slots.count, plain)
     salts = table.bySlot(0) { $0.header.salt }
-    encrypted = isAnySealed ? table.bySlot(nil) { EncryptedSegment($0) } : []
+    encrypted = isAnyEncrypted ? table.bySlot(nil) { EncryptedSegment($0) } : []
   }
 
   /// True if any segment is encrypted.

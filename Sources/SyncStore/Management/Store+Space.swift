@@ -103,15 +103,15 @@ extension Store {
   func eachReferenceToBlob(_ visit: (_ hash: BlobHash, _ isBeaten: Bool) -> Void) throws(StoreError) {
     try checkWritable()
     try lockWriters()
-    let moment: BackupSnapshot
+    let snapshot: BackupSnapshot
     do {
       defer { control.unlock() }
-      moment = try engine.withLock { engine throws(StoreError) in try BackupSnapshot(after: 0, in: engine) }
+      snapshot = try engine.withLock { engine throws(StoreError) in try BackupSnapshot(after: 0, in: engine) }
     }
     // After a power loss an overwritten record counts again, unless the record that replaced it is durable
     // (rule R7).
-    try sync(upTo: moment.tail)
-    var walk = BackupCursor(moment, after: 0)
+    try sync(upTo: snapshot.tail)
+    var walk = BackupCursor(snapshot, after: 0)
     while let steps = try walk.next(in: self) {
       for case .keep(let view) in steps where view.kind == .blob {
         guard let shape = view.shape, let blob = view.blob(shape) else {

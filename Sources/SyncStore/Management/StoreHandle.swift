@@ -25,7 +25,7 @@ public final class StoreHandle: Sendable {
     var configuration: Configuration
     var creates: Bool
 
-    /// Whether it has a store that was not closed meanwhile.
+    /// Whether it has a store that was not closed since.
     var isOpen: Bool {
       guard let store else { return false }
       return (try? store.checkUsable()) != nil
@@ -148,7 +148,7 @@ public final class StoreHandle: Sendable {
     StoreError(.busy, "this thread keeps the store from being used: let it be used again first", path: path)
   }
 
-  // MARK: Exclusive possession
+  // MARK: Exclusive access
 
   /// Waits until no thread is inside `withStore`, and keeps all others out until `unblockade`. The store
   /// stays open.

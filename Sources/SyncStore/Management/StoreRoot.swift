@@ -89,7 +89,7 @@ public struct StoreRoot: Sendable {
   }
 
   /// Backs up all stores, each into `directory/NAME.backup`; see `Store.backUp(to:)`. Each backup is
-  /// consistent by itself; they are not of the same moment.
+  /// consistent by itself; they are not taken at the same time.
   ///
   /// - Throws: at the first failure; the stores before it are backed up.
   @discardableResult

@@ -125,8 +125,8 @@ public struct MMKVFile: Sendable {
       throw lacksMeta(path, "its size")
     }
     guard own <= bytes.count - 4 else { throw foreign(path) }
-    var behind = VarintReader(bytes, from: 4 + own)
-    if let next = behind.pair(), !next.key.isEmpty { throw lacksMeta(path, "its size") }
+    var following = VarintReader(bytes, from: 4 + own)
+    if let next = following.pair(), !next.key.isEmpty { throw lacksMeta(path, "its size") }
     return Array(bytes[4..<(4 + own)])
   }
 

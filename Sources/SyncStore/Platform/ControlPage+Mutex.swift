@@ -154,7 +154,7 @@ extension ControlPage {
       }
       flag = Self.waitersBit
       guard seen & Self.waitersBit != 0 || acquire(from: seen, as: seen | Self.waitersBit) else { continue }
-      // If the page is lost meanwhile no wake-up arrives: the timeout makes this thread check.
+      // If the page is lost during the wait no wake-up arrives: the timeout makes this thread check.
       unsafe mapping.withPointer(Field.mutex, to: UInt32.self) {
         unsafe sync_futex_wait($0, UInt32(seen | Self.waitersBit), Int32(milliseconds))
       }
@@ -197,7 +197,7 @@ extension ControlPage {
     mapping.withAtomic(Field.mutex) { $0.load(ordering: .relaxed) } & Self.waitersBit != 0
   }
 
-  // MARK: Threads that end
+  // MARK: Thread exit
 
   /// A page that is known to live. Unretained: a page in its `deinit` waits to be removed from the list.
   @safe private struct KnownPage: @unchecked Sendable {

@@ -55,7 +55,7 @@ extension ControlPage {
     }
   }
 
-  // MARK: The writers' mutex
+  // MARK: Writers' mutex
 
   /// Waits briefly for another writer, woken when this thread released the mutex, to write; it may have found
   /// nothing to write.

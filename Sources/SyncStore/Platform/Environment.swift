@@ -92,15 +92,15 @@ extension Environment {
 
   /// Name for a new incarnation, where the generator may repeat itself because a running machine was cloned:
   /// state known to differ between the clones is hashed into the name.
-  func newActor(besides known: [UInt8]) -> ActorID {
+  func newActor(mixing known: [UInt8]) -> ActorID {
     if let actors { return actors() }
     let name = hedged(known)
     return ActorID(high: name.high, low: name.low)
   }
 
-  /// Name for a new round. `known` is what this copy holds: two lives with the same random numbers must not
-  /// get the same name unless they hold the same (rule R9).
-  func newMark(besides known: [UInt8]) -> RoundMark {
+  /// Name for a new round. `known` is what this copy holds: two incarnations with the same random numbers
+  /// must not get the same name unless they hold the same (rule R9).
+  func newMark(mixing known: [UInt8]) -> RoundMark {
     let name = hedged(known)
     return RoundMark(high: name.high, low: name.low)
   }

@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// Group commit: one thread runs the sync for all waiters. Threads that arrive meanwhile wait; the next
+/// Group commit: one thread runs the sync for all waiters. Threads that arrive during the sync wait; the next
 /// waiter leads the next round.
 final class GroupCommit: Sendable {
   private typealias Check = @Sendable () throws(StoreError) -> Bool

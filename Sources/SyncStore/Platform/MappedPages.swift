@@ -138,7 +138,7 @@ private import Synchronization
     return unsafe PageView(UnsafeMutableRawPointer(bitPattern: base &+ UInt(number) &* UInt(Self.pageBytes))!)
   }
 
-  // MARK: A directory of 4-byte entries over the pages
+  // MARK: Page directory
 
   /// Entry `index` of the directory; nil if its part is not known yet. Part 0 has the first 1024 entries,
   /// each other part as many as all before it.

@@ -83,7 +83,7 @@ package import Synchronization
     case refused
   }
 
-  /// The fault met when this memory was read or written; nil if every byte was the file's.
+  /// The fault raised when this memory was read or written; nil if every byte was the file's.
   ///
   /// Query it after the accesses it is about. Costs one load as long as no mapping of the process has
   /// faulted.

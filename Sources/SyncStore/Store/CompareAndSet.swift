@@ -101,7 +101,7 @@ extension Store {
     return changed
   }
 
-  // MARK: In an append
+  // MARK: Conditional append
 
   func put(
     _ key: Key, content: Record.Content, type: ValueType, deadline: UInt64?,

@@ -11,7 +11,7 @@ public enum Durability: Hashable, Sendable {
 
 /// How a store is opened.
 public struct Configuration: Sendable {
-  /// Who may use the directory at the same time.
+  /// Whether other processes may use the directory at the same time, and whether this one writes.
   public enum Mode: Hashable, Sendable {
     /// This process alone; others get `busy`.
     case exclusive
@@ -21,7 +21,7 @@ public struct Configuration: Sendable {
     case readOnly
   }
 
-  /// Who may use the directory at the same time.
+  /// Whether other processes may use the directory at the same time, and whether this one writes.
   public var mode: Mode
   /// Durability of writes that do not give their own.
   public var durability: Durability
@@ -64,7 +64,7 @@ public struct Configuration: Sendable {
   /// served.
   ///
   /// It runs on the opening thread. It may open other stores, but not this one: that is `.busy`. Other
-  /// threads that open this store meanwhile wait for the answer, so it must not wait for them.
+  /// threads that open this store at that time wait for the answer, so it must not wait for them.
   public var onCorruption: (@Sendable (CorruptionReport) -> CorruptionChoice)?
   /// Which large values this copy fetches together with the records that refer to them. The policy is stored
   /// and applies to every process that opens the store; nil, the default, keeps the stored one. A new store

@@ -11,7 +11,7 @@ struct DeltaFilter: Sendable {
   private let missingScope: MissingScope?
 
   /// Selects the records after `begin`; for a full state, all records.
-  init(for receiver: RoundReceiver, behind begin: UInt64, isFull: Bool) {
+  init(for receiver: RoundReceiver, after begin: UInt64, isFull: Bool) {
     self.isFull = isFull
     self.begin = isFull ? 0 : begin
     (scope, missingScope) = (receiver.scope, receiver.missingScope)
@@ -57,10 +57,10 @@ package struct DeltaScanContext: Sendable {
 
   /// Nil if there are at most `few` records after the position, or if the journal is damaged.
   init?(
-    behind position: UInt64, few: UInt64, _ current: LiveRecordBitmap? = nil, in engine: inout Engine
+    after position: UInt64, few: UInt64, _ current: LiveRecordBitmap? = nil, in engine: inout Engine
   ) {
     guard engine.position > position, engine.position - position > few, engine.gaps.isEmpty,
-      let stretch = engine.slice(behind: position)
+      let stretch = engine.slice(after: position)
     else { return nil }
     engine.retainSegments(for: pin)
     (startPosition, end) = (engine.position, engine.applied)
@@ -96,8 +96,8 @@ struct DeltaScan {
   private var sources: [UInt32: JournalSlice.Source] = [:]
 
   /// Begins a scan.
-  init(choice: DeltaFilter, ground: DeltaScanContext) {
-    (self.filter, self.context, reached) = (choice, ground, choice.begin)
+  init(choice: DeltaFilter, context: DeltaScanContext) {
+    (self.filter, self.context, reached) = (choice, context, choice.begin)
   }
 
   /// Scans the journal as it was at the start of the scan. False if that needs the engine lock.
@@ -120,13 +120,13 @@ struct DeltaScan {
     // than threads, a thread that finishes a small one takes another.
     let most = min(Background.processors, 4) * (current == nil ? 4 : 1)
     let parts = stretch.parts(store.environment.onScanYield == nil ? most : 1, current)
-    let (choice, ground, reached, group) = (filter, context, reached, group)
+    let (choice, context, reached, group) = (filter, context, reached, group)
     let found = Locked([Result<DeltaScanTask?, StoreError>](repeating: .success(nil), count: parts.count))
     Background.concurrentPerform(parts.count) { number in
       // Ranges of transaction numbers far apart: adjacent transactions must not share a number.
       var part = DeltaScanTask(
-        choice, ground: ground, current: current, reached: reached, group: group &+ UInt32(number) << 30,
-        expected: Int(clamping: min(stretch.position - reached, ground.keyCount)) / parts.count)
+        choice, context: context, current: current, reached: reached, group: group &+ UInt32(number) << 30,
+        expected: Int(clamping: min(stretch.position - reached, context.keyCount)) / parts.count)
       let result = Result { () throws(StoreError) in
         try part.scan(through: parts[number], in: store) ? part : nil
       }
@@ -145,9 +145,9 @@ struct DeltaScan {
     return true
   }
 
-  // MARK: The snapshot
+  // MARK: Snapshot
 
-  /// What `removeSuperseded(at:)` needs to know of the moment of the snapshot.
+  /// State at the snapshot, for `removeSuperseded(at:)`.
   struct SnapshotPoint {
     /// Everything appended since the scan began.
     fileprivate let appended: JournalSlice
@@ -155,7 +155,7 @@ struct DeltaScan {
     fileprivate let parked: Set<UInt64>
   }
 
-  /// The present moment as the snapshot; nil if the scan cannot tell what is current now and must be
+  /// The present state as the snapshot; nil if the scan cannot tell what is current now and must be
   /// repeated.
   func snapshotPoint(isFull: Bool, in engine: borrowing Engine) -> SnapshotPoint? {
     guard !context.pin.isEnded, context.keys === engine.index.hashIndex, context.actor == engine.state.actor,
@@ -168,20 +168,20 @@ struct DeltaScan {
     return SnapshotPoint(appended: appended, parked: engine.positionsOfParked)
   }
 
-  /// Removes the records that were superseded by the snapshot. False if damage met meanwhile makes that
-  /// undecidable.
-  mutating func removeSuperseded(at moment: SnapshotPoint) throws(StoreError) -> Bool {
-    for source in moment.appended.sources { sources[source.segment.number] = source }
+  /// Removes the records that were superseded by the snapshot. False if damage found during the scan makes
+  /// that undecidable.
+  mutating func removeSuperseded(at point: SnapshotPoint) throws(StoreError) -> Bool {
+    for source in point.appended.sources { sources[source.segment.number] = source }
     var successors: [UInt64: [Successor]] = [:]
     var purged: Set<UInt64> = []
     let keys = context.keys
     func note(_ successor: Successor) {
-      guard !moment.parked.contains(successor.position) else { return }
+      guard !point.parked.contains(successor.position) else { return }
       let hash = keys.hash(successor.key.span)
       successors[hash, default: []].append(successor)
       if successor.isPurge { purged.insert(hash) }
     }
-    let isWhole = try moment.appended.visit { source, view throws(StoreError) in
+    let isWhole = try point.appended.visit { source, view throws(StoreError) in
       guard view.position > context.startPosition, view.kind == .purge || view.isOfKey,
         let dot = source.dot(of: view),
         let shape = view.shape
@@ -256,7 +256,7 @@ extension Store {
   /// Finds the records of a round, concurrently with writers. Nil if so few records remain that writers can
   /// wait for the scan, or if the journal is damaged.
   func deltaScan(
-    for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool
+    for receiver: RoundReceiver, after begin: UInt64, isLive: Bool
   ) throws(StoreError) -> DeltaScan? {
     let few = environment.scanBatchPositions
     // A live session calls this for each write: check the position without the engine lock first.
@@ -264,36 +264,36 @@ extension Store {
     if isLive { guard last > begin, last - begin > few else { return nil } }
     let begun = try reading { engine throws(StoreError) -> (DeltaFilter, DeltaScanContext)? in
       let isFull = Self.givesFullState(engine.state, to: receiver, isLive: isLive)
-      let choice = DeltaFilter(for: receiver, behind: begin, isFull: isFull)
-      return DeltaScanContext(behind: choice.begin, few: few, in: &engine).map { (choice, $0) }
+      let choice = DeltaFilter(for: receiver, after: begin, isFull: isFull)
+      return DeltaScanContext(after: choice.begin, few: few, in: &engine).map { (choice, $0) }
     }
-    return try begun.flatMap { choice, ground throws(StoreError) in try deltaScan(choice, ground: ground) }
+    return try begun.flatMap { choice, context throws(StoreError) in try deltaScan(choice, context: context) }
   }
 
   /// Finds the records of a round from an existing context; nil also if that context does not suit this
   /// receiver.
   func deltaScan(
-    for receiver: RoundReceiver, behind begin: UInt64, on ground: DeltaScanContext
+    for receiver: RoundReceiver, after begin: UInt64, on context: DeltaScanContext
   ) throws(StoreError) -> DeltaScan? {
     let isFull = try reading { engine throws(StoreError) in
       Self.givesFullState(engine.state, to: receiver, isLive: false)
     }
-    let choice = DeltaFilter(for: receiver, behind: begin, isFull: isFull)
-    return choice.begin == 0 ? try deltaScan(choice, ground: ground) : nil
+    let choice = DeltaFilter(for: receiver, after: begin, isFull: isFull)
+    return choice.begin == 0 ? try deltaScan(choice, context: context) : nil
   }
 
-  private func deltaScan(_ choice: DeltaFilter, ground: DeltaScanContext) throws(StoreError) -> DeltaScan? {
+  private func deltaScan(_ choice: DeltaFilter, context: DeltaScanContext) throws(StoreError) -> DeltaScan? {
     let few = environment.scanBatchPositions
-    var survey = DeltaScan(choice: choice, ground: ground)
-    guard try survey.scan(in: self) else { return nil }
+    var delta = DeltaScan(choice: choice, context: context)
+    guard try delta.scan(in: self) else { return nil }
     for _ in 1..<Self.maxPasses {
-      let reached = survey.reached
+      let reached = delta.reached
       let more = try reading { engine throws(StoreError) in
-        engine.position > reached && engine.position - reached > few ? engine.slice(behind: reached) : nil
+        engine.position > reached && engine.position - reached > few ? engine.slice(after: reached) : nil
       }
       guard let more else { break }
-      guard try survey.scan(through: more, in: self) else { return nil }
+      guard try delta.scan(through: more, in: self) else { return nil }
     }
-    return survey
+    return delta
   }
 }

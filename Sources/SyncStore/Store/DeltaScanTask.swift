@@ -28,11 +28,11 @@ struct DeltaScanTask {
   private static let recordsPerLookup = 64
 
   init(
-    _ choice: DeltaFilter, ground: DeltaScanContext, current: LiveRecordBitmap?, reached: UInt64,
+    _ choice: DeltaFilter, context: DeltaScanContext, current: LiveRecordBitmap?, reached: UInt64,
     group: UInt32,
     expected: Int
   ) {
-    (self.filter, self.context, self.current) = (choice, ground, current)
+    (self.filter, self.context, self.current) = (choice, context, current)
     (self.reached, self.group) = (reached, group)
     items.reserveCapacity(expected)
   }
@@ -51,34 +51,34 @@ struct DeltaScanTask {
   ) throws(StoreError) -> Bool {
     let most = min(Self.recordsPerLookup, Int(clamping: store.environment.scanBatchPositions))
     // Local copies: no reference count per record.
-    let (choice, suspects, keys, reached) = (filter, context.unconfirmedRanges, context.keys, reached)
+    let (choice, unconfirmed, keys, reached) = (filter, context.unconfirmedRanges, context.keys, reached)
     let (segment, actors) = (source.segment, source.actors)
     guard let slot = source.slot else { return false }
     let (isPlain, base, known) = (segment.cipher == nil, segment.header.basePosition, current)
     var named = 0
     defer { self.named += named }
-    // Records in the bitmap were verified a moment ago and are verified again before they are sent.
+    // Records in the bitmap were just verified and are verified again before they are sent.
     var reader = RecordIterator(
       segment, from: source.bytes.lowerBound, limit: source.bytes.upperBound, verifies: known == nil)
     while case let offset = reader.offset, let record = reader.next() {
       let plain = isPlain ? SimpleRecord(record, seed: nil, orBlob: true) : nil
       let view = plain == nil ? RecordView(segment: segment, offset: offset) : nil
-      guard let met = plain.map({ RecordSummary($0, behind: base) }) ?? view.flatMap({ RecordSummary($0) })
+      guard let summary = plain.map({ RecordSummary($0, base: base) }) ?? view.flatMap({ RecordSummary($0) })
       else { return false }
-      defer { if !met.continues { group &+= 1 } }
+      defer { if !summary.continues { group &+= 1 } }
       let place = SegmentTable.ref(slot: slot, offset: offset)
       if let known {
         guard known.contains(place) else { continue }
         named &+= 1
       }
-      guard met.isOfKey, met.position > reached, met.actor < actors.count,
-        let dot = actors[met.actor].map({ Dot(actor: $0, sequence: met.sequence) }),
+      guard summary.isOfKey, summary.position > reached, summary.actor < actors.count,
+        let dot = actors[summary.actor].map({ Dot(actor: $0, sequence: summary.sequence) }),
         let isPresent = choice.isPresent(
-          at: met.position, dot: dot, key: RecordView(segment: segment, offset: offset).keyBytes),
-        !suspects.contains(where: { $0.includes(dot) })
+          at: summary.position, dot: dot, key: RecordView(segment: segment, offset: offset).keyBytes),
+        !unconfirmed.contains(where: { $0.includes(dot) })
       else { continue }
       let item = DeltaStream.Item(
-        location: Location(segment: segment.number, offset: offset), position: met.position, group: group,
+        location: Location(segment: segment.number, offset: offset), position: summary.position, group: group,
         bytes: UInt32(truncatingIfNeeded: reader.offset &- offset), isPresent: isPresent)
       guard known == nil else {
         items.append(item)
@@ -103,7 +103,7 @@ struct DeltaScanTask {
     var sequence: UInt64
 
     @inline(__always)
-    init(_ record: SimpleRecord, behind base: UInt64) {
+    init(_ record: SimpleRecord, base: UInt64) {
       isOfKey = !record.flags.contains(.loser)
       continues = record.flags.contains(.continues)
       actor = Int(record.actorNumber)

@@ -4,21 +4,21 @@ extension Store {
   ///
   /// - Parameters:
   ///   - receiver: what the receiver covers and needs.
-  ///   - ground: an existing context for the delta scan, if there is one.
+  ///   - context: an existing context for the delta scan, if there is one.
   /// - Throws: `.rolledBack` if the receiver knows a round or a write of this copy that this copy does not
   ///   know; `.unsettled` if full state is needed and this copy cannot give it.
   package func openRound(
-    for receiver: RoundReceiver, on ground: DeltaScanContext? = nil
+    for receiver: RoundReceiver, on context: DeltaScanContext? = nil
   ) throws(StoreError) -> DeltaStream {
     let begin = receiver.cursor?.position ?? 0
     if try isInDoubt {
       _ = try givesFullState(engine.withLock { $0.state }, to: receiver, isLive: false)
-      try reissueUnknown(to: receiver.covered, behind: begin)
+      try reissueUnknown(to: receiver.covered, after: begin)
     }
-    let surveyed = try ground.flatMap { ground throws(StoreError) in
-      try deltaScan(for: receiver, behind: begin, on: ground)
+    let scan = try context.flatMap { context throws(StoreError) in
+      try deltaScan(for: receiver, after: begin, on: context)
     }
-    let (round, tail) = try makeRound(for: receiver, behind: begin, isLive: false, surveyed: surveyed)
+    let (round, tail) = try makeRound(for: receiver, after: begin, isLive: false, scan: scan)
     // The mark and all records of the snapshot must be durable before any of them is sent (rules R7, R9).
     try sync(upTo: tail)
     return round
@@ -28,22 +28,22 @@ extension Store {
   /// state.
   ///
   /// Nothing of the round may be sent before everything up to `tail` is durable. Its mark is in use until
-  /// `releaseLiveMark`. A large delta scan is done beforehand (by the caller as `surveyed`, or here): writers
+  /// `releaseLiveMark`. A large delta scan is done beforehand (by the caller as `scan`, or here): writers
   /// wait only while the records appended since are scanned.
   func makeRound(
-    for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, surveyed: DeltaScan? = nil
+    for receiver: RoundReceiver, after begin: UInt64, isLive: Bool, scan prepared: DeltaScan? = nil
   ) throws(StoreError) -> (round: DeltaStream, tail: UInt64) {
-    var survey = surveyed
+    var scan = prepared
     for _ in 0..<Self.maxScans {
-      if survey == nil { survey = try self.deltaScan(for: receiver, behind: begin, isLive: isLive) }
-      guard let found = survey else { break }
-      if let composed = try makeRound(for: receiver, behind: begin, isLive: isLive, beside: found) {
+      if scan == nil { scan = try self.deltaScan(for: receiver, after: begin, isLive: isLive) }
+      guard let found = scan else { break }
+      if let composed = try makeRound(for: receiver, after: begin, isLive: isLive, using: found) {
         return composed
       }
-      survey = nil
+      scan = nil
     }
-    guard let composed = try makeRound(for: receiver, behind: begin, isLive: isLive, beside: nil) else {
-      preconditionFailure("without a survey nothing can make it worthless")
+    guard let composed = try makeRound(for: receiver, after: begin, isLive: isLive, using: nil) else {
+      preconditionFailure("without a scan nothing can make it worthless")
     }
     return composed
   }
@@ -63,9 +63,9 @@ extension Store {
 
   /// Nil if the scan cannot tell what is current now.
   private func makeRound(
-    for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, beside survey: DeltaScan?
+    for receiver: RoundReceiver, after begin: UInt64, isLive: Bool, using scan: DeltaScan?
   ) throws(StoreError) -> (round: DeltaStream, tail: UInt64)? {
-    let pin = survey?.context.pin ?? SnapshotPin()
+    let pin = scan?.context.pin ?? SnapshotPin()
     var used: RoundMark?
     // If no round is returned, its mark must not remain in use.
     defer { if let used { liveSessions.release(used) } }
@@ -75,17 +75,17 @@ extension Store {
       let isFull = try givesFullState(state, to: receiver, isLive: isLive)
       // Check before the mark is made: writes that a peer may have received cannot be restamped.
       if isFull || receiver.missingScope != nil { try checkHorizon(state.horizon, at: builder.wall) }
-      let choice = DeltaFilter(for: receiver, behind: begin, isFull: isFull)
+      let choice = DeltaFilter(for: receiver, after: begin, isFull: isFull)
       let found = try reading {
         engine throws(StoreError) -> ([DeltaStream.Item], DeltaScan.SnapshotPoint?)? in
-        guard let survey else {
+        guard let scan else {
           engine.retainSegments(for: pin)
           return (try Self.items(choice, in: engine), nil)
         }
-        guard let moment = survey.snapshotPoint(isFull: isFull, in: engine) else { return nil }
-        return (try Self.items(choice, behind: survey.reached, in: engine, group: survey.group), moment)
+        guard let point = scan.snapshotPoint(isFull: isFull, in: engine) else { return nil }
+        return (try Self.items(choice, after: scan.reached, in: engine, group: scan.group), point)
       }
-      guard let (items, moment) = found else { return nil }
+      guard let (items, point) = found else { return nil }
       let (position, digest) = engine.withLock { ($0.position, $0.runningDigest) }
       let mark = try self.mark(&builder, position: position, digest: digest, isLive: isLive)
       // Under the mutex: otherwise the mark could be released, or replaced by another one, before it is in
@@ -97,13 +97,13 @@ extension Store {
       let close = RoundClose(
         sender: actor, mark: mark, position: position, vector: state.advertisedVector,
         floor: state.floor, horizon: state.horizon, kind: isFull ? .fullState : .delta)
-      return RoundSnapshot(close: close, items: items, start: choice.start, snapshotPoint: moment)
+      return RoundSnapshot(close: close, items: items, start: choice.start, snapshotPoint: point)
     }
     guard let opening else { return nil }
     var items = opening.items.isEmpty ? [] : [opening.items]
-    if var survey, let moment = opening.snapshotPoint {
-      guard try survey.removeSuperseded(at: moment) else { return nil }
-      items = survey.items + items
+    if var scan, let point = opening.snapshotPoint {
+      guard try scan.removeSuperseded(at: point) else { return nil }
+      items = scan.items + items
     }
     let round = DeltaStream(store: self, close: opening.close, items: items, start: opening.start, pin: pin)
     used = nil
@@ -112,9 +112,9 @@ extension Store {
 
   /// Whether the round must be a full state (rule R8).
   static func givesFullState(_ state: ReplicaState, to receiver: RoundReceiver, isLive: Bool) -> Bool {
-    let isBehind =
+    let needsFullState =
       receiver.health != .healthy || state.scope == nil && !receiver.covered.covers(state.floor)
-    return !isLive && receiver.missingScope == nil && isBehind
+    return !isLive && receiver.missingScope == nil && needsFullState
   }
 
   /// Whether the round must be a full state, after checking that this copy was not rolled back and can give
@@ -167,7 +167,7 @@ extension Store {
   /// Items that are current and selected, after a position if one is given, at most `limit`. `group` numbers
   /// the first transaction.
   static func items(
-    _ choice: DeltaFilter, behind reached: UInt64? = nil, in engine: borrowing Engine,
+    _ choice: DeltaFilter, after reached: UInt64? = nil, in engine: borrowing Engine,
     group first: UInt32 = 0,
     limit: Int = .max
   ) throws(StoreError) -> [DeltaStream.Item] {

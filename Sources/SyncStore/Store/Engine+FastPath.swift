@@ -21,7 +21,7 @@ extension Engine {
   @inline(never)
   private mutating func makeFastPathWriter() -> FastPathWriter? {
     guard let actor = state.author.actor, let segment = journal.segment(applied.segment),
-      segment.numbers(behind: position)
+      segment.numbers(after: position)
     else { return nil }
     writer = FastPathWriter(segment, of: actor, index: index, table: journal.table)
     return writer
@@ -123,8 +123,8 @@ extension Engine {
     guard parked.isEmpty else { return bytes.lowerBound }
     let indexing = options.contains(.index)
     var digesting = indexing && index.checkpoint.keepsDigest ? DigestAccumulator() : nil
-    var ahead: [FastPathReader.PrefetchedRecord] = []
-    ahead.reserveCapacity(Self.readAhead)
+    var prefetched: [FastPathReader.PrefetchedRecord] = []
+    prefetched.reserveCapacity(Self.readAhead)
     var reader = RecordIterator(
       reading.segment, from: bytes.lowerBound, limit: bytes.upperBound,
       verifies: options.contains(.verifyChecksums))
@@ -132,8 +132,8 @@ extension Engine {
     var offset = bytes.lowerBound
     var isOrdinary = true
     while isOrdinary {
-      ahead.removeAll(keepingCapacity: true)
-      while ahead.count < Self.readAhead {
+      prefetched.removeAll(keepingCapacity: true)
+      while prefetched.count < Self.readAhead {
         guard let record = reader.next(),
           let next = simpleRecord(record, at: offset, reading: reading, limit: limit)
         else {
@@ -141,10 +141,10 @@ extension Engine {
           break
         }
         if indexing { keys.prefetch(next.hash) }
-        ahead.append(next)
+        prefetched.append(next)
         offset = reader.offset
       }
-      for next in ahead {
+      for next in prefetched {
         applyFastPath(next, reading: reading, limit: limit, digesting: &digesting, indexing: indexing)
       }
     }

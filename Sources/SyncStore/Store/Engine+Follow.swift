@@ -74,7 +74,7 @@ extension Engine {
     var journal = journal.emptied()
     _ = try journal.load()
     let tail = Location(packed: control.tail)
-    if let place = journal.index(of: tail.segment) { journal.drop(behind: place) }
+    if let place = journal.index(of: tail.segment) { journal.drop(after: place) }
     try journal.extend(to: tail.segment)
     try journal.loadReplaced()
     let index =

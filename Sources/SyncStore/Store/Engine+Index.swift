@@ -1,7 +1,7 @@
 /// How a view uses the index: slots of segments, rebuilding an invalid index, and resuming from the index
 /// checkpoint.
 extension Engine {
-  /// Whether the index is invalid; results obtained meanwhile must be discarded.
+  /// Whether the index is invalid; results obtained while it is must be discarded.
   var indexIsInvalid: Bool { index.namesUnmappedSegment || index.failure != nil }
 
   /// Whether a crashed writer has left the index behind what this view has replayed.
@@ -148,7 +148,7 @@ extension Engine {
     return error
   }
 
-  // MARK: All keys
+  // MARK: Key enumeration
 
   /// Locations of all keys, in no particular order. `isExclusive` if the caller holds the writers' mutex.
   func locations(isExclusive: Bool = false) throws(StoreError) -> [Location] {
@@ -185,7 +185,7 @@ extension Engine {
     return current.isComplete ? current : nil
   }
 
-  /// Whether another process may change the index meanwhile.
+  /// Whether another process may change the index concurrently.
   private func mayChange(_ isExclusive: Bool) -> Bool { index.isShared && !isSoleProcess && !isExclusive }
 
   /// Locations of all keys, including those whose record was damaged after opening: the caller must not
@@ -236,7 +236,7 @@ extension Engine {
     lost: (Segment, Range<Int>) -> Void = { _, _ in }
   ) throws(StoreError) -> [Location]? {
     var places: [Location] = []
-    // Keys that other processes have overwritten meanwhile: their latest record in this view.
+    // Keys that other processes have overwritten since: their latest record in this view.
     var overtaken: [[UInt8]: Location] = [:]
     let now = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
     let isComplete = !options.contains(.toleratesDamage)
@@ -264,25 +264,25 @@ extension Engine {
     return places + overtaken.values
   }
 
-  // MARK: Going on where another process stopped
+  // MARK: Restoring from the checkpoint
 
   /// Restores this view from the index checkpoint instead of replaying the journal. False if the checkpoint
   /// does not fit the journal: then discard this view.
   mutating func restoreFromCheckpoint() throws(StoreError) -> Bool {
     assignSlots(mayAdd: false)
-    let ledger = index.checkpoint
+    let checkpoint = index.checkpoint
     let end = Location(packed: try index.hashIndex.applied)
-    guard journal.index(of: end.segment) != nil, !ledger.isDamageFound else { return false }
-    lastRef = try ledger.last
+    guard journal.index(of: end.segment) != nil, !checkpoint.isDamageFound else { return false }
+    lastRef = try checkpoint.last
     // Appended records store positions as differences to others. A truncated segment has lost its last
     // record.
     if journal.segments.last?.truncatedEnd == nil {
-      guard let known = lastPosition(atRef: lastRef, before: end), try ledger.position >= known else {
+      guard let known = lastPosition(atRef: lastRef, before: end), try checkpoint.position >= known else {
         return false
       }
     }
     var (views, defined) = ([RecordView](), 0)
-    let noted = try ledger.specialRecords()
+    let noted = try checkpoint.specialRecords()
     installedCompaction = noted.installedCompaction
     for place in noted.refs {
       let offset = SegmentTable.offset(ofRef: place)
@@ -311,8 +311,8 @@ extension Engine {
       restoreRecord(view)
     }
     specialRecordsAtRewrite = views.count + defined
-    position = try ledger.position
-    state.restoreAuthor(sequence: try ledger.sequence, clock: try ledger.clock)
+    position = try checkpoint.position
+    state.restoreAuthor(sequence: try checkpoint.sequence, clock: try checkpoint.clock)
     applied = end
     deadBytesReviewThreshold = 0
     isRestored = true
@@ -351,7 +351,7 @@ extension Engine {
         let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
         // A due record may have been applied since it was listed; a reserved key is always listed.
         let mayWait = view.stamp > limit && !view.isReserved(shape)
-        if mayWait || find(key).map({ !isAtOrBehind(view, $0) }) ?? true, view.version != nil {
+        if mayWait || find(key).map({ !isAtOrAfter(view, $0) }) ?? true, view.version != nil {
           parked[key, default: []].append(view.location)
         } else if view.isReserved(shape) {
           reserved.insert(key)
@@ -364,7 +364,7 @@ extension Engine {
   }
 
   /// Whether the record at `location` is this one or beats it.
-  private func isAtOrBehind(_ view: RecordView, _ location: Location) -> Bool {
+  private func isAtOrAfter(_ view: RecordView, _ location: Location) -> Bool {
     guard let other = try? journal.record(at: location), let version = other.version, let own = view.version
     else { return false }
     return version >= own

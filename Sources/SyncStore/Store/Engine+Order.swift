@@ -43,7 +43,7 @@ extension Engine {
       numbers: journal.segments.map(\.number), orderInvalidations: orderInvalidations)
   }
 
-  /// Installs an order built without the lock. Discarded if anything but appends happened meanwhile: a parked
+  /// Installs an order built without the lock. Discarded if anything but appends happened since: a parked
   /// record was applied or segments were replaced, so that the position to continue from is unknown.
   mutating func install(_ view: SortedKeyIndex, builtFrom origin: SortInput) {
     guard orderInvalidations == origin.orderInvalidations, journal.segments.count >= origin.numbers.count,

@@ -40,7 +40,7 @@ extension Engine {
     }
   }
 
-  // MARK: What may be purged
+  // MARK: Purge conditions
 
   /// The member under whose name this copy last acknowledged.
   private var ownDevice: DeviceID? { localMetadata[StateKey.member].flatMap { DeviceID(bytes: $0) } }

@@ -142,12 +142,12 @@ extension Engine {
   @inline(__always)
   private mutating func publishApplied() {
     if index.hasFaulted { return abandonFaultedIndex() }
-    let ledger = index.checkpoint
-    ledger.setCounters(
+    let checkpoint = index.checkpoint
+    checkpoint.setCounters(
       position: position, sequence: state.sequence, clock: state.author.clock.last, last: lastRef)
-    ledger.moveDigest(to: applied.packed)
+    checkpoint.moveDigest(to: applied.packed)
     index.hashIndex.setApplied(applied.packed)
-    ledger.endWrite()
+    checkpoint.endWrite()
     isWritingIndex = false
   }
 
@@ -282,7 +282,7 @@ extension Engine {
     if write.hasDeadline { expiring?.insert(key) }
   }
 
-  // MARK: The index
+  // MARK: Indexing
 
   /// Indexes a record that this view has applied; `write` is its summary, if it is a write.
   private mutating func indexRecord(

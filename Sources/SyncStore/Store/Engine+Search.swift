@@ -50,7 +50,7 @@ extension Engine {
       // The seqlock holder may be suspended or dead; readers must not spin on it.
       if isBehind { do throws(StoreError) { try catchUp() } catch { index.failure = error } }
       let newest = newest(of: key, search.found?.location)
-      // If the write has ended meanwhile, this result may be older than another key read by the caller.
+      // If the write has ended since, this result may be older than another key read by the caller.
       guard changes == index.checkpoint.seqlock else { continue }
       if let newest {
         // Only writers need the ref, and they do not reach this branch.

@@ -29,7 +29,7 @@ struct Engine {
   /// Losers of conflicts.
   var losers: [Location] = []
   /// Digests of the losers, so that a redelivered one is not kept again (F66). By content, not by dot: two
-  /// lives of one machine may have given the same dot to different values.
+  /// incarnations of one machine may have given the same dot to different values.
   var loserDigests: Set<StateDigest> = []
   /// Keys whose greatest record has a deadline, and some that had one: their part of the digest depends on
   /// the time. Nil until first needed.
@@ -153,10 +153,10 @@ struct Engine {
     return try? record(at: location)
   }
 
-  /// What a write must know of the record it replaces. A damaged record may be overwritten.
+  /// The facts about the replaced record that a write needs. A damaged record may be overwritten.
   mutating func replaced(_ key: Span<UInt8>) -> ReplacedRecord? { replaced(key, search: search(key)) }
 
-  /// What a write must know of the record it replaces, for a key already looked up.
+  /// The facts about the replaced record that a write needs, for a key already looked up.
   @inline(__always)
   mutating func replaced(_ key: Span<UInt8>, search: Search) -> ReplacedRecord? {
     if overdueParkedUpTo != nil, let shown = effectiveRecord(Array(copying: key)) { return shown.replaced }

@@ -45,7 +45,7 @@ final class FastPathWriter {
     tableVersion == table.version && self.actor == actor && keys === index.hashIndex
   }
 
-  // MARK: What is held
+  // MARK: Held record
 
   /// The record that a fast-path write replaces.
   enum Held {
@@ -159,12 +159,12 @@ final class FastPathWriter {
   private func storeEncrypted(
     _ heading: RecordHeader, key: Span<UInt8>, value: Span<UInt8>, length: Int, at offset: Int
   ) -> Int {
-    guard let epochKey, let seal = segment.cipher else {
+    guard let epochKey, let cipher = segment.cipher else {
       preconditionFailure("an epoch is defined before anything is encrypted under it")
     }
     let plain = SegmentCipher.room(length)
     encode(heading, key: key, value: value, in: WritableBytes(plain), length: length)
-    return seal.encrypt(
+    return cipher.encrypt(
       plain, length: length, place: offset, writer: epochKey, into: segment.mapping, at: offset)
   }
 
@@ -183,7 +183,7 @@ final class FastPathWriter {
     record.store(value, at: RecordLayout.fixedLength &+ key.count)
   }
 
-  // MARK: Entering
+  // MARK: Indexing
 
   /// Record ref of the record at `offset`.
   @inline(__always)

@@ -4,8 +4,8 @@ extension Store {
   static let recordsPerStep = 256
   static let bytesPerStep = 1 << 20
 
-  /// Reads the record of each key, a few at a time under the engine lock. A key written meanwhile may be seen
-  /// before or after the write; a key that is not written is seen exactly once.
+  /// Reads the record of each key, a few at a time under the engine lock. A key written concurrently may be
+  /// seen before or after the write; a key that is not written is seen exactly once.
   ///
   /// - Parameters:
   ///   - restart: discards everything collected so far: the index was rebuilt and the pass begins again.
@@ -26,7 +26,7 @@ extension Store {
 
   private static let maxPassAttempts = 8
 
-  /// False if the index was rebuilt meanwhile.
+  /// False if the index was rebuilt since.
   private func visitKeysOnce<Element>(
     look: (inout Engine, Location) throws(StoreError) -> Element,
     take: (Element) throws(StoreError) -> Void

@@ -44,8 +44,8 @@ extension Store {
     return losses
   }
 
-  /// The number of these keys for which no other record has come since: no copy met so far has their latest
-  /// values, or they were deleted there and purged. Passes over all keys in steps.
+  /// The number of these keys for which no other record has come since: no copy contacted so far has their
+  /// latest values, or they were deleted there and purged. Passes over all keys in steps.
   package func countUnrecovered(of losses: KeysToRecover) throws(StoreError) -> Int {
     guard losses.count > 0 else { return 0 }
     var left = losses

@@ -1,4 +1,4 @@
-/// What a thread needs to read keys without a lock: the index and the segment mappings. Immutable; a new one
+/// State for reading keys without a lock: the index and the segment mappings. Immutable; a new one
 /// is published when the segments change.
 final class LockFreeView: Sendable {
   private let keys: HashIndex

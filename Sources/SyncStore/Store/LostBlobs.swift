@@ -113,21 +113,21 @@ extension Store {
 
   /// The blob tier opened read-only for recovery.
   static func blobsForRecovery(
-    at path: String, environment: Environment, seal: JournalKeys
+    at path: String, environment: Environment, journalKeys: JournalKeys
   ) throws(StoreError) -> BlobStore {
     try BlobStore.open(
       directory: path + "/" + StoreLayout.blobs, storage: environment.storage, access: .readOnly,
-      keys: BlobKeySource(seal), environment: BlobEnvironment(environment))
+      keys: BlobKeySource(journalKeys), environment: BlobEnvironment(environment))
   }
 }
 
 extension BlobStore {
   /// Whether the blob is here with all its bytes.
   func isWhole(_ reference: BlobReference) throws(StoreError) -> Bool {
-    for (name, isSealed) in names(of: reference.hash) {
+    for (name, isEncrypted) in names(of: reference.hash) {
       guard let (pack, slot) = try packs.lookUp(name, refreshing: false) else { continue }
       guard let entry = pack.entry(slot),
-        Self.contentSize(UInt64(entry.size), isEncrypted: isSealed) == reference.size
+        Self.contentSize(UInt64(entry.size), isEncrypted: isEncrypted) == reference.size
       else { return false }
       return try pack.isWhole(entry)
     }

@@ -35,7 +35,7 @@ struct LostKeyFingerprints: Hashable, Sendable {
     HashParts(XXH3.hash64(key, seed: seed)).fingerprint
   }
 
-  // MARK: In the local record of the damage (`schemas/journal.md`)
+  // MARK: Encoding in the damage record (`schemas/journal.md`)
 
   /// Reads what `write(to:)` wrote, up to the end of `reader`. Nil if nothing follows, as in records of older
   /// programs, or if it does not parse.

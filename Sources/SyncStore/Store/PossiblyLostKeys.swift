@@ -62,8 +62,8 @@ struct PossiblyLostKeys: Sendable {
   /// keys are known.
   ///
   /// Member records that are present are read nevertheless: without them this copy could reach no peer, and
-  /// only a peer can send what was lost. A device revoked by the lost record gains nothing by that: meanwhile
-  /// this copy accepts no connections, and so talks only to devices that it chooses itself
+  /// only a peer can send what was lost. A device revoked by the lost record gains nothing by that: until
+  /// then this copy accepts no connections, and so talks only to devices that it chooses itself
   /// (`PeerAuthorizer`).
   var unattributedDamage: StoreError? { last.map { error(at: $0, "the latest value of any key") } }
 
@@ -75,7 +75,8 @@ struct PossiblyLostKeys: Sendable {
     for key in keys.keys where isMeant(key) { try check(key, found: try order.location(of: key)) }
   }
 
-  /// What a pass over all keys for which `isMeant` holds may have missed, or shown in an older version.
+  /// Losses that a pass over all keys for which `isMeant` holds may have missed, or shown in an older
+  /// version.
   func possibleLosses(
     in order: SortedKeyIndex, _ isMeant: ([UInt8]) -> Bool
   ) throws(StoreError) -> [PossibleLoss] {

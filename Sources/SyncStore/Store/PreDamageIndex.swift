@@ -69,8 +69,8 @@ struct PreDamageIndex {
     for damage in places.all { lost[damage] = LostKeyFingerprints() }
     for damage in known where !state.isHandled(damage) {
       for offset in [damage.bytes.lowerBound, damage.bytes.upperBound - 1] {
-        let met = Location(segment: damage.segment, offset: offset)
-        if let damage = places.damage(at: met) { lost[damage] = nil }
+        let location = Location(segment: damage.segment, offset: offset)
+        if let damage = places.damage(at: location) { lost[damage] = nil }
       }
     }
     for place in state.handledDamage.keys where !state.resolvedDamage.contains(place) {
@@ -183,7 +183,7 @@ struct PreDamageIndex {
 }
 
 extension Engine {
-  /// The index of this view, for attributing damage that it has not met yet.
+  /// The index of this view, for attributing damage that it has not found yet.
   var preDamageIndex: PreDamageIndex? { PreDamageIndex(index, parked: parked, known: gaps) }
 
   /// Attributes damage found by the last replay to keys, with an index from before the damage.

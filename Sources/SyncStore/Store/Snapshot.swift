@@ -1,11 +1,11 @@
 /// An immutable view of all keys and values of a store at one moment. Later writes and compactions, here or
 /// by another process, do not change it. Made by `Store.snapshot()`.
 ///
-/// Thread-safe, and blocks no writer. It contains whole transactions only and judges deadlines at its moment.
-/// Records stamped too far ahead by another member and not applied yet are not part of it. Values in the blob
-/// tier are read through the store when they are requested.
+/// Thread-safe, and blocks no writer. It contains whole transactions only and applies deadlines as of its
+/// time. Records stamped too far ahead by another member and not applied yet are not part of it. Values in
+/// the blob tier are read through the store when they are requested.
 ///
-/// **A snapshot keeps journal files mapped that compaction replaces meanwhile**: their space is freed when
+/// **A snapshot keeps journal files mapped that compaction has replaced**: their space is freed when
 /// the last reference to the snapshot goes, or with `close()`. Once the store is closed, calls fail with
 /// `.closed`.
 public final class Snapshot: ReadableStore {

@@ -41,7 +41,7 @@ struct SnapshotState: Sendable {
 
   // MARK: Scans
 
-  /// What a scan does about damage in its range.
+  /// Reaction of a scan to damage in its range.
   private enum DamagePolicy {
     /// Fails if a record is damaged, or if the range may lack keys lost to damage.
     case refusePossibleLoss
@@ -57,7 +57,7 @@ struct SnapshotState: Sendable {
     var after: Key?
     var reversed: Bool
     var limit: Int
-    /// Time at which deadlines are judged, in milliseconds since 1970.
+    /// Time as of which deadlines apply, in milliseconds since 1970.
     var time: UInt64
   }
 

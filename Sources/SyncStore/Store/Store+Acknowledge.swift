@@ -20,16 +20,16 @@ extension Store {
     case .isEarly: return false
     case .dependsOnDeletes:
       let looked = lifecycle.withLock { $0.deletesScannedTo }
-      guard try hasDeletes(behind: max(looked, known)) else { return false }
+      guard try hasDeletes(after: max(looked, known)) else { return false }
       return try acknowledge(as: device)
     }
   }
 
   /// Whether there is a delete, or a record with a deadline, after the position. Remembers what was scanned.
-  private func hasDeletes(behind position: UInt64) throws(StoreError) -> Bool {
+  private func hasDeletes(after position: UInt64) throws(StoreError) -> Bool {
     let end = try reading { engine throws(StoreError) in engine.position }
     guard end > position else { return false }
-    var walk = try deadRecords(behind: position)
+    var walk = try deadRecords(after: position)
     while let more = try walk.next({ $2 || $3 != nil }) {
       if more.contains(where: { $0.position > position }) { return true }
     }

@@ -8,7 +8,7 @@ extension Store {
   /// the general path.
   func bulkInsert(
     _ batch: CompactBatch, _ conclude: (inout TransactionBuilder) throws(StoreError) -> Void
-  ) throws(StoreError) -> (echo: (behind: UInt64, upTo: UInt64), tail: UInt64)? {
+  ) throws(StoreError) -> (echo: (after: UInt64, upTo: UInt64), tail: UInt64)? {
     try checkWritable()
     throttleWriter()
     try lockWriters()
@@ -23,7 +23,7 @@ extension Store {
     for entry in builder.entries { extent.add(entry) }
     return try engine.withLock { engine throws(StoreError) in
       let position = engine.position
-      try commit(builder.entries, extent: extent, behind: intake, wall: builder.wall, &engine)
+      try commit(builder.entries, extent: extent, after: intake, wall: builder.wall, &engine)
       return ((position, engine.position), control.tail)
     }
   }
@@ -70,11 +70,11 @@ extension Engine {
     let bytes = batch.bytes.span
     let hashes = batch.entries.map { keys.hash(bytes.extracting($0.key)) }
     for hash in hashes.prefix(Self.lookahead) { keys.prefetch(hash) }
-    var met = HashSet(count: hashes.count)
+    var seen = HashSet(count: hashes.count)
     for (place, entry) in batch.entries.enumerated() {
       if place + Self.lookahead < hashes.count { keys.prefetch(hashes[place + Self.lookahead]) }
       guard entry.sequence > covered[entry.author], entry.stamp > state.horizon, entry.stamp <= limit,
-        !batch.isReserved(entry), met.insert(hashes[place]), let mayBeHeld = try? keys.has(hashes[place])
+        !batch.isReserved(entry), seen.insert(hashes[place]), let mayBeHeld = try? keys.has(hashes[place])
       else { return nil }
       // One in thousands collides with the hash of another key: compare the keys.
       if mayBeHeld, search(bytes.extracting(entry.key)).found != nil { return nil }
@@ -83,7 +83,7 @@ extension Engine {
   }
 
   /// Indexes the records of a batch stored in this segment without reading them again. Returns the end of
-  /// what was indexed.
+  /// the indexed records.
   mutating func indexBulkInsert(_ intake: PreparedBulkInsert, in segment: Segment) -> Int {
     // Another index uses other hashes.
     guard intake.keys === index.hashIndex, index.failure == nil, parked.isEmpty, let slot = segment.slot,

@@ -9,7 +9,7 @@ extension Store {
   private static let recordsPerInstallStep = 64
 
   /// Reclaims the space of superseded records, and of deletes that every member has seen, except in the
-  /// active segment. Reading and writing continue meanwhile. Returns the bytes gained.
+  /// active segment. Reading and writing continue concurrently. Returns the bytes gained.
   ///
   /// - Throws: `.diskFull` if there is room for no copy: nothing is lost then. If only some copies do not
   ///   fit, the others have reclaimed their space. `.busy` within a transaction of this thread.

@@ -35,7 +35,7 @@ extension Store {
     }
   }
 
-  /// What a delete finds of a key, including earlier writes of this append.
+  /// The target of a delete, including earlier writes of this append.
   func deleteTarget(_ key: [UInt8], in builder: borrowing TransactionBuilder) throws(StoreError)
     -> DeleteTarget
   {
@@ -47,7 +47,7 @@ extension Store {
   }
 }
 
-/// What a delete finds of a key.
+/// The record that a delete replaces, if any.
 enum DeleteTarget {
   /// No value: nothing to write.
   case nothing

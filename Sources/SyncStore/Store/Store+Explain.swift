@@ -9,10 +9,10 @@ extension Store {
     return try reading { engine throws(StoreError) -> ActorID? in
       guard !engine.state.isMine(entry.dot) else { return nil }
       var origin: ActorID?
-      var isBehind = false
+      var isReached = false
       try engine.visit(from: engine.start(of: entry.position)) { view throws(StoreError) in
-        if view.isWrite { isBehind = isBehind || view.position == entry.position }
-        guard isBehind else { return true }
+        if view.isWrite { isReached = isReached || view.position == entry.position }
+        guard isReached else { return true }
         if let shape = view.shape, !view.isWrite {
           let key = view.key(shape)
           if key.starts(with: StateKey.cursorPrefix) {
@@ -32,15 +32,15 @@ extension Store {
   /// everything up to there.
   ///
   /// - Parameter limit: counting stops here.
-  package func countUnknown(to actor: ActorID?, behind position: UInt64, limit: Int) throws(StoreError) -> Int
+  package func countUnknown(to actor: ActorID?, after position: UInt64, limit: Int) throws(StoreError) -> Int
   {
-    try unknown(to: actor, behind: position, limit: limit).count
+    try unknown(to: actor, after: position, limit: limit).count
   }
 
   /// The number of keys with a write unknown to the copy of `actor`, and the time of the oldest such write,
   /// in milliseconds since 1970; nil if there is none.
   package func unknown(
-    to actor: ActorID?, behind position: UInt64, limit: Int
+    to actor: ActorID?, after position: UInt64, limit: Int
   ) throws(StoreError) -> (count: Int, oldest: UInt64?) {
     try reading { engine throws(StoreError) in
       // The sender of a batch is recorded at its end.

@@ -1,10 +1,10 @@
-/// After a fork: preserving own values whose dot another life of the actor also used.
+/// After a fork: preserving own values whose dot another incarnation of the actor also used.
 extension Store {
   private static let recordsPerLookBackStep = 4096
 
   /// Keeps, as conflict losers, the values of the present actor that others have overwritten, as far as the
-  /// journal still has them. A write that names such a dot as its base may mean the other life's content of
-  /// that dot; this cannot be told any more. Of several own writes of a key the last one counts.
+  /// journal still has them. A write that names such a dot as its base may mean the other incarnation's
+  /// content of that dot; this cannot be told any more. Of several own writes of a key the last one counts.
   ///
   /// Costs a pass over the journal, in steps, so that writers do not wait for long. Must run before the copy
   /// becomes a new actor: after a crash in between, it is repeated.

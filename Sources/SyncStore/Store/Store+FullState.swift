@@ -1,4 +1,4 @@
-/// What the sender of a full state holds, collected while it arrives (rule R8).
+/// The writes that the sender of a full state holds, collected while it arrives (rule R8).
 package final class FullState: Sendable {
   private struct Known {
     var present = DotSet()
@@ -26,7 +26,7 @@ package final class FullState: Sendable {
   /// Records that the sender holds `record` where this copy holds `held`; the dot of one of them may have
   /// been used twice. `isTaken` unless the sender's record is parked, or this copy covers its dot, possibly
   /// with another content.
-  func record(doubtful record: Record, beside held: Record?, isTaken: Bool) {
+  func record(doubtful record: Record, against held: Record?, isTaken: Bool) {
     var (record, held) = (record, held)
     record.continues = false
     held?.continues = false
@@ -40,7 +40,7 @@ package final class FullState: Sendable {
   /// Whether the sender holds a write with this dot.
   func isPresent(_ dot: Dot) -> Bool { known.withLock { $0.present.contains(dot) } }
 
-  /// What the sender holds of the key of a record held here in `state`.
+  /// The sender's record of the key of a record held here in `state`.
   func holding(of record: Record, in state: ReplicaState) -> SenderHolding {
     guard state.isUnconfirmed(record.dot) else { return isPresent(record.dot) ? .same : .nothing }
     switch known.withLock({ $0.doubtful[record.key] }) {
@@ -51,7 +51,7 @@ package final class FullState: Sendable {
   }
 }
 
-/// What the sender of a full state holds of a key, compared with the record held here.
+/// The sender's record of a key, compared with the record held here.
 enum SenderHolding {
   /// Not this write. Whether another one of the key is recorded only for a record in doubt.
   case nothing
@@ -92,7 +92,7 @@ enum FullStateVerdict: Equatable {
     } else if state.isRecovering, state.isMine(record.dot) {
       self = .reissue
     } else {
-      // Do not judge by expiration: this clock may be wrong.
+      // Do not decide by expiration: this clock may be wrong.
       self = record.stamp <= horizon && !record.isTombstone ? .reissue : .keep
     }
   }
@@ -108,11 +108,11 @@ enum FullStateVerdict: Equatable {
   }
 }
 
-/// The rule by which records held here are judged.
+/// The rule that gives the verdict on records held here.
 private enum VerdictRule {
   /// Another copy's complete full state. Records after the given position were not compared on arrival with
   /// the deletes purged here, up to that horizon.
-  case fullState(FullState, RoundClose, behind: UInt64, horizon: Stamp)
+  case fullState(FullState, RoundClose, after: UInt64, horizon: Stamp)
   /// This copy is about to send a round to a receiver that covers this vector: unconfirmed writes not covered
   /// there are issued again.
   case unknown(VersionVector)
@@ -132,8 +132,8 @@ private enum VerdictRule {
     // own write among them would leave this copy covering what it no longer holds.
     guard state.scope.holds(record.key), concerns(record.dot, state: state) else { return .keep }
     switch self {
-    case .fullState(let full, let close, let behind, let horizon):
-      let horizon = position > behind ? horizon : close.horizon
+    case .fullState(let full, let close, let start, let horizon):
+      let horizon = position > start ? horizon : close.horizon
       return FullStateVerdict(
         record, state: state, close: close, horizon: horizon,
         senderHolds: full.holding(of: record, in: state), at: time)
@@ -143,9 +143,9 @@ private enum VerdictRule {
 
   /// Verdict on a parked record.
   func verdict(onParked record: Record, at position: UInt64) -> FullStateVerdict {
-    guard case .fullState(let full, let close, let behind, let horizon) = self else { return .keep }
+    guard case .fullState(let full, let close, let start, let horizon) = self else { return .keep }
     return FullStateVerdict(
-      parked: record, close, horizon: position > behind ? horizon : close.horizon,
+      parked: record, close, horizon: position > start ? horizon : close.horizon,
       isPresent: full.isPresent(record.dot))
   }
 }
@@ -157,14 +157,14 @@ extension Store {
   /// Unconfirmed writes are not sent, but hide what they have replaced: a receiver of a round without the
   /// replaced write would cover it and never get it; in a full state it would count as dead. Writes that the
   /// receiver covers hide nothing from it. Those up to `begin` were handled before an earlier round.
-  func reissueUnknown(to covered: VersionVector, behind begin: UInt64) throws(StoreError) {
+  func reissueUnknown(to covered: VersionVector, after begin: UInt64) throws(StoreError) {
     let pin = SnapshotPin()
     let places = try reading { engine throws(StoreError) in
       guard engine.position > begin else { return [Location]() }
       engine.retainSegments(for: pin)
       return try engine.liveLocations(from: engine.start(of: begin + 1)) ?? []
     }
-    try judgeAll(places, judge: .unknown(covered), pin: pin)
+    try applyVerdicts(to: places, rule: .unknown(covered), pin: pin)
   }
 
   /// The number of keys held here, reserved keys and tombstones included.
@@ -179,19 +179,19 @@ extension Store {
     }
   }
 
-  /// Records judged or dropped per step, while writers wait.
-  private static let recordsPerJudgement = 256
+  /// Records compared or dropped per step, while writers wait.
+  private static let recordsPerVerdictStep = 256
 
-  /// Judges the records held here by the full state of another copy, and closes it; durable on return.
+  /// Compares the records held here with the full state of another copy, and closes it; durable on return.
   ///
   /// Works in steps, so that no writer waits for long. Floor and horizon are raised first, so that this copy
   /// gives no full state itself, and does not purge, until its vector is merged at the end. Records arriving
-  /// meanwhile, in this process or another one, are declared dead nowhere else: they are judged here too, the
+  /// concurrently, in this process or another one, are declared dead nowhere else: they are compared too, the
   /// last of them in the step that merges the vector. They were not compared on arrival with the deletes that
   /// this copy itself has purged (`TransactionBuilder.receive`): that is done here as well.
   func finish(_ full: FullState, close: RoundClose) throws(StoreError) {
     let (raised, _) = try append(limit: .max) {
-      builder throws(StoreError) -> (behind: UInt64, horizon: Stamp) in
+      builder throws(StoreError) -> (after: UInt64, horizon: Stamp) in
       try requireReceiver(of: close, builder.state)
       let covered = close.covered(by: builder.state)
       // Check before the floor is raised: a copy unable to merge the vector would not cover the floor.
@@ -203,36 +203,36 @@ extension Store {
     }
     let losses = try keysToRecover()
     let pin = SnapshotPin()
-    let judge = VerdictRule.fullState(full, close, behind: raised.behind, horizon: raised.horizon)
-    var (judged, places, waiting) = try readingExclusively { engine, isAlone throws(StoreError) in
+    let rule = VerdictRule.fullState(full, close, after: raised.after, horizon: raised.horizon)
+    var (compared, places, waiting) = try readingExclusively { engine, isAlone throws(StoreError) in
       engine.retainSegments(for: pin)
       let waiting = engine.dueParked(upTo: .maximum)
-      let judged = JudgedPosition(position: engine.position, waiting: Set(waiting))
-      return (judged, try engine.locations(isExclusive: isAlone), waiting)
+      let compared = ComparedPosition(position: engine.position, waiting: Set(waiting))
+      return (compared, try engine.locations(isExclusive: isAlone), waiting)
     }
-    try judgeAll(places, judge: judge, pin: pin)
-    for place in waiting { try applyVerdict(parked: place, judge: judge, pin: pin) }
+    try applyVerdicts(to: places, rule: rule, pin: pin)
+    for place in waiting { try applyVerdict(parked: place, rule: rule, pin: pin) }
     // Free them: there may be millions.
     (places, waiting) = ([], [])
-    /// Arrivals since the last judgement; nil if they are few enough to be judged while writers wait.
+    /// Arrivals since the last comparison; nil if they are few enough to be compared while writers wait.
     func much() throws(StoreError) -> Arrivals? {
       try reading { engine throws(StoreError) in
-        guard engine.position > judged.position + UInt64(Self.recordsPerJudgement) else { return nil }
-        return try arrivals(behind: judged, judge: judge, pin: pin, engine: engine)
+        guard engine.position > compared.position + UInt64(Self.recordsPerVerdictStep) else { return nil }
+        return try arrivals(after: compared, rule: rule, pin: pin, engine: engine)
       }
     }
     for _ in 0..<Self.maxPasses {
       guard let rest = try much() else { break }
-      try applyVerdicts(rest, judge: judge, pin: pin)
-      judged = rest.judged
+      try applyVerdicts(rest, rule: rule, pin: pin)
+      compared = rest.compared
     }
     while true {
       let (left, tail) = try append(limit: .max) { builder throws(StoreError) -> Arrivals? in
         let rest = try engine.withLock { engine throws(StoreError) in
-          try arrivals(behind: judged, judge: judge, pin: pin, engine: engine)
+          try arrivals(after: compared, rule: rule, pin: pin, engine: engine)
         }
         guard rest.fitsClosingStep else { return rest }
-        try carryOut(rest.affected[...], judge: judge, &builder)
+        try carryOut(rest.affected[...], rule: rule, &builder)
         try merge(close, &builder)
         try builder.finishRecovering()
         return nil
@@ -241,16 +241,16 @@ extension Store {
         try sync(upTo: tail)
         return logUnrecovered(of: losses)
       }
-      try applyVerdicts(left, judge: judge, pin: pin)
-      judged = left.judged
+      try applyVerdicts(left, rule: rule, pin: pin)
+      compared = left.compared
     }
   }
 
   /// Bounds the passes over arrivals that run concurrently with writers.
   private static let maxPasses = 8
 
-  /// How far the journal was judged.
-  private struct JudgedPosition {
+  /// Position up to which the journal was compared.
+  private struct ComparedPosition {
     var position: UInt64
     /// Records parked at that point: they may have been applied since, at the same location.
     var waiting: Set<Location>
@@ -264,91 +264,91 @@ extension Store {
     var bytes: Int
   }
 
-  /// Records after the judged position whose verdict is not `keep`.
+  /// Records after the compared position whose verdict is not `keep`.
   private struct Arrivals {
     var affected: [Affected]
     var waiting: [Location]
-    var judged: JudgedPosition
+    var compared: ComparedPosition
 
     /// Whether they fit into the closing step: one transaction must not become too large to be sent.
     var fitsClosingStep: Bool {
-      waiting.isEmpty && affected.count <= Store.recordsPerJudgement
+      waiting.isEmpty && affected.count <= Store.recordsPerVerdictStep
         && (affected.count <= 1 || affected.reduce(0) { $0 + $1.bytes } <= Limits.transactionBytes / 2)
     }
   }
 
   private func arrivals(
-    behind judged: JudgedPosition, judge: VerdictRule, pin: SnapshotPin, engine: borrowing Engine
+    after compared: ComparedPosition, rule: VerdictRule, pin: SnapshotPin, engine: borrowing Engine
   ) throws(StoreError) -> Arrivals {
     try pin.check(path)
     let (position, waiting) = (engine.position, engine.dueParked(upTo: .maximum))
-    let now = JudgedPosition(position: position, waiting: Set(waiting))
+    let now = ComparedPosition(position: position, waiting: Set(waiting))
     var places: [Location] = []
-    if position > judged.position {
-      let start = engine.start(of: judged.position + 1)
+    if position > compared.position {
+      let start = engine.start(of: compared.position + 1)
       // Writes of the present actor since then are stamped above everything purged, and reissued ones must
       // not be reissued again.
       places = (try engine.liveLocations(from: start, options: .toleratesDamage) ?? []).filter {
         (try? engine.journal.record(at: $0))?.dot?.actor != engine.state.actor
       }
     }
-    places += judged.waiting.subtracting(now.waiting)
+    places += compared.waiting.subtracting(now.waiting)
     let doomed = waiting.filter { place in
-      guard !judged.waiting.contains(place), let view = try? engine.journal.record(at: place),
+      guard !compared.waiting.contains(place), let view = try? engine.journal.record(at: place),
         let record = try? engine.decoded(view), engine.state.scope.holds(record.key)
       else { return false }
-      return judge.verdict(onParked: record, at: view.position) != .keep
+      return rule.verdict(onParked: record, at: view.position) != .keep
     }
     return Arrivals(
-      affected: affected(places[...], judge: judge, engine: engine).sorted { $0.version < $1.version },
-      waiting: doomed, judged: now)
+      affected: affected(places[...], rule: rule, engine: engine).sorted { $0.version < $1.version },
+      waiting: doomed, compared: now)
   }
 
-  private func applyVerdicts(_ rest: Arrivals, judge: VerdictRule, pin: SnapshotPin) throws(StoreError) {
-    for start in stride(from: 0, to: rest.affected.count, by: Self.recordsPerJudgement) {
-      let end = min(start + Self.recordsPerJudgement, rest.affected.count)
-      try applyVerdicts(rest.affected[start..<end], judge: judge)
+  private func applyVerdicts(_ rest: Arrivals, rule: VerdictRule, pin: SnapshotPin) throws(StoreError) {
+    for start in stride(from: 0, to: rest.affected.count, by: Self.recordsPerVerdictStep) {
+      let end = min(start + Self.recordsPerVerdictStep, rest.affected.count)
+      try applyVerdicts(rest.affected[start..<end], rule: rule)
     }
-    for place in rest.waiting { try applyVerdict(parked: place, judge: judge, pin: pin) }
+    for place in rest.waiting { try applyVerdict(parked: place, rule: rule, pin: pin) }
   }
 
-  /// Fails if scope or state changed meanwhile: the sender has not mentioned keys that another session has
+  /// Fails if scope or state changed since: the sender has not mentioned keys that another session has
   /// brought since, and all of these would count as dead.
   private func requireReceiver(of close: RoundClose, _ state: ReplicaState) throws(StoreError) {
     try requireScope(close.scope, state: state)
     try requireExpectedState(close.expectedState, of: close.sender, state)
   }
 
-  /// Judges these records and applies the verdicts.
-  private func judgeAll(_ places: [Location], judge: VerdictRule, pin: SnapshotPin) throws(StoreError) {
+  /// Compares these records and applies the verdicts.
+  private func applyVerdicts(to places: [Location], rule: VerdictRule, pin: SnapshotPin) throws(StoreError) {
     var affected: [Affected] = []
-    for start in stride(from: 0, to: places.count, by: Self.recordsPerJudgement) {
+    for start in stride(from: 0, to: places.count, by: Self.recordsPerVerdictStep) {
       affected += try reading { engine throws(StoreError) in
         try pin.check(path)
         return self.affected(
-          places[start..<min(start + Self.recordsPerJudgement, places.count)], judge: judge, engine: engine)
+          places[start..<min(start + Self.recordsPerVerdictStep, places.count)], rule: rule, engine: engine)
       }
       engine.yieldToWaiters()
     }
     // Reissued writes keep their original order.
     affected.sort { $0.version < $1.version }
-    for start in stride(from: 0, to: affected.count, by: Self.recordsPerJudgement) {
+    for start in stride(from: 0, to: affected.count, by: Self.recordsPerVerdictStep) {
       yieldEngineLock()
-      try applyVerdicts(affected[start..<min(start + Self.recordsPerJudgement, affected.count)], judge: judge)
+      try applyVerdicts(affected[start..<min(start + Self.recordsPerVerdictStep, affected.count)], rule: rule)
     }
   }
 
   /// The records whose verdict is not `keep`.
   private func affected(
-    _ places: ArraySlice<Location>, judge: VerdictRule, engine: borrowing Engine
+    _ places: ArraySlice<Location>, rule: VerdictRule, engine: borrowing Engine
   ) -> [Affected] {
     let time = environment.now()
     var affected: [Affected] = []
     for place in places {
-      // A damaged record cannot be judged; reading it fails anyway.
+      // A damaged record cannot be compared; reading it fails anyway.
       guard let view = try? engine.journal.record(at: place), let dot = view.dot,
-        judge.concerns(dot, state: engine.state), let record = view.decoded(),
-        judge.verdict(on: record, at: view.position, engine.state, at: time) != .keep
+        rule.concerns(dot, state: engine.state), let record = view.decoded(),
+        rule.verdict(on: record, at: view.position, engine.state, at: time) != .keep
       else { continue }
       affected.append(
         Affected(
@@ -358,25 +358,24 @@ extension Store {
   }
 
   /// Applies verdicts in one transaction, or in several if one would be too large to be sent.
-  private func applyVerdicts(_ affected: ArraySlice<Affected>, judge: VerdictRule) throws(StoreError) {
-    do throws(StoreError) { try applyInOneTransaction(affected, judge: judge) } catch {
+  private func applyVerdicts(_ affected: ArraySlice<Affected>, rule: VerdictRule) throws(StoreError) {
+    do throws(StoreError) { try applyInOneTransaction(affected, rule: rule) } catch {
       guard error.code == .outOfBounds, affected.count > 1 else { throw error }
       let half = affected.count / 2
-      try applyVerdicts(affected.prefix(half), judge: judge)
-      try applyVerdicts(affected.dropFirst(half), judge: judge)
+      try applyVerdicts(affected.prefix(half), rule: rule)
+      try applyVerdicts(affected.dropFirst(half), rule: rule)
     }
   }
 
-  private func applyInOneTransaction(_ affected: ArraySlice<Affected>, judge: VerdictRule) throws(StoreError)
-  {
+  private func applyInOneTransaction(_ affected: ArraySlice<Affected>, rule: VerdictRule) throws(StoreError) {
     try append(limit: Limits.transactionBytes) { builder throws(StoreError) in
-      if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, builder.state) }
-      try carryOut(affected, judge: judge, &builder)
+      if case .fullState(_, let close, _, _) = rule { try requireReceiver(of: close, builder.state) }
+      try carryOut(affected, rule: rule, &builder)
     }
   }
 
   private func carryOut(
-    _ affected: ArraySlice<Affected>, judge: VerdictRule, _ builder: inout TransactionBuilder
+    _ affected: ArraySlice<Affected>, rule: VerdictRule, _ builder: inout TransactionBuilder
   ) throws(StoreError) {
     guard !affected.isEmpty else { return }
     var doomed: [TransactionBuilder.RecordToPurge] = []
@@ -385,7 +384,7 @@ extension Store {
     for item in affected {
       let (held, isOutdated) = engine.withLock { ($0.readable(item.key), $0.isOutdated(item.key)) }
       guard let record = held, record.version == item.version else { continue }
-      var verdict = judge.verdict(on: record, at: item.position, builder.state, at: builder.wall)
+      var verdict = rule.verdict(on: record, at: item.position, builder.state, at: builder.wall)
       if isOutdated { verdict = verdict.forOutdated(record, at: builder.wall) }
       let isLive = !record.isTombstone && record.deadline.map { $0 > builder.wall } ?? true
       switch verdict {
@@ -402,10 +401,10 @@ extension Store {
   }
 
   private func applyVerdict(
-    parked place: Location, judge: VerdictRule, pin: SnapshotPin
+    parked place: Location, rule: VerdictRule, pin: SnapshotPin
   ) throws(StoreError) {
     try append(limit: .max) { builder throws(StoreError) in
-      if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, builder.state) }
+      if case .fullState(_, let close, _, _) = rule { try requireReceiver(of: close, builder.state) }
       let (record, position, held) = try engine.withLock { engine throws(StoreError) in
         try pin.check(path)
         guard let view = try? engine.journal.record(at: place), let record = try? engine.decoded(view),
@@ -414,7 +413,7 @@ extension Store {
         return (record, view.position, engine.readable(record.key))
       }
       guard let record, builder.state.scope.holds(record.key) else { return }
-      let verdict = judge.verdict(onParked: record, at: position)
+      let verdict = rule.verdict(onParked: record, at: position)
       guard verdict != .keep else { return }
       try builder.dropDeadRecords(
         [

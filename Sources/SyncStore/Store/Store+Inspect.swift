@@ -3,7 +3,7 @@ extension Store {
   /// Records of the journal from `position` on, in order, at most `limit`.
   ///
   /// Superseded records are included as long as their bytes exist. The cost is proportional to the result:
-  /// polling from the last position seen shows which keys were written meanwhile, by any process.
+  /// polling from the last position seen shows which keys were written since, by any process.
   ///
   /// - Parameters:
   ///   - position: the first position, from 1; 0 means 1.

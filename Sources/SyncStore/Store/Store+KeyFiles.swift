@@ -34,11 +34,11 @@ extension Store {
         path: file)
     }
     let nonce = Array(bytes.dropFirst(Self.encryptedHeader.count).prefix(AES256GCM.nonceBytes))
-    let sealed = bytes.dropFirst(Self.encryptedHeader.count + AES256GCM.nonceBytes)
+    let encrypted = bytes.dropFirst(Self.encryptedHeader.count + AES256GCM.nonceBytes)
     var key = ring.derived(AES256GCM.keyBytes, for: "syncstore file v1")
     defer { Secret.zero(&key) }
     guard nonce.count == AES256GCM.nonceBytes,
-      let plain = try? AES256GCM.decrypt(sealed, key: key, nonce: nonce, authenticating: Array(name.utf8))
+      let plain = try? AES256GCM.decrypt(encrypted, key: key, nonce: nonce, authenticating: Array(name.utf8))
     else { throw StoreError(.damaged, "was changed: restore it from a backup", path: file) }
     return plain
   }

@@ -11,7 +11,7 @@ extension Store {
   /// - Returns: false if the journal could not be checked, for want of descriptors or memory for example:
   ///   then `body` may never be called, and the caller must try again later. A closed store no longer grows:
   ///   that returns true.
-  package func notifyWhenGrown(behind position: UInt64, _ body: @escaping @Sendable () -> Void) -> Bool {
+  package func notifyWhenGrown(after position: UInt64, _ body: @escaping @Sendable () -> Void) -> Bool {
     guard control.position <= position else {
       body()
       return true
@@ -30,10 +30,9 @@ extension Store {
     return true
   }
 
-  /// `notifyWhenGrown` that never waits for a lock. False if the engine's lock is taken at this moment: then
+  /// `notifyWhenGrown` that never waits for a lock. False if the engine's lock is held: then
   /// `body` may or may not have been called.
-  package func notifyWhenGrownIfFree(behind position: UInt64, _ body: @escaping @Sendable () -> Void) -> Bool
-  {
+  package func notifyWhenGrownIfFree(after position: UInt64, _ body: @escaping @Sendable () -> Void) -> Bool {
     guard control.position <= position else {
       body()
       return true
@@ -67,31 +66,31 @@ extension Store {
 
   /// `openRound` for a receiver that needs nothing up to `begin`.
   ///
-  /// Does not wait until the round is durable: the data can be prepared for sending meanwhile
-  /// (`whenDurable`).
+  /// Does not wait until the round is durable: the data can be prepared for sending
+  /// concurrently (`whenDurable`).
   ///
   /// - Throws: `.rolledBack` as `openRound`.
-  package func openLiveUpdate(for receiver: RoundReceiver, behind begin: UInt64) throws(StoreError)
+  package func openLiveUpdate(for receiver: RoundReceiver, after begin: UInt64) throws(StoreError)
     -> LiveUpdate
   {
-    if try isInDoubt { try reissueUnknown(to: receiver.covered, behind: begin) }
-    let survey = try deltaScan(for: receiver, behind: begin, isLive: true)
+    if try isInDoubt { try reissueUnknown(to: receiver.covered, after: begin) }
+    let scan = try deltaScan(for: receiver, after: begin, isLive: true)
     let (isAny, position) = try reading { engine throws(StoreError) in
       // Thousands of sessions keep the vector: let them share its memory.
       engine.state.foldOwnWrites()
-      let choice = DeltaFilter(for: receiver, behind: begin, isFull: false)
+      let choice = DeltaFilter(for: receiver, after: begin, isFull: false)
       let isFound =
-        if let survey, !survey.items.isEmpty {
+        if let scan, !scan.items.isEmpty {
           true
         } else {
-          try !Self.items(choice, behind: survey?.reached, in: engine, limit: 1).isEmpty
+          try !Self.items(choice, after: scan?.reached, in: engine, limit: 1).isEmpty
         }
       // A write that was beaten before it was sent is covered, but not sent.
       let isAny = isFound || !engine.state.isRecovering && !receiver.covered.covers(engine.state.vector)
       return (isAny, engine.position)
     }
     guard isAny else { return LiveUpdate(position: position, tail: 0) }
-    let (round, tail) = try makeRound(for: receiver, behind: begin, isLive: true, surveyed: survey)
+    let (round, tail) = try makeRound(for: receiver, after: begin, isLive: true, scan: scan)
     return LiveUpdate(round: round, position: round.close.position, tail: tail)
   }
 

@@ -43,7 +43,7 @@ extension Store {
         .readOnly, "a store cannot be created for reading only: choose another mode", path: path)
     }
     let storage = environment.storage
-    let path = try directory(behind: path, storage)
+    let path = try directory(resolving: path, storage)
     try StagedDirectory.recover(path, storage)
     let name = name ?? path.unicodeScalars.split(separator: "/").last.map { String($0) } ?? "store"
     guard StoreIdentity.isName(name) else {
@@ -97,10 +97,10 @@ extension Store {
     for name in try storage.list(journalDirectory) { _ = try storage.remove(journalDirectory + "/" + name) }
     let id = id ?? StoreID(bytes: environment.random(16))
     guard let id else { preconditionFailure("16 bytes were asked for") }
-    let seal = try JournalKeys.create(path, store: id, configuration, environment)
+    let journalKeys = try JournalKeys.create(path, store: id, configuration, environment)
     var journal = Journal(
       directory: journalDirectory, environment: environment, store: id, writable: true,
-      largestSegment: configuration.segmentBytes, seal: seal)
+      largestSegment: configuration.segmentBytes, keys: journalKeys)
     let actor = JournalEntry.local(key: StateKey.actor, value: environment.newActor().bytes)
     try journal.begin(after: 0, durable: 0, position: 0, transactions: [[actor]])
     try storage.syncDirectory(path)
@@ -123,7 +123,7 @@ extension Store {
       "keys",
     ]
     if let other = try storage.list(path).first(where: { !own.contains($0) }) {
-      // Additional store files mean that another process has created the store meanwhile.
+      // Additional store files mean that another process has created the store concurrently.
       try checkIsFree(path, storage: storage)
       throw StoreError(
         .alreadyExists, "the directory is not empty (\(other)): choose another", path: path)
@@ -159,7 +159,7 @@ extension Store {
     }
   }
 
-  private static func directory(behind path: String, _ storage: any Storage) throws(StoreError) -> String {
+  private static func directory(resolving path: String, _ storage: any Storage) throws(StoreError) -> String {
     let path = try storage.canonicalPath(of: path)
     guard try storage.status(path)?.kind != .link else { throw linkToNothing(path) }
     return path
@@ -250,7 +250,7 @@ extension Store {
     let found = try StoreIdentity.read(path, storage: environment.storage)
     // First: with a wrong passphrase nothing is modified, and an instance opened with the right one is not
     // handed out.
-    let seal = try found.map { identity throws(StoreError) in
+    let journalKeys = try found.map { identity throws(StoreError) in
       try JournalKeys(
         path, store: identity.id, passphrase: configuration.passphrase, environment: environment,
         writable: configuration.mode != .readOnly, openedBytes: configuration.openedRecordBytes)
@@ -263,11 +263,12 @@ extension Store {
       }
       return live
     }
-    guard let identity = found, let seal else {
+    guard let identity = found, let journalKeys else {
       throw StoreError(.notAStore, "there is no store here: create one with `Store.create`", path: path)
     }
     let store = try StoreOpener(
-      path: path, identity: identity, configuration: configuration, environment: environment, seal: seal
+      path: path, identity: identity, configuration: configuration, environment: environment,
+      journalKeys: journalKeys
     ).run()
     StoreRegistry.shared.remember(store, status: status)
     try store.reportDamage()

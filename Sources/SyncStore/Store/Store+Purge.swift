@@ -19,7 +19,7 @@ extension Store {
     let end = position - min(position, spared)
     var purged = 0
     var candidates: [PurgeCandidate] = []
-    var walk = try deadRecords(behind: 0)
+    var walk = try deadRecords(after: 0)
     while let more = try walk.next({ rule.allows($0, open: $1, isTombstone: $2, deadline: $3) }) {
       candidates += more.lazy.filter { $0.position <= end }
       guard candidates.count >= Self.purgesPerAppend else { continue }
@@ -56,9 +56,9 @@ extension Store {
   private static let minWritesToScan = 1024
 
   /// A scanner for possibly dead records after a position.
-  func deadRecords(behind position: UInt64) throws(StoreError) -> DeadRecordScanner {
+  func deadRecords(after position: UInt64) throws(StoreError) -> DeadRecordScanner {
     try reading { engine throws(StoreError) in
-      DeadRecordScanner(engine.slice(behind: position)?.sources ?? [])
+      DeadRecordScanner(engine.slice(after: position)?.sources ?? [])
     }
   }
 

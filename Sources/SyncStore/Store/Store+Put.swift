@@ -29,7 +29,7 @@ extension Store {
   ) throws(StoreError) -> UInt64? {
     // Prefetches the cache lines of the index, which arrive while the mutex is acquired and the clock is
     // read.
-    let ahead = readers.read { $0.prefetch(key.span) }
+    let prefetched = readers.read { $0.prefetch(key.span) }
     throttleWriter()
     try acquireWriters()
     defer { control.unlock() }
@@ -39,7 +39,8 @@ extension Store {
       let wall = environment.now()
       if deadline == nil {
         let outcome = try putFastPath(
-          key.span, value: value, type: type, unlessKnown: unlessKnown, ahead: ahead, wall: wall, &engine)
+          key.span, value: value, type: type, unlessKnown: unlessKnown, prefetched: prefetched, wall: wall,
+          &engine)
         switch outcome {
         case .appended: return control.tail
         case .exists: return nil
@@ -71,12 +72,12 @@ extension Store {
   @inline(__always)
   private func putFastPath(
     _ key: Span<UInt8>, value: Span<UInt8>, type: ValueType, unlessKnown: Bool,
-    ahead: (hash: UInt64, keys: ObjectIdentifier)?, wall: UInt64, _ engine: inout Engine
+    prefetched: (hash: UInt64, keys: ObjectIdentifier)?, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) -> Outcome {
     guard let writer = engine.fastPathWriter() else { return .needsSlowPath }
     let hash: UInt64
-    if let ahead, ahead.keys == ObjectIdentifier(writer.keys) {
-      hash = ahead.hash
+    if let prefetched, prefetched.keys == ObjectIdentifier(writer.keys) {
+      hash = prefetched.hash
     } else {
       hash = writer.keys.hash(key)
       writer.keys.prefetch(hash)
@@ -119,7 +120,7 @@ extension Store {
     control.tail = tail
   }
 
-  // MARK: Many at once
+  // MARK: Batch put
 
   /// Number of concurrent look-ups, so that their cache misses overlap.
   private static let lookahead = 8

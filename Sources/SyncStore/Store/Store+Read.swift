@@ -24,7 +24,7 @@ extension Store {
   /// Reads the value of a key in place, without a copy if it is stored inline in the journal; nil if it has
   /// none.
   ///
-  /// The bytes that `body` reads do not change, whatever is written meanwhile.
+  /// The bytes that `body` reads do not change, whatever is written concurrently.
   ///
   /// - Throws: as `get`, and what `body` throws.
   @inlinable
@@ -168,7 +168,7 @@ extension Store {
       if record.isTombstone { return .nothing }
       if let deadline = record.deadline, deadline <= environment.now() { return .nothing }
       let result = body(record)
-      // A page that faulted meanwhile reads as zeros: the locked path reports it.
+      // A page that faulted during the read reads as zeros: the locked path reports it.
       return !Mapping.hasAnyFaulted || record.isWhole ? .value(result) : nil
     case .nothing: return .nothing
     case .unknown: return nil
@@ -205,7 +205,7 @@ extension Store {
   private func write(_ bytes: [UInt8], toFileAt path: String) throws(StoreError) {
     let storage = environment.storage.unanchored
     // A unique name: another export to the same file may be under way, or a user's file may have the name.
-    let temporary = BlobFiles.temporary(besides: path)
+    let temporary = BlobFiles.temporary(nextTo: path)
     let file = try storage.open(temporary, .create)
     do throws(StoreError) {
       try file.write(bytes, at: 0)

@@ -146,12 +146,12 @@ extension Store {
     try engine.withLock { engine throws(StoreError) in
       var journal = Journal(
         directory: journalDirectory, environment: environment, store: id, writable: true,
-        largestSegment: configuration.segmentBytes, seal: journalKeys)
+        largestSegment: configuration.segmentBytes, keys: journalKeys)
       let blank = try journal.load()
       guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       if lastLife == nil, !foreign {
         try journal.truncateAtLostBlob(&plan) { () throws(StoreError) in
-          try Store.blobsForRecovery(at: path, environment: environment, seal: journal.keys)
+          try Store.blobsForRecovery(at: path, environment: environment, journalKeys: journal.keys)
         }
       }
       var rescued: [[JournalEntry]] = []
@@ -166,7 +166,7 @@ extension Store {
         all.replay(
           upTo: Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset),
           indexing: true)
-        rescued = try Self.transactions(behind: durable, in: all)
+        rescued = try Self.transactions(after: durable, in: all)
         journal.forgetSlots()
         if let index = journal.segments.firstIndex(where: { $0.number == durable.segment }) {
           plan.truncate(at: index, durable.offset)
@@ -260,7 +260,7 @@ extension Store {
 
   /// Transactions after a location, as entries that can be appended again.
   private static func transactions(
-    behind place: Location, in engine: Engine
+    after place: Location, in engine: Engine
   ) throws(StoreError) -> [[JournalEntry]] {
     var transactions: [[JournalEntry]] = []
     var open: [JournalEntry] = []

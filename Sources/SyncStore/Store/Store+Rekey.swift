@@ -2,7 +2,7 @@
 /// compacted into one under them, and the key file then drops the keys no longer used.
 ///
 /// At every moment the key file has the keys of all segments, so after a kill the next process resumes from
-/// there (F12). Others read and write meanwhile; a process reads the key file before it begins a segment.
+/// there (F12). Others read and write concurrently; a process reads the key file before it begins a segment.
 extension Store {
   /// Whether the store in the directory `path` must be opened with a passphrase. False if there is no store.
   ///
@@ -201,14 +201,14 @@ extension Store {
     return try withSoleAccess { () throws(StoreError) in
       let isPlain = ring.current == 0
       try Leftovers.removeStaged(path, storage: environment.storage)
-      // Blobs that other processes stored meanwhile, knowing only the older keys.
+      // Blobs that other processes stored concurrently, knowing only the older keys.
       _ = try renewBlobs()
       var settled = ring
       settled.dropOldGenerations()
       // No process could open the encrypted index any more, and the next one to enter would not see the
       // writers that use it.
       if isPlain { try withdrawIndex(unless: false) }
-      // Also the secret files that other processes wrote meanwhile.
+      // Also the secret files that other processes wrote concurrently.
       try rewriteKeyFiles(isPlain: isPlain) { () throws(StoreError) in
         try replaceKeys(with: isPlain ? nil : settled)
       }
@@ -217,12 +217,12 @@ extension Store {
   }
 
   /// Switches this process and all others to an index in memory, unless the encryption of the one in files is
-  /// already as `isSealed` says.
-  private func withdrawIndex(unless isSealed: Bool) throws(StoreError) {
+  /// already as `isEncrypted` says.
+  private func withdrawIndex(unless isEncrypted: Bool) throws(StoreError) {
     try lockWriters()
     defer { control.unlock() }
     try engine.withLock { engine throws(StoreError) in
-      guard engine.index.isShared, engine.index.hashIndex.isEncrypted != isSealed else { return }
+      guard engine.index.isShared, engine.index.hashIndex.isEncrypted != isEncrypted else { return }
       try JournalIndex.removeFiles(engine.files)
       let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
       engine.rebuild(with: index, upTo: engine.applied)
@@ -252,8 +252,8 @@ extension Store {
     try withCompactionLock(waiting: false) { () throws(StoreError) in _ = try retireOldKeys(try ownRing()) }
   }
 
-  /// Runs `body` if no other process has the store open, and lets none enter meanwhile. False, with nothing
-  /// done, if one has.
+  /// Runs `body` if no other process has the store open, and lets none open it until `body` ends. False, with
+  /// nothing done, if one has.
   private func withSoleAccess(_ body: () throws(StoreError) -> Void) throws(StoreError) -> Bool {
     guard configuration.mode != .exclusive else {
       try body()

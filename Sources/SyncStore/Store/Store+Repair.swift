@@ -2,8 +2,8 @@
 /// digests: some write has two contents, because a machine was cloned or rolled back undetected (F61).
 ///
 /// The keys are found by bucket digests, then by record fingerprints, and repaired on both sides. Both copies
-/// may be written to meanwhile. Records after the position at which they were compared are unrelated to that
-/// difference: such keys are left alone (`RepairScope`).
+/// may be written to concurrently. Records after the position at which they were compared are unrelated to
+/// that difference: such keys are left alone (`RepairScope`).
 extension Store {
   /// Number of buckets of keys, by the lower bits of XXH3-64 with seed 0.
   package static let digestBuckets = 1 << 16

@@ -14,7 +14,7 @@ extension Store {
   /// requests everything again: a session then brings back what was lost.
   package func replicaSummary(
     digestAt time: UInt64
-  ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: DeltaScanContext?) {
+  ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, scanContext: DeltaScanContext?) {
     do throws(StoreError) { return try summary(digestAt: time) } catch {
       guard error.code == .damaged, isWritable else { throw error }
       try recoverFromDamage()
@@ -24,7 +24,7 @@ extension Store {
 
   private func summary(
     digestAt time: UInt64
-  ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: DeltaScanContext?) {
+  ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, scanContext: DeltaScanContext?) {
     let (answer, tail) = try readingExclusively { engine, isAlone throws(StoreError) in
       let state = engine.state
       guard let actor = state.actor else { throw missingActorError }
@@ -35,8 +35,8 @@ extension Store {
       (summary.scopeExpansion, summary.abandonedActors) = (state.scopeExpansion, state.abandonedActors)
       let (digest, current) = try engine.digest(at: time, keeps: isAlone)
       let few = environment.scanBatchPositions
-      let ground = current.flatMap { DeltaScanContext(behind: 0, few: few, $0, in: &engine) }
-      return ((summary, digest, ground), engine.applied.packed)
+      let scanContext = current.flatMap { DeltaScanContext(after: 0, few: few, $0, in: &engine) }
+      return ((summary, digest, scanContext), engine.applied.packed)
     }
     if isWritable { try sync(upTo: tail) }
     return answer
@@ -57,7 +57,7 @@ extension Store {
     {
       return last
     }
-    let mark = environment.newMark(besides: lifeFingerprint(builder.state, digest: digest))
+    let mark = environment.newMark(mixing: incarnationFingerprint(builder.state, digest: digest))
     if let oldest = builder.state.marks.oldest(inPlaceOf: mark, used: liveSessions.isUsed) {
       try builder.setLocal(StateKey.mark(oldest), nil)
     }
@@ -75,9 +75,9 @@ extension Store {
     return mark
   }
 
-  /// Distinguishes this copy from another life of it: the time, and how far and what it has written. The
-  /// running digest is maintained once a session has requested it; without it the ends must do.
-  private func lifeFingerprint(_ state: ReplicaState, digest: StateDigest?) -> [UInt8] {
+  /// Distinguishes this copy from another incarnation of it: the time, and how far and what it has written.
+  /// The running digest is maintained once a session has requested it; without it the ends must do.
+  private func incarnationFingerprint(_ state: ReplicaState, digest: StateDigest?) -> [UInt8] {
     var known = ByteWriter()
     known.write(environment.now())
     known.write(control.tail)
@@ -93,7 +93,7 @@ extension Store {
     package var missing: [BlobReference]
     /// The positions after the first, up to the second, hold only records of the batch: its sender has them.
     /// Nil if this copy wrote something of its own with it.
-    package var echo: (behind: UInt64, upTo: UInt64)?
+    package var echo: (after: UInt64, upTo: UInt64)?
     fileprivate var tail: UInt64
   }
 
@@ -109,7 +109,7 @@ extension Store {
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> AppliedBatch {
     let absent = try absent(of: batch)
-    if batch.behind == nil { try prepareToApply(batch.scopeExpansion, in: batch.mark) }
+    if batch.previousCursor == nil { try prepareToApply(batch.scopeExpansion, in: batch.mark) }
     if full == nil, batch.scopeExpansion == nil, case .compact(let plain) = batch.records,
       let taken = try bulkInsert(
         plain, { builder throws(StoreError) in try advanceCursor(batch, close: close, &builder) })
@@ -120,7 +120,7 @@ extension Store {
     let (echo, tail) = try append(limit: 2 * Limits.batchBytes) { builder throws(StoreError) in
       let own = builder.state.sequence
       let lacking = try batch.scopeExpansion.map { expansion throws(StoreError) in
-        try requireOwn(expansion, in: batch.mark, behind: batch.behind, builder.state)
+        try requireOwn(expansion, in: batch.mark, after: batch.previousCursor, builder.state)
         return try missingScope(expansion, state: builder.state)
       }
       // The held records do not change until this is committed.
@@ -139,7 +139,7 @@ extension Store {
           {
             let waits = record.stamp > builder.stampLimit && !builder.state.isMine(record.dot)
             full.record(
-              doubtful: record, beside: earlier, isTaken: !waits && !builder.state.covers(record.dot))
+              doubtful: record, against: earlier, isTaken: !waits && !builder.state.covers(record.dot))
           }
         }
         try builder.receive(
@@ -176,9 +176,9 @@ extension Store {
   ///
   /// - Parameters:
   ///   - full: what the batches of this round recorded, if it was the sender's full state.
-  ///   - behind: the cursor that the last batch left, if it was a scope expansion round and had any batch.
+  ///   - cursor: the cursor that the last batch left, if it was a scope expansion round and had any batch.
   package func finish(
-    _ close: RoundClose, _ full: FullState? = nil, behind: Cursor? = nil
+    _ close: RoundClose, _ full: FullState? = nil, after cursor: Cursor? = nil
   ) throws(StoreError) {
     try reading { engine throws(StoreError) in
       try requireExpectedState(close.expectedState, of: close.sender, engine.state)
@@ -186,17 +186,17 @@ extension Store {
     }
     if close.isFull || close.scopeExpansion != nil { try requirePossible(close.horizon) }
     if close.isFull { return try finish(full ?? FullState(), close: close) }
-    if behind == nil { try prepareToApply(close.scopeExpansion, in: close.mark) }
+    if cursor == nil { try prepareToApply(close.scopeExpansion, in: close.mark) }
     let (_, tail) = try append(limit: .max) { builder throws(StoreError) in
       if let expansion = close.scopeExpansion {
-        try requireOwn(expansion, in: close.mark, behind: behind, builder.state)
+        try requireOwn(expansion, in: close.mark, after: cursor, builder.state)
       }
       try merge(close, &builder)
     }
     try sync(upTo: tail)
   }
 
-  /// Fails if a peer covers writes of this copy that it never made: another life of this copy made them (rule
+  /// Fails if a peer covers writes of this copy that it never made: another incarnation made them (rule
   /// R9).
   ///
   /// They may have been superseded at the peer, so that they are never sent.
@@ -294,7 +294,7 @@ extension Store {
     known.write(side)
     known.write(environment.now())
     known.write(control.tail)
-    return environment.newActor(besides: known.bytes)
+    return environment.newActor(mixing: known.bytes)
   }
 
   /// The digest of what is live at a time, in milliseconds since 1970.
@@ -304,7 +304,7 @@ extension Store {
     }
   }
 
-  // MARK: Blobs that have not arrived
+  // MARK: Missing blobs
 
   private static let minMissingToCache = 1000
 
@@ -360,7 +360,7 @@ extension Store {
     try setLocal(absent.key, absent.value)
   }
 
-  // MARK: Keys of the store's own
+  // MARK: Local keys
 
   /// The value of a local key, which is never replicated.
   package func local(_ key: [UInt8]) throws(StoreError) -> [UInt8]? {

@@ -97,14 +97,14 @@ extension Store {
   /// Fails unless what was received of the missing scope comes from this round, or from where this round
   /// resumed.
   ///
-  /// Another round, with another peer or in another process, may have begun meanwhile and discarded what this
+  /// Another round, with another peer or in another process, may have begun since and discarded what this
   /// one had brought: closing this one would then claim keys whose records are absent.
   func requireOwn(
-    _ expansion: ScopeExpansion, in mark: RoundMark, behind: Cursor?, _ state: ReplicaState
+    _ expansion: ScopeExpansion, in mark: RoundMark, after cursor: Cursor?, _ state: ReplicaState
   ) throws(StoreError) {
     let present = state.scopeExpansion?.cursor
     let isOwn =
-      if let behind = behind ?? expansion.cursor { present == behind } else {
+      if let expected = cursor ?? expansion.cursor { present == expected } else {
         present == nil || present?.mark == mark
       }
     guard isOwn else { throw scopeChangedError }

@@ -38,7 +38,7 @@ extension Store {
     engine.batchBuffer =
       isBulk ? Engine.BatchBuffer(buffer: engine.batchBuffer?.buffer, tailIsBlank: !isReady) : nil
     if !isReady, !isBulk, configuration.durability == .relaxed {
-      if Self.hasLargeRecords(behind: tail, in: engine) {
+      if Self.hasLargeRecords(after: tail, in: engine) {
         segment.mapping.adviseNormal()
       } else {
         populate(segment)
@@ -56,7 +56,7 @@ extension Store {
   /// Then a writer that has outrun segment preparation faults for each record. Normal read-ahead, whose
   /// faults map neighbouring pages, takes a third of the time; the writer waits for them once in hundreds of
   /// records.
-  private static func hasLargeRecords(behind tail: Location, in engine: borrowing Engine) -> Bool {
+  private static func hasLargeRecords(after tail: Location, in engine: borrowing Engine) -> Bool {
     guard let segment = engine.journal.segment(tail.segment) else { return false }
     return UInt64(tail.offset) / max(engine.position - segment.header.basePosition, 1) > 4096
   }

@@ -94,7 +94,7 @@ extension Store {
       try syncNames()
       control.raiseLastDurableSegment(to: last)
     }
-    // Another process may meanwhile have met the failure for the same pages.
+    // Another process may have got the failure for the same pages.
     guard !control.poisoned else { throw poisonedError }
     control.raiseDurable(to: tail)
   }

@@ -59,8 +59,8 @@ extension Store {
   }
 
   /// Performs several writes atomically: after a crash all of them are found, or none. An error thrown by
-  /// `body` rolls them back. No other thread or process can write meanwhile, so what `body` reads stays
-  /// current until it returns. **Only the transaction may be used to write within `body`.**
+  /// `body` rolls them back. No other thread or process can write until it returns, so what `body` reads
+  /// stays current until it returns. **Only the transaction may be used to write within `body`.**
   ///
   /// - Throws: what `body` throws; as `put`; `.outOfBounds` above `Limits.transactionBytes`. Nothing was
   ///   written then, unless it is `.poisoned`.
@@ -123,7 +123,7 @@ extension Store {
     let storage = environment.storage.unanchored
     let (file, status) = try storage.fileToRead(file, "a file that can be read")
     if status.size <= configuration.blobThreshold {
-      // Read one byte more than its size, to notice a file that grows meanwhile.
+      // Read one byte more than its size, to notice a file that grows concurrently.
       let bytes = try storage.open(file, .readOnly).read(status.size + 1, at: 0)
       if bytes.count <= configuration.blobThreshold { return .inline(bytes) }
     }
@@ -136,7 +136,7 @@ extension Store {
     return .blob(reference)
   }
 
-  // MARK: One append
+  // MARK: Append
 
   /// Builds and commits one atomic append, after a compaction that is overdue unless `pacing` is false. By
   /// default the entries determine what it may `claim` on a full disk. Returns the packed location after it.
@@ -235,7 +235,7 @@ extension Store {
   /// Appends the records of a bulk insert, if given, and then `entries`, as one transaction, and publishes
   /// them. The caller holds the writers' mutex.
   func commit(
-    _ entries: [JournalEntry], extent: AppendExtent, behind intake: PreparedBulkInsert? = nil,
+    _ entries: [JournalEntry], extent: AppendExtent, after intake: PreparedBulkInsert? = nil,
     claim: SpaceClaim? = nil, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) {
     guard !entries.isEmpty || intake != nil else { return }
@@ -253,7 +253,7 @@ extension Store {
     }
     let actors = segment.nextNumber + extent.actors.count
     let isFull = tail.offset + room > segment.limit(claim) || actors > Int(UInt16.max)
-    if isFull || !segment.numbers(behind: engine.position) {
+    if isFull || !segment.numbers(after: engine.position) {
       segment = try beginSegment(
         after: tail, room: room, claim: claim, isBulk: isBulk, &engine)
       // One more segment is closed.

@@ -25,12 +25,12 @@ extension Store {
     if let denial { throw denial.error }
   }
 
-  /// Current writes of user keys made by this copy, in this or an earlier life, after a position, in journal
-  /// order; at most `limit`.
+  /// Current writes of user keys made by this copy, in this or an earlier incarnation, after a position, in
+  /// journal order; at most `limit`.
   ///
   /// If a member has acknowledged the position, these are the writes that it may lack. The engine's lock is
   /// released between parts of the journal: a write that is replaced during the call may be missing.
-  package func ownWrites(behind position: UInt64, limit: Int) throws(StoreError) -> [OwnWrite] {
+  package func ownWrites(after position: UInt64, limit: Int) throws(StoreError) -> [OwnWrite] {
     var (writes, next) = ([OwnWrite](), position + 1)
     while writes.count < limit {
       let (more, last) = try ownWrites(from: next, limit: limit - writes.count)
@@ -82,10 +82,10 @@ extension Store {
   /// - Throws: `.notAllowed` if this copy may write: its writes leave with the next session; otherwise as any
   ///   write.
   package func dropOwnWrites(
-    behind position: UInt64, limit: Int = dropsPerAppend
+    after position: UInt64, limit: Int = dropsPerAppend
   ) throws(StoreError) -> [OwnWrite] {
     try checkWritable()
-    let found = try ownWrites(behind: position, limit: limit)
+    let found = try ownWrites(after: position, limit: limit)
     let actor = environment.newActor()
     let (dropped, tail) = try append(limit: .max) { builder throws(StoreError) -> [OwnWrite] in
       guard builder.state.writeDenial != nil else {

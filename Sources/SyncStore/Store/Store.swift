@@ -144,7 +144,7 @@ public final class Store: Sendable {
   /// The blob tier, if this instance has opened it.
   var openedBlobs: BlobStore? { lazyBlobs.withLock { $0 } }
 
-  // MARK: Access to the engine
+  // MARK: Engine access
 
   /// Calls `body` with this process's view, after catching up. `body` may run more than once: results from an
   /// index that proved damaged are discarded.

@@ -20,7 +20,7 @@ extension StoreOpener {
     var engine = Engine(
       engineContext(control), journal: journal, index: index, compactions: control.compactions)
     guard try completeIndexChange(index), try restore(&engine),
-      let end = endOfJournal(behind: engine.applied, in: journal, last, isClean: !index.hashIndex.wasInUse),
+      let end = endOfJournal(after: engine.applied, in: journal, last, isClean: !index.hashIndex.wasInUse),
       writable || end == engine.applied, last.map({ end.packed >= $0.durable }) ?? true
     else { return nil }
     let wasApplied = engine.applied
@@ -34,7 +34,7 @@ extension StoreOpener {
       guard engine.index.isShared else { return nil }
     }
     if writable, wasApplied == end, index.checkpoint.seqlock & 1 != 0 { index.checkpoint.endWrite() }
-    if writable { engine.journal.blank(behind: end, upTo: last.map { Location(packed: $0.writing) }) }
+    if writable { engine.journal.blank(after: end, upTo: last.map { Location(packed: $0.writing) }) }
     control.tail = end.packed
     control.position = engine.position
     control.resetDurable(to: durable)
@@ -84,7 +84,7 @@ extension StoreOpener {
   /// The end of the valid records of a journal whose index covers everything up to `applied`; nil if replay
   /// is needed to find it.
   private func endOfJournal(
-    behind applied: Location, in journal: Journal, _ last: ControlPage.PriorState?, isClean: Bool
+    after applied: Location, in journal: Journal, _ last: ControlPage.PriorState?, isClean: Bool
   ) -> Location? {
     guard let place = journal.index(of: applied.segment), let newest = journal.segments.last else {
       return nil

@@ -7,7 +7,7 @@ struct StoreOpener {
   let identity: StoreIdentity
   let configuration: Configuration
   let environment: Environment
-  let seal: JournalKeys
+  let journalKeys: JournalKeys
   /// Whether the store is where it was written, as of the identity read under the locks.
   private(set) var isAtOriginalPlace = false
   var writable: Bool { configuration.mode != .readOnly }
@@ -15,9 +15,9 @@ struct StoreOpener {
 
   init(
     path: String, identity: StoreIdentity, configuration: Configuration, environment: Environment,
-    seal: JournalKeys
+    journalKeys: JournalKeys
   ) {
-    (self.path, self.identity, self.seal) = (path, identity, seal)
+    (self.path, self.identity, self.journalKeys) = (path, identity, journalKeys)
     (self.configuration, self.environment) = (configuration, environment)
   }
 
@@ -82,7 +82,8 @@ struct StoreOpener {
       present.id == identity.id
     else { throw movedError }
     var opening = StoreOpener(
-      path: path, identity: present, configuration: configuration, environment: environment, seal: seal)
+      path: path, identity: present, configuration: configuration, environment: environment,
+      journalKeys: journalKeys)
     opening.isAtOriginalPlace = isAtHome
     return opening
   }
@@ -102,14 +103,15 @@ struct StoreOpener {
     Journal(
       directory: path + "/" + StoreLayout.journal, environment: environment, store: identity.id,
       writable: writable,
-      largestSegment: configuration.segmentBytes, seal: seal)
+      largestSegment: configuration.segmentBytes, keys: journalKeys)
   }
 
   /// The boot as recorded in files; 0 if the machine does not tell.
   private var boot: UInt64 { environment.bootWord }
 
   var files: JournalIndex.Files {
-    JournalIndex.Files(storage: storage, directory: path, store: identity.id, boot: boot, seal: seal)
+    JournalIndex.Files(
+      storage: storage, directory: path, store: identity.id, boot: boot, journalKeys: journalKeys)
   }
 
   func engineContext(_ control: ControlPage) -> Engine.EngineContext {
@@ -231,7 +233,7 @@ struct StoreOpener {
         // Others may have begun segments since the listing; segments after the tail may yet be truncated by a
         // recovering process.
         let tail = Location(packed: control.tail)
-        if let place = journal.index(of: tail.segment) { journal.drop(behind: place) }
+        if let place = journal.index(of: tail.segment) { journal.drop(after: place) }
         try journal.extend(to: tail.segment)
         try journal.checkEnd()
         return journal
@@ -258,7 +260,7 @@ struct StoreOpener {
       try store.recover(identity, lastLife: last, isCopied: !isAtOriginalPlace, finding: finding)
     }
     // A failure, as on a failing disk, does not prevent opening: the next process tries again.
-    if writable { try? Leftovers.remove(path, storage: storage, isEncrypted: seal.isEncrypted) }
+    if writable { try? Leftovers.remove(path, storage: storage, isEncrypted: journalKeys.isEncrypted) }
     return store
   }
 
@@ -282,13 +284,13 @@ struct StoreOpener {
     }
     if last == nil {
       try journal.truncateAtLostBlob(&plan) { () throws(StoreError) in
-        try Store.blobsForRecovery(at: path, environment: environment, seal: journal.keys)
+        try Store.blobsForRecovery(at: path, environment: environment, journalKeys: journal.keys)
       }
     }
     let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
     let durable = Location(segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
     let whole = zip(journal.segments, scans).filter { $0.1.gaps.isEmpty }.map(\.0)
-    journal.drop(behind: plan.tailIndex)
+    journal.drop(after: plan.tailIndex)
     let records = scans.reduce(0) { $0 + $1.records }
     var engine = Engine(
       engineContext(control), journal: journal, index: newIndex(expecting: records),

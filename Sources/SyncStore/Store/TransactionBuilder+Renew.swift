@@ -2,7 +2,7 @@
 extension TransactionBuilder {
   /// Why a copy becomes a new actor.
   enum ActorChangeReason: Equatable {
-    /// The directory was copied or restored: the old actor lives on elsewhere.
+    /// The directory was copied or restored: the old actor is still in use elsewhere.
     case copied
     /// The journal lost its end, which other members may have.
     case truncated
@@ -10,7 +10,7 @@ extension TransactionBuilder {
     case actorRecordMissing
     /// A peer knows more of this copy than it does itself.
     case rolledBack
-    /// One of its writes has another content elsewhere: another life bears the old actor.
+    /// One of its writes has another content elsewhere: another incarnation bears the old actor.
     case forked
     /// Records below a watermark are damaged: everything must be offered again.
     case damaged([JournalDamage])
@@ -27,15 +27,15 @@ extension TransactionBuilder {
     case .truncated, .actorRecordMissing: break
     case .copied:
       // The cursors of an old directory bear marks of live rounds that their senders have forgotten since,
-      // and would take for marks of a lost life.
+      // and would take for marks of a lost incarnation.
       try clearCursors()
     case .forked:
       if let old = state.actor { try setLocal(StateKey.abandoned(old), [1]) }
     case .rolledBack:
       if let old = state.actor {
         let marked = state.lastMark.flatMap { state.marks[$0]?.sequence } ?? 0
-        let suspects = state.unconfirmedRanges + [ReplicaState.UnconfirmedRange(actor: old, above: marked)]
-        try setLocal(StateKey.unconfirmed, ReplicaState.encode(suspects))
+        let unconfirmed = state.unconfirmedRanges + [ReplicaState.UnconfirmedRange(actor: old, above: marked)]
+        try setLocal(StateKey.unconfirmed, ReplicaState.encode(unconfirmed))
         try setLocal(StateKey.abandoned(old), [1])
         vector[old] = max(marked, state.floor[old])
       }

@@ -87,9 +87,9 @@ struct TransactionBuilder {
   ) throws(StoreError) {
     var past = Resolution.causalContext(
       replacing: held, by: state.actor, names: names, covers: { state.covers($0) })
-    // A dot of an unconfirmed life may name another value elsewhere, which was unknown here.
-    if let base = past.base, state.isInUnconfirmedLife(base) {
-      past.base = held?.base.flatMap { state.isInUnconfirmedLife($0) ? nil : $0 }
+    // A dot of an unconfirmed incarnation may name another value elsewhere, which was unknown here.
+    if let base = past.base, state.isInUnconfirmedIncarnation(base) {
+      past.base = held?.base.flatMap { state.isInUnconfirmedIncarnation($0) ? nil : $0 }
     }
     let author = state.author
     let version = try state.author.nextVersion(wall: wall)
@@ -118,7 +118,7 @@ struct TransactionBuilder {
     locals[key] = .some(value)
   }
 
-  // MARK: Records of peers
+  // MARK: Received records
 
   /// Applies a record received in a round. `held` is the applied record of its key, `parked` the parked ones.
   /// Losers whose digests are in `kept` are not kept again.
@@ -149,7 +149,7 @@ struct TransactionBuilder {
       try keepBatchLoser(record)
     case .park:
       if parked.contains(where: { $0.dot == record.dot }) { return }
-      // Reserved keys resolve without conflicts: there is nothing to judge.
+      // Reserved keys resolve without conflicts.
       return try append(record.isReserved ? .write(record, position: nil) : .parked(record, position: nil))
     case .win, .lose:
       if parked.contains(where: { $0.dot == record.dot }) { return }
@@ -223,7 +223,7 @@ struct TransactionBuilder {
     case .ignore, .park: return nil
     }
     guard let loser else { return nil }
-    if isConflict || isDoubtful(loser, besides: winner), !kept.contains(StateDigest(of: loser)) {
+    if isConflict || isDoubtful(loser, against: winner), !kept.contains(StateDigest(of: loser)) {
       if case .journal(keepsAll: true) = source { try keepLoser(loser) } else { try keepBatchLoser(loser) }
     }
     return (winner, Resolution.openDots(of: loser, unknownTo: winner, covers: { state.covers($0) }))
@@ -235,7 +235,7 @@ struct TransactionBuilder {
     if !names.isEmpty { try reissue(winner, names: names) }
   }
 
-  /// Whether the record has the dot of an unconfirmed held record, but the content of another life.
+  /// Whether the record has the dot of an unconfirmed held record, but the content of another incarnation.
   private func isForkedContent(_ record: Record, of held: Record) -> Bool {
     guard held.dot == record.dot, state.isUnconfirmed(held.dot), !record.isTombstone, !record.isReserved
     else {
@@ -246,9 +246,9 @@ struct TransactionBuilder {
     return other != held
   }
 
-  /// Whether the two come from different lives of this copy: neither knew of the other's write, whatever
-  /// their dots and bases say.
-  private func isDoubtful(_ loser: Record, besides winner: Record) -> Bool {
+  /// Whether the two come from different incarnations of this copy: neither knew of the other's write,
+  /// whatever their dots and bases say.
+  private func isDoubtful(_ loser: Record, against winner: Record) -> Bool {
     (state.isAmbiguous(loser.dot) || state.isUnconfirmed(winner.dot)) && !loser.isTombstone
       && !loser.isReserved
   }
@@ -278,7 +278,7 @@ struct TransactionBuilder {
     }
   }
 
-  // MARK: Postponed writes
+  // MARK: Write batch
 
   /// First index of the pending writes.
   static let firstPendingIndex = 1 << 30
@@ -355,7 +355,7 @@ struct TransactionBuilder {
     pending = WriteBatch()
   }
 
-  // MARK: The append
+  // MARK: Append
 
   /// The record that this append makes of a key, if no writes are pending; nil if it does not touch the key.
   func record(of key: [UInt8]) -> Record? { index(of: key).map(record(at:)) }

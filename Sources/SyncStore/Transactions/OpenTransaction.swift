@@ -82,7 +82,7 @@ extension Store {
     return OpenTransaction(store: self, durability: durability, hold: WriterLockHold(self))
   }
 
-  /// Begins a transaction unless another thread or process is writing at this moment; nil if one is.
+  /// Begins a transaction unless another thread or process is writing; nil if one is.
   ///
   /// - Throws: as `beginTransaction`.
   @available(*, noasync, message: "its thread has to end it: use AsyncStore.transaction")

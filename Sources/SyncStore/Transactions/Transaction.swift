@@ -1,7 +1,7 @@
 /// Writes that are applied atomically. Valid only within `Store.transaction`.
 ///
 /// Reads by key include its own earlier writes. **Scans and snapshots of the store do not:** they show the
-/// state before the transaction, which no other writer changes meanwhile.
+/// state before the transaction, which no other writer changes until it ends.
 public struct Transaction: ~Copyable {
   let store: Store
   var builder: TransactionBuilder

@@ -57,7 +57,7 @@ extension Store {
     do throws(StoreError) { return try seen.decoded(as: Content.self) } catch { throw error.of(key) }
   }
 
-  /// Atomically changes the value of a key: no other thread or process writes meanwhile. Returns the new
+  /// Atomically changes the value of a key: no other thread or process writes in between. Returns the new
   /// value.
   ///
   /// ```swift

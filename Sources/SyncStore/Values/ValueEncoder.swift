@@ -227,7 +227,7 @@ final class ValueEncoder: Encoder {
     return probe.key
   }()
 
-  // MARK: What containers write
+  // MARK: Container elements
 
   /// Counts an element before it is written to the item's array.
   @inline(__always)

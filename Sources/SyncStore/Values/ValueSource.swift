@@ -33,7 +33,7 @@ final class ValueSource {
     bytes.append(span)
   }
 
-  // MARK: Form
+  // MARK: Validation
 
   /// Checks that the bytes are exactly one well-formed item.
   func validate(limit: Int = Limits.codedValueBytes) throws(StoreError) {

@@ -1,7 +1,7 @@
 /// The state of a copy apart from its records: its actors, its vector, its cursors. Stored in the journal as
 /// local records, so that each change is part of an atomic append.
 struct ReplicaState: Sendable {
-  /// Own records of a lost life whose dots that life may also have given to other writes (rule R9).
+  /// Own records of a lost incarnation whose dots that one may also have given to other writes (rule R9).
   struct UnconfirmedRange: Hashable, Sendable {
     var actor: ActorID
     /// The range has the sequences above this one.
@@ -38,7 +38,7 @@ struct ReplicaState: Sendable {
   var marks = RoundMarks()
   var lastMark: RoundMark?
   var unconfirmedRanges: [UnconfirmedRange] = []
-  /// Former incarnations that this copy gave up because it was rolled back or cloned: another life may still
+  /// Former incarnations that this copy gave up because it was rolled back or cloned: another one may still
   /// use them.
   var abandonedActors: Set<ActorID> = []
   /// Set after damage: the vector is unknown until a whole round was received.
@@ -72,7 +72,7 @@ struct ReplicaState: Sendable {
   var isHealthy: Bool { health == .healthy }
 
   /// Health of the copy. An interrupted close is repaired by another full state, however its floor came to be
-  /// covered meanwhile.
+  /// covered since.
   var health: ReplicaHealth {
     if isRecovering { return .recovering }
     return unconfirmedRanges.isEmpty && (reconcileFrom == nil || !vector.covers(floor))
@@ -97,12 +97,12 @@ struct ReplicaState: Sendable {
   }
 
   /// The vector that closes the rounds this copy sends. Unconfirmed records are not sent, so the receiver
-  /// must not cover them, although this copy itself must cover later writes of that life that it may have
-  /// purged.
+  /// must not cover them, although this copy itself must cover later writes of that incarnation that it may
+  /// have purged.
   var advertisedVector: VersionVector {
     if isRecovering { return VersionVector() }
     var given = vector
-    for suspect in unconfirmedRanges { given[suspect.actor] = min(given[suspect.actor], suspect.above) }
+    for range in unconfirmedRanges { given[range.actor] = min(given[range.actor], range.above) }
     return given
   }
 
@@ -122,18 +122,21 @@ struct ReplicaState: Sendable {
         && (retractedActors.isEmpty || dot.sequence <= retractedActors[dot.actor]?.above ?? .max)
   }
 
-  /// True if the record is one of a lost life that must not be sent.
+  /// True if the record is one of a lost incarnation that must not be sent.
   func isUnconfirmed(_ dot: Dot) -> Bool { unconfirmedRanges.contains { $0.includes(dot) } }
 }
 
 extension ReplicaState {
-  /// True if the dot may have two contents, one of each life of this copy. Also below the last mark, and
-  /// permanently: that one peer received a round says nothing about what the other life wrote under these
+  /// True if the dot may have two contents, one of each incarnation. Also below the last mark, and
+  /// permanently: that one peer received a round says nothing about what the other one wrote under these
   /// names, nor which of the two a base refers to.
-  func isAmbiguous(_ dot: Dot) -> Bool { abandonedActors.contains(dot.actor) || isInUnconfirmedLife(dot) }
+  func isAmbiguous(_ dot: Dot) -> Bool {
+    abandonedActors.contains(dot.actor) || isInUnconfirmedIncarnation(dot)
+  }
 
-  /// True if it was written in a life for which no full state has shown yet what other copies hold of it.
-  func isInUnconfirmedLife(_ dot: Dot) -> Bool { unconfirmedRanges.contains { $0.actor == dot.actor } }
+  /// True if it was written in an incarnation for which no full state has shown yet what other copies hold of
+  /// it.
+  func isInUnconfirmedIncarnation(_ dot: Dot) -> Bool { unconfirmedRanges.contains { $0.actor == dot.actor } }
 }
 
 /// The local records that hold a copy's state. `schemas/journal.md` has their layouts.
@@ -339,21 +342,21 @@ extension ReplicaState {
     return writer.bytes
   }
 
-  static func encode(_ suspects: [UnconfirmedRange]) -> [UInt8] {
+  static func encode(_ ranges: [UnconfirmedRange]) -> [UInt8] {
     var writer = ByteWriter()
-    for suspect in suspects {
-      writer.write(raw: suspect.actor.bytes)
-      writer.write(suspect.above)
+    for range in ranges {
+      writer.write(raw: range.actor.bytes)
+      writer.write(range.above)
     }
     return writer.bytes
   }
 
   private static func unconfirmedRanges(_ bytes: [UInt8]) throws(DecodingFailure) -> [UnconfirmedRange] {
     var reader = ByteReader(bytes)
-    var suspects: [UnconfirmedRange] = []
+    var ranges: [UnconfirmedRange] = []
     while reader.remaining > 0 {
-      suspects.append(UnconfirmedRange(actor: try reader.readActor(), above: try reader.read()))
+      ranges.append(UnconfirmedRange(actor: try reader.readActor(), above: try reader.read()))
     }
-    return suspects
+    return ranges
   }
 }

@@ -59,7 +59,7 @@ struct RestampPlan {
       if kind == .current { foreign += 1 }
       return false
     }
-    // For a former life, how far it was sent is unknown.
+    // For a former incarnation, how far it was sent is unknown.
     if dot.actor != actor || dot.sequence <= sentUpTo {
       // One that was overwritten since may become live elsewhere once its time has come.
       sent += 1
@@ -141,7 +141,7 @@ struct RestampPlan {
   }
 }
 
-/// Retracted writes of a former life: no copy has them, except possibly a copy of the directory.
+/// Retracted writes of a former incarnation: no copy has them, except possibly a copy of the directory.
 struct RetractedWrites: Hashable, Sendable {
   /// The range has the sequences above this one.
   var above: UInt64

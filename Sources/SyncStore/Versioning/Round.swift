@@ -17,7 +17,7 @@ package struct Cursor: Hashable, Sendable {
 package enum ReplicaHealth: UInt8, Hashable, Sendable, CaseIterable {
   /// Vector and own records are reliable.
   case healthy = 0
-  /// It was rolled back: own records of the lost life are in doubt (rule R9).
+  /// It was rolled back: own records of the lost incarnation are in doubt (rule R9).
   case unconfirmed = 1
   /// It was damaged: its vector is unknown.
   case recovering = 2
@@ -88,9 +88,9 @@ package struct RoundReceiver: Hashable, Sendable {
   /// All fields.
   package init(
     cursor: Cursor?, covered: VersionVector, floor: VersionVector = VersionVector(),
-    standing: ReplicaHealth = .healthy, scope: KeyScope? = nil, lacking: MissingScope? = nil
+    health: ReplicaHealth = .healthy, scope: KeyScope? = nil, lacking: MissingScope? = nil
   ) {
-    (self.cursor, self.covered, self.floor, self.health) = (cursor, covered, floor, standing)
+    (self.cursor, self.covered, self.floor, self.health) = (cursor, covered, floor, health)
     (self.scope, self.missingScope) = (scope, lacking)
   }
 }
@@ -123,7 +123,7 @@ package struct IncomingBatch: Hashable, Sendable {
   /// In a round of missing keys: the scope that the receiver will hold.
   package var scopeExpansion: ScopeExpansion?
   /// In such a round: the cursor after the batch before this one; nil for the first one.
-  package var behind: Cursor?
+  package var previousCursor: Cursor?
   /// The receiver's state that the session relies on; nil without a session.
   package var expectedState: ExpectedReplicaState?
 
@@ -161,7 +161,7 @@ package struct ExpectedReplicaState: Hashable, Sendable {
 
 /// The close of a round: the sender's state when it took its snapshot.
 package struct RoundClose: Hashable, Sendable {
-  /// What the round brought, which decides how the receiver may merge the vector.
+  /// The kind of the round, which decides how the receiver may merge the vector.
   package enum Kind: Hashable, Sendable {
     /// A delta. At the receiver: of a sender that holds all keys.
     case delta
@@ -183,7 +183,7 @@ package struct RoundClose: Hashable, Sendable {
   package var floor: VersionVector
   /// The sender's horizon.
   package var horizon: Stamp
-  /// What the round brought.
+  /// The kind of the round.
   package var kind: Kind
   /// The receiver's scope as the sender knew it; nil for all keys.
   package var scope: KeyScope?

@@ -181,7 +181,7 @@ struct ArgumentParser {
     return operands
   }
 
-  // MARK: - Guessing
+  // MARK: - Suggestions
 
   private static func list(_ names: [String]) -> String {
     names.count < 2

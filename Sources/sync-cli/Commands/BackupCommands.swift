@@ -7,7 +7,7 @@ enum BackupCommands {
     options: [Option("replace", "write all anew, also over a backup of another copy or a damaged one")],
     notes: """
       The first backup into FILE holds everything, each later one appends what came since. Others go on using the store \
-      meanwhile. FILE holds the keys of this device: keep it as you keep the store. An encrypted store stays sealed in it.
+      meanwhile. FILE holds the keys of this device: keep it as you keep the store. An encrypted store stays encrypted in it.
       """
   ) { invocation, output in
     let file = try invocation.path(invocation.operands[0])

@@ -23,12 +23,12 @@ struct Exporter {
   ///
   /// With `--strict` nothing is written if one of the keys cannot be a file.
   mutating func run(into directory: Argument) throws -> Double {
-    let totalBytes = try survey(directory)
+    let totalBytes = try scanSizes(for: directory)
     let writer = try TreeWriter(directory.bytes)
     var progress = Progress("export", totalBytes: totalBytes, enabled: invocation.showsProgress)
     defer { progress.finish() }
     var nested = NestedPaths()
-    let doubts = try store.snapshot().scanReadable(KeyRange(prefix: prefix)) { entry in
+    let losses = try store.snapshot().scanReadable(KeyRange(prefix: prefix)) { entry in
       let path = Array(entry.key.bytes.dropFirst(prefix.count))
       if let objection = TreeWriter.objection(to: path) ?? nested.objection(to: path) {
         return try failures.record(Self.refusal(of: entry.key, objection: objection, directory: directory))
@@ -39,12 +39,12 @@ struct Exporter {
       progress.update(bytes: bytes, Text.count(files, noun: "file"))
     }.doubts
     try writer.finish()
-    try failures.record(doubts)
+    try failures.record(losses)
     return progress.seconds
   }
 
   /// The total bytes of all values. Strict exports check here which keys cannot be files.
-  private func survey(_ directory: Argument) throws -> UInt64 {
+  private func scanSizes(for directory: Argument) throws -> UInt64 {
     var (totalBytes, nested): (UInt64, NestedPaths) = (0, NestedPaths())
     _ = try store.snapshot().scanReadable(KeyRange(prefix: prefix)) { entry in
       totalBytes += entry.size
@@ -64,7 +64,7 @@ struct Exporter {
         + "use \"sync-cli get KEY --output F\" for it")
   }
 
-  /// False if the key was deleted meanwhile, or was recorded as a failure.
+  /// False if the key was deleted concurrently, or was recorded as a failure.
   private mutating func export(_ entry: Entry, as path: [UInt8], by writer: TreeWriter) throws -> Bool {
     do {
       if entry.blob == nil {

@@ -35,8 +35,8 @@ enum InviteCommands {
   static let revoke = Command(
     "invite revoke", "withdraw an invitation of this copy", operands: [Operand("ID")],
     notes: """
-      ID is what "invite list" shows. Nobody can redeem it from then on. Who has redeemed it already is a member: "peer revoke" takes
-      that away. Ends with 1 if there is no such invitation, or it has ended.
+      ID is what "invite list" shows. It cannot be redeemed from then on. A device that has redeemed it already is
+      a member: "peer revoke" takes that away. Ends with 1 if there is no such invitation, or it has ended.
       """
   ) { invocation, output in
     let id = invocation.operands[0]

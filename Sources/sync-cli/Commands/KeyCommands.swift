@@ -227,7 +227,7 @@ enum KeyCommands {
       // Continue after the last page even if keys could not be deleted: otherwise they would be visited
       // forever.
       var page: [Key] = []
-      let (next, doubts) = try store.snapshot().scanReadable(
+      let (next, losses) = try store.snapshot().scanReadable(
         KeyRange(prefix: prefix), after: last, limit: 1000
       ) {
         page.append($0.key)
@@ -239,11 +239,11 @@ enum KeyCommands {
         return count
       }
       // Doubts about later pages are reported again there.
-      for doubt in doubts {
-        if let key = doubt.key, next.map({ key <= $0 }) ?? true, try store.delete(key) {
+      for loss in losses {
+        if let key = loss.key, next.map({ key <= $0 }) ?? true, try store.delete(key) {
           deleted += 1; continue
         }
-        try failures.record([doubt], upTo: next)
+        try failures.record([loss], upTo: next)
       }
     } while last != nil
     return deleted

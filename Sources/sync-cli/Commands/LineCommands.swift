@@ -18,7 +18,7 @@ enum LineCommands {
       let prefix = invocation.prefix(invocation.operands.first)
       let snapshot = try store.snapshot()
       var failures = ItemFailures(invocation)
-      let doubts = try lines(
+      let losses = try lines(
         of: snapshot, prefix,
         failed: { key, error in
           switch error {
@@ -32,13 +32,13 @@ enum LineCommands {
       ) {
         try output.write($0 + [0x0A])
       }
-      try failures.record(doubts)
+      try failures.record(losses)
       try failures.check()
       return .done
     }
   }
 
-  /// Passes each line of a dump to `body`, whose errors end it. Returns what damage leaves in doubt.
+  /// Passes each line of a dump to `body`, whose errors end it. Returns the possible losses by damage.
   ///
   /// `failed` is called for a key whose value cannot be read, or whose line `load` would refuse; it may
   /// continue. No part of such a line is written, and a value that alone exceeds the limit is not even read.

@@ -17,7 +17,7 @@ enum ListCommand {
     let limit = try invocation.integer("limit", in: 1...Int.max) ?? .max
     return try invocation.withStore(toWrite: false) { store in
       let range = KeyRange(prefix: invocation.prefix(invocation.operands.first))
-      let (last, doubts) = try store.snapshot().scanReadable(range, after: after, limit: limit) { entry in
+      let (last, losses) = try store.snapshot().scanReadable(range, after: after, limit: limit) { entry in
         if invocation.wantsJSON {
           try output.line(json(entry))
         } else {
@@ -26,7 +26,7 @@ enum ListCommand {
         }
       }
       var failures = ItemFailures(invocation)
-      try failures.record(doubts, upTo: last)
+      try failures.record(losses, upTo: last)
       try failures.check()
       return .done
     }

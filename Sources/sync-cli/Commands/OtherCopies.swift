@@ -42,7 +42,7 @@ struct OtherCopies {
     }.map(\.name)
   }
 
-  // MARK: - For `status`
+  // MARK: - Output of `status`
 
   /// A line per member: missing writes, clock difference, acknowledged position, last session.
   static func lines(_ store: Store) throws -> [String] {
@@ -87,6 +87,6 @@ struct OtherCopies {
 
   private static func lacking(_ member: Copy, _ store: Store) throws -> (count: Int, oldest: UInt64?) {
     try store.unknown(
-      to: member.contact?.actor, behind: member.contact?.received ?? 0, limit: countedWrites + 1)
+      to: member.contact?.actor, after: member.contact?.received ?? 0, limit: countedWrites + 1)
   }
 }

@@ -7,7 +7,7 @@ enum RevokeCommand {
     "peer revoke", "take a member's rights away, and begin a new group key", operands: [Operand("NAME")],
     notes: """
       The member is let in by no copy that has heard of it. What it holds already it keeps: nothing can take that back.
-      What is sent from now on is sealed under a key that it does not get. Ends with 3 for this copy itself, and where this copy is
+      What is sent from now on is encrypted under a key that it does not get. Ends with 3 for this copy itself, and where this copy is
       read-only or was revoked: do it on another one.
       """
   ) { invocation, output in

@@ -132,7 +132,7 @@ enum ServeCommand {
   }
 
   /// Feeds the watchdog only while the store can be read: otherwise the service manager restarts the daemon.
-  /// Throws if the store was encrypted meanwhile, or if this process lacks its keys, since it can then never
+  /// Throws if the store has since been encrypted, or if this process lacks its keys, since it can then never
   /// be read again.
   private static func notifyWatchdog(
     store: Store, manager: ServiceManager, log: DaemonLog

@@ -23,7 +23,7 @@ struct StoreHealth {
       strandedKeys = 0
       return
     }
-    strandedKeys = try store.ownWrites(behind: OtherCopies(store).acknowledged, limit: Self.counted).count
+    strandedKeys = try store.ownWrites(after: OtherCopies(store).acknowledged, limit: Self.counted).count
   }
 
   /// A line for each condition that an operator must know.

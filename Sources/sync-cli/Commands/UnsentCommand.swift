@@ -22,7 +22,7 @@ enum UnsentCommand {
       var position = try OtherCopies(store).acknowledged
       while left > 0 {
         // Page by page: a copy that never synced may have millions.
-        let writes = try store.ownWrites(behind: position, limit: min(left, 1000))
+        let writes = try store.ownWrites(after: position, limit: min(left, 1000))
         guard let last = writes.last else { break }
         for write in writes { try output.line(write, asJSON: invocation.wantsJSON) }
         (position, left) = (last.position, left - writes.count)
@@ -39,7 +39,7 @@ enum UnsentCommand {
     return try invocation.withStore { store in
       let position = try OtherCopies(store).acknowledged
       while true {
-        let dropped = try store.dropOwnWrites(behind: position)
+        let dropped = try store.dropOwnWrites(after: position)
         if dropped.isEmpty { return .done }
         for write in dropped { try output.line(write, asJSON: invocation.wantsJSON) }
       }

@@ -90,7 +90,7 @@ struct DaemonReport {
       .with("next_try_ms", peer.nextTry.map { .integer($0) })
   }
 
-  // MARK: - For `status`
+  // MARK: - Output of `status`
 
   /// The report of the daemon that serves the store; nil if there is no daemon.
   static func read(_ store: Store) throws -> JSON? {

@@ -28,7 +28,7 @@ struct ItemFailures {
   private let policy: Policy
   private(set) var count = 0
   private var worst: Failure?
-  /// Damage can be met twice: when a value is read, and in the doubts of the scan.
+  /// Damage can be reported twice: when a value is read, and as a possible loss of the scan.
   private var damagedKeys: Set<[UInt8]> = []
 
   /// Creates an empty list. `isAlone`: the command has a single item.
@@ -62,16 +62,16 @@ struct ItemFailures {
     try record(Failure(StoreError(error, to: "\(command) \(Text.printable(key.bytes))")))
   }
 
-  /// Reports keys that a scan left in doubt. For a listing that ended at a limit, only doubts up to `last`
+  /// Reports keys that a scan may have missed. For a listing that ended at a limit, only those up to `last`
   /// count.
-  mutating func record(_ doubts: [PossibleLoss], upTo last: Key? = nil) throws {
-    for doubt in doubts {
-      if let key = doubt.key, let last, last < key { continue }
-      // A doubt without a key may concern any number of keys.
-      guard damagedKeys.insert(doubt.key?.bytes ?? []).inserted else { continue }
-      let name = doubt.key.map { " \(Text.printable($0.bytes))" } ?? ""
-      let what = doubt.key == nil ? "some keys may be missing: " : ""
-      try record(Failure(StoreError(doubt.error, to: "\(command)\(name): \(what)")))
+  mutating func record(_ losses: [PossibleLoss], upTo last: Key? = nil) throws {
+    for loss in losses {
+      if let key = loss.key, let last, last < key { continue }
+      // A loss without a key may concern any number of keys.
+      guard damagedKeys.insert(loss.key?.bytes ?? []).inserted else { continue }
+      let name = loss.key.map { " \(Text.printable($0.bytes))" } ?? ""
+      let what = loss.key == nil ? "some keys may be missing: " : ""
+      try record(Failure(StoreError(loss.error, to: "\(command)\(name): \(what)")))
     }
   }
 

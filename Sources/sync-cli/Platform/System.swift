@@ -131,7 +131,7 @@ enum System {
     }
   }
 
-  // MARK: - The service manager
+  // MARK: - Service manager
 
   /// Maximum bytes of a Unix socket's name, with its terminator (unix(7)).
   private static let socketNameBytes = 108

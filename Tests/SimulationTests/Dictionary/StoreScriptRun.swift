@@ -31,7 +31,7 @@ final class StoreScriptRun {
 
   init(_ setting: StoreSetting, seed: UInt64) throws {
     self.setting = setting
-    host = SimulatedHost(seed: seed, sealed: setting == .encrypted)
+    host = SimulatedHost(seed: seed, encrypted: setting == .encrypted)
     // Btrfs magic: stores to mapped memory may fail there, so the tail is written with pwrite.
     if setting == .tail { host.storage.type = 0x9123_683E }
     _ = try Store.create(on: host, configuration: configuration)

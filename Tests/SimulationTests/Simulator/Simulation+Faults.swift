@@ -178,7 +178,8 @@ extension Simulation {
     guard machines.count < Self.mostMachines else { return }
     counts.clones += 1
     let host = SimulatedHost(
-      seed: random.next(), time: now, machine: "machine \(machines.count)", sealed: machine.host.sealed)
+      seed: random.next(), time: now, machine: "machine \(machines.count)",
+      encrypted: machine.host.isEncrypted)
     try host.storage.install(
       try machine.host.storage.files(below: machine.path), from: machine.path, at: "/store")
     try start(host, machine)

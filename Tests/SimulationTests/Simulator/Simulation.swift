@@ -169,7 +169,7 @@ final class Simulation {
 
   func newHost() -> SimulatedHost {
     SimulatedHost(
-      seed: random.next(), time: now, machine: "machine \(machines.count)", sealed: random.chance(20))
+      seed: random.next(), time: now, machine: "machine \(machines.count)", encrypted: random.chance(20))
   }
 
   /// Topology of connections: full mesh, ring, star or chain.

@@ -86,7 +86,7 @@ final class Twin {
   func machine(skew: Int) -> SimulatedHost {
     SimulatedHost(
       seed: seed &* 31 &+ UInt64(machines.count), time: UInt64((model.now + skew) * Self.unit),
-      machine: "machine \(machines.count)", sealed: false, actors: { [names] in names.take() })
+      machine: "machine \(machines.count)", encrypted: false, actors: { [names] in names.take() })
   }
 
   // MARK: Comparison of store and model
@@ -278,7 +278,7 @@ final class Twin {
     let summary = try receiver.replicaSummary()
     return RoundReceiver(
       cursor: try receiver.cursor(for: sender.actor), covered: summary.vector, floor: summary.floor,
-      standing: summary.health)
+      health: summary.health)
   }
 
   private func deliver(_ sender: Int, _ receiver: Int, _ count: Int) throws {

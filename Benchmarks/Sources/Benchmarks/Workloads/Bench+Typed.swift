@@ -92,17 +92,17 @@ extension Bench {
   /// Compared with bytes, and with the same structure put under a prepared key: the overhead of a collection.
   private func collections(_ readings: [Reading]) throws {
     let forms = try readings.map { try EncodedValue($0) }
-    try collections(readings, beside: "bytes") { store, key, index in
+    try collections(readings, against: "bytes") { store, key, index in
       try store.put(key, forms[index].bytes, type: forms[index].type)
     }
-    try collections(readings, beside: "typed put") { store, key, index in
+    try collections(readings, against: "typed put") { store, key, index in
       try store.put(key, readings[index])
     }
   }
 
   @inline(__always)
   private func collections(
-    _ readings: [Reading], beside peer: String, _ put: (Store, Key, Int) throws -> Void
+    _ readings: [Reading], against peer: String, _ put: (Store, Key, Int) throws -> Void
   ) throws {
     let sides = try sides("collection")
     defer { sides.folders.forEach(remove) }
@@ -111,10 +111,10 @@ extension Bench {
     let puts: (Range<Int>) throws -> Void = { range in
       for index in range { try put(sides.bytes, keys[index], index) }
     }
-    try turns("collection-insert", readings.count, beside: peer, puts) { range in
+    try turns("collection-insert", readings.count, against: peer, puts) { range in
       for index in range { try collection.insert(readings[index]) }
     }
-    try turns("collection-replace", readings.count, beside: peer, puts) { range in
+    try turns("collection-replace", readings.count, against: peer, puts) { range in
       for index in range { try collection.insertOrReplace(readings[index]) }
     }
     try expect(try collection.count, readings.count, "collection")
@@ -125,7 +125,7 @@ extension Bench {
   /// Lets both sides alternate, and records the time per operation of each.
   @inline(__always)
   private func turns(
-    _ workload: String, _ count: Int, beside peer: String = "bytes", _ bytes: (Range<Int>) throws -> Void,
+    _ workload: String, _ count: Int, against peer: String = "bytes", _ bytes: (Range<Int>) throws -> Void,
     typed: (Range<Int>) throws -> Void
   ) throws {
     var times = (bytes: 0.0, typed: 0.0)

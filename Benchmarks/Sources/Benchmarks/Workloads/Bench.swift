@@ -1,8 +1,8 @@
 import Foundation
 import SyncStore
 
-/// A run: several rounds in which all engines take turns at each workload, each time another one first, so that what the
-/// machine does meanwhile falls on all of them. The median of the rounds counts.
+/// A run: several rounds in which all engines take turns at each workload, each time another one first, so
+/// that other activity of the machine affects all of them. The median of the rounds counts.
 final class Bench {
   /// Nanoseconds that the rounds may take: a run with a million keys stays below ten minutes.
   private static let budget: UInt64 = 360_000_000_000

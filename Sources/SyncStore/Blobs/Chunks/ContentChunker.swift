@@ -58,16 +58,16 @@ package struct ContentChunker: Sendable {
         let second = gear[UInt8(truncatingIfNeeded: word >> 8)]
         let third = gear[UInt8(truncatingIfNeeded: word >> 16)]
         let fourth = gear[UInt8(truncatingIfNeeded: word >> 24)]
-        let behindFirst = hash &<< 1 &+ first
-        let behindSecond = hash &<< 2 &+ (first &<< 1 &+ second)
-        let behindThird = behindSecond &<< 1 &+ third
-        hash = behindSecond &<< 2 &+ (third &<< 1 &+ fourth)
+        let afterFirst = hash &<< 1 &+ first
+        let afterSecond = hash &<< 2 &+ (first &<< 1 &+ second)
+        let afterThird = afterSecond &<< 1 &+ third
+        hash = afterSecond &<< 2 &+ (third &<< 1 &+ fourth)
         next &+= 4
-        if behindFirst & mask == 0 {
+        if afterFirst & mask == 0 {
           next &-= 3
-        } else if behindSecond & mask == 0 {
+        } else if afterSecond & mask == 0 {
           next &-= 2
-        } else if behindThird & mask == 0 {
+        } else if afterThird & mask == 0 {
           next &-= 1
         } else if hash & mask != 0 {
           continue

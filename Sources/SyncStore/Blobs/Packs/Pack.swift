@@ -112,7 +112,7 @@ final class Pack: Sendable {
 
   func setWord(_ word: PackWord, _ slot: Int) { store(word.bits, PackLayout.offset(slot) + 48) }
 
-  /// Replaces `old` with `new`. False if the word was changed meanwhile.
+  /// Replaces `old` with `new`. False if the word was changed concurrently.
   func exchange(_ old: PackWord, by new: PackWord, _ slot: Int) -> Bool {
     table.withAtomic(PackLayout.offset(slot) + 48) {
       $0.compareExchange(expected: old.bits, desired: new.bits, ordering: .acquiringAndReleasing).exchanged
@@ -150,7 +150,7 @@ final class Pack: Sendable {
   func repairWord(_ slot: Int) {
     let old = word(slot)
     guard isWritable, old.hasFlippedBits else { return }
-    // If another thread or process has changed it meanwhile, its marks are right again.
+    // If another thread or process has changed it since, its marks are right again.
     _ = exchange(old, by: newWord(stamp: old.stamp, old.state), slot)
   }
 

@@ -46,7 +46,7 @@ extension PackSet {
   enum Adding {
     case unlessThere, replacing
     /// A copy of an object that is being moved: the original stays for now; one that was removed or replaced
-    /// meanwhile is not moved.
+    /// since is not moved.
     case moving(MovedObject)
   }
 

@@ -125,7 +125,7 @@ extension PackSet {
   /// A file system that was lost and mounted again within the same boot shows only what reached the disk.
   func pageCacheSurvived(_ pack: Pack) -> Bool { pack.boot == boot && boot != 0 && pack.file.isMarked }
 
-  // MARK: Giving back
+  // MARK: Removal
 
   /// Removes an object even if it is in use. Returns its size; nil if it was missing.
   func remove(_ name: BlobHash) throws(StoreError) -> Int? {
@@ -233,7 +233,7 @@ extension PackSet {
     let used = pack.end - pack.header.tableBytes
     guard known.liveCount == 0 || isDue(known, used) else { return }
     if !known.isClosed {
-      // It is this process's own; once nothing lives in it, its entries need not become durable.
+      // It is this process's own; once it has no live object, its entries need not become durable.
       if pack.live.count == 0 { try evacuate(pack, ordinal) }
       return
     }
@@ -336,7 +336,7 @@ extension PackSet {
       // Zeros of a refused page are no removal.
       guard !moved.pack.hasMappingFault else { throw moved.pack.mappingFaultError }
       guard word.isLive else { return try removeObsoleteCopy(of: moved, below: word.stamp + 1, &state) }
-      // The copy was removed meanwhile: the original is the only one left.
+      // The copy was removed since: the original is the only one left.
       guard copy.raiseStamp(of: place, to: word.stamp) else { return }
       let ended = moved.pack.newWord(stamp: word.stamp, .removed)
       if moved.pack.exchange(word, by: ended, moved.slot) {

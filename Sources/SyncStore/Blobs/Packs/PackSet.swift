@@ -165,7 +165,7 @@ package final class PackSet: Sendable {
     }
   }
 
-  // MARK: What there is
+  // MARK: Lookup
 
   /// The slot of an object; nil if it is missing. With `refreshing`, entries that other processes added are
   /// indexed first.
@@ -309,10 +309,10 @@ package final class PackSet: Sendable {
 
   /// Indexes the entries of a pack that are not yet indexed.
   func indexNewEntries(_ pack: Pack, ordinal: Int, _ state: inout State) throws(StoreError) {
-    let isSealed = pack.isClosed
+    let isClosed = pack.isClosed
     // After a power failure *count* may be wrong until recovery: a read-only process relies on checksums
     // alone.
-    let isUncounted = readOnly && !isSealed && !pageCacheSurvived(pack)
+    let isUncounted = readOnly && !isClosed && !pageCacheSurvived(pack)
     let count = isUncounted ? pack.header.slots : pack.count
     var loaded = isUncounted ? 0 : count
     for slot in state.packs[ordinal].loaded..<max(count, state.packs[ordinal].loaded) {
@@ -323,7 +323,7 @@ package final class PackSet: Sendable {
       loaded = max(loaded, slot + 1)
     }
     state.packs[ordinal].loaded = max(loaded, state.packs[ordinal].loaded)
-    state.packs[ordinal].isClosed = isSealed
+    state.packs[ordinal].isClosed = isClosed
   }
 
   /// Indexes one object. Of two with the same name the most recently used one is indexed: neither is removed

@@ -55,10 +55,10 @@ extension BlobStore {
   ///
   /// While a store is being encrypted or decrypted it has both kinds, and one encrypted by an earlier version
   /// has unencrypted objects.
-  func names(of hash: BlobHash) -> [(name: BlobHash, isSealed: Bool)] {
+  func names(of hash: BlobHash) -> [(name: BlobHash, isEncrypted: Bool)] {
     guard let keys = keys.present() else { return [(hash, false)] }
-    let sealed = (keys.name(of: hash), true)
-    return keys.encrypts ? [sealed, (hash, false)] : [(hash, false), sealed]
+    let encrypted = (keys.name(of: hash), true)
+    return keys.encrypts ? [encrypted, (hash, false)] : [(hash, false), encrypted]
   }
 
   /// Size of the content of an object of `size` stored bytes.
@@ -85,22 +85,22 @@ extension BlobStore {
   func isContent(_ file: any StorageFile, _ form: StoredBlobDescriptor) throws(StoreError) -> Bool {
     guard form.isEncrypted else { return try Self.hash(of: file).0 == form.name }
     guard
-      let sealed = try encryptedBlob(
+      let object = try encryptedBlob(
         header: try file.read(EncryptedBlobLayout.headerBytes, at: 0), path: file.path),
-      sealed.hash == form.reference.hash, sealed.size == form.reference.size
+      object.hash == form.reference.hash, object.size == form.reference.size
     else { return false }
-    return try Self.hash(of: file, sealed) == sealed.hash
+    return try Self.hash(of: file, object) == object.hash
   }
 
   /// The hash of the content of an encrypted file; nil if a piece was changed.
-  static func hash(of file: any StorageFile, _ sealed: EncryptedBlob) throws(StoreError) -> BlobHash? {
+  static func hash(of file: any StorageFile, _ object: EncryptedBlob) throws(StoreError) -> BlobHash? {
     let hasher = SHA256Hasher()
     var offset: UInt64 = 0
-    while offset < sealed.size {
-      let range = offset..<min(sealed.size, offset + UInt64(pieceBytes))
-      let place = sealed.place(of: range)
+    while offset < object.size {
+      let range = offset..<min(object.size, offset + UInt64(pieceBytes))
+      let place = object.place(of: range)
       let bytes = try file.read(place.bytes.count, at: Int(place.bytes.lowerBound))
-      guard let plain = sealed.decrypt(bytes, from: place.first, range) else { return nil }
+      guard let plain = object.decrypt(bytes, from: place.first, range) else { return nil }
       hasher.update(plain)
       offset = range.upperBound
     }

@@ -1,4 +1,4 @@
-/// Layout of an encrypted object (`schemas/blobs.md`, "Sealed objects").
+/// Layout of an encrypted object (`schemas/blobs.md`, "Encrypted objects").
 enum EncryptedBlobLayout {
   /// "SYNCBLOB" as its first eight bytes.
   static let magic: UInt64 = 0x424F_4C42_434E_5953
@@ -22,11 +22,11 @@ enum EncryptedBlobLayout {
     return UInt64(headerBytes) + size + pieces * UInt64(BlobCipher.overhead)
   }
 
-  /// Size of the content in an object, complete or not, of `sealed` bytes; a rest too short for a piece
+  /// Size of the content in an object, complete or not, of `storedSize` bytes; a rest too short for a piece
   /// does not count.
-  static func contentSize(_ sealed: UInt64) -> UInt64 {
-    guard sealed > UInt64(headerBytes) else { return 0 }
-    let (whole, rest) = (sealed - UInt64(headerBytes)).quotientAndRemainder(
+  static func contentSize(_ storedSize: UInt64) -> UInt64 {
+    guard storedSize > UInt64(headerBytes) else { return 0 }
+    let (whole, rest) = (storedSize - UInt64(headerBytes)).quotientAndRemainder(
       dividingBy: UInt64(encryptedPieceBytes))
     let overhead = UInt64(BlobCipher.overhead)
     return whole * UInt64(pieceBytes) + (rest > overhead ? rest - overhead : 0)
@@ -57,13 +57,13 @@ struct EncryptedBlobHeader: Equatable, Sendable {
   /// The header of a complete object.
   init(_ reference: BlobReference, _ cipher: BlobCipher) {
     (generation, salt, size) = (cipher.generation, cipher.salt, reference.size)
-    var sealed: [UInt8] = []
+    var encrypted: [UInt8] = []
     let clear = Self.clear(generation: generation, salt: salt, size: size)
     cipher.encrypt(
       reference.hash.bytes, 0..<SHA256.byteCount, number: EncryptedBlobLayout.hashNumber,
       authenticating: clear,
-      appendingTo: &sealed)
-    encryptedHash = sealed
+      appendingTo: &encrypted)
+    encryptedHash = encrypted
   }
 
   /// Nil if it is no header.

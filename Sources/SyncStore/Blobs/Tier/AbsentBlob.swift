@@ -122,7 +122,7 @@ extension Store {
 
   /// Removes the absence records of blobs that have arrived.
   ///
-  /// Records written since `before` stay: the blob may have been evicted again meanwhile.
+  /// Records written since `before` stay: the blob may have been evicted again since.
   package func recordArrived(
     _ hashes: [BlobHash], unlessChangedSince before: AbsenceVersions? = nil
   ) throws(StoreError) {
@@ -164,7 +164,7 @@ extension Store {
   /// Removes the absence records of blobs that no record refers to, and of those that are here. Returns all
   /// references to blobs.
   func pruneAbsenceRecords() throws(StoreError) -> BlobReferences {
-    // Read absence records before references: a record written meanwhile, for a reference that has just
+    // Read absence records before references: a record written in between, for a reference that has just
     // arrived, has another location.
     let noted = try allAbsent()
     let places = try absenceVersions(of: noted.map(\.blob.hash))

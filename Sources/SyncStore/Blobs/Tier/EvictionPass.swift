@@ -18,7 +18,7 @@ public struct BlobTrimReport: Hashable, Sendable {
   /// Objects that were due but stayed because too few members could be asked, or confirmed to hold them and
   /// to have the writes that refer to them.
   public var tooFewHolders = 0, tooFewHoldersBytes: UInt64 = 0
-  /// Objects that stayed because they were used meanwhile.
+  /// Objects that stayed because they were used during the pass.
   public var used = 0
   /// Objects that were due but stayed because only this copy needs them: for pins, beaten or expired values,
   /// transfers, or because no record refers to them and their grace period is not over.

@@ -80,7 +80,7 @@ extension Store {
     if !absent.isEmpty { try recordAbsent(absent) }
   }
 
-  // MARK: The last trim
+  // MARK: Last trim
 
   /// Result and time, in milliseconds since 1970, of the last attempt to keep the limits; nil if there was
   /// none.

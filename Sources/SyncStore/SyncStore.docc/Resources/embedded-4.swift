@@ -13,7 +13,7 @@ struct Logger {
     return try Key(sensor + "/" + String(repeating: "0", count: 10 - digits.count) + digits)
   }
 
-  /// Adds readings behind the last one, all or none.
+  /// Adds readings after the last one, all or none.
   static func log(_ readings: [Reading], of sensor: String, in store: Store) throws {
     try store.transaction { transaction in
       var last = try transaction.get(Key("last/" + sensor), default: 0)

@@ -4,14 +4,14 @@ import SyncStore
 /// A process that also has the store open, and keeps writing to its own keys while others are killed. For
 /// each byte it receives it writes once more, which needs the lock that the killed one may have held (F13),
 /// and reports what it sees.
-final class Neighbour {
+final class SurvivingWriter {
   static let keys = 20
   /// Seconds after which an unresponsive one counts as hanging.
   private static let patience = 120
 
-  static func key(_ number: Int) throws -> Key { try Key(bytes: Array("beside \(number)".utf8)) }
+  static func key(_ number: Int) throws -> Key { try Key(bytes: Array("survivor \(number)".utf8)) }
 
-  // MARK: The process
+  // MARK: Child process
 
   static func run(at path: String) throws -> Never {
     let store = try Store.open(at: path, configuration: Load.configuration(.shared))
@@ -55,13 +55,13 @@ final class Neighbour {
     try FileHandle.standardOutput.write(contentsOf: Data(notes.flatMap(\.bytes)))
   }
 
-  // MARK: Seen from its parent
+  // MARK: Parent side
 
   private let child = Process()
   private let (input, output) = (Pipe(), Pipe())
 
   init(at path: String) throws {
-    Container.prepare(child, ["--beside", path])
+    Container.prepare(child, ["--survivor", path])
     (child.standardInput, child.standardOutput) = (input, output)
     try child.run()
   }
@@ -81,7 +81,7 @@ final class Neighbour {
       case .seen: seen.append(note.number == 0 ? nil : note.number)
       case .own: own.append(note.number)
       case .end: return (seen, own)
-      case .begins, .done, .opened: throw Kills.Failure("the notes of the process beside are another's")
+      case .begins, .done, .opened: throw Kills.Failure("the notes of the surviving writer are another's")
       }
     }
   }
@@ -92,10 +92,10 @@ final class Neighbour {
     while bytes.count < 16 {
       var ready = pollfd(fd: handle.fileDescriptor, events: Int16(POLLIN), revents: 0)
       guard poll(&ready, 1, Int32(Self.patience * 1000)) == 1 else {
-        throw Kills.Failure("the process beside stands still")
+        throw Kills.Failure("the surviving writer does not answer")
       }
       guard let more = try handle.read(upToCount: 16 - bytes.count), !more.isEmpty else {
-        throw Kills.Failure("the process beside has ended by itself")
+        throw Kills.Failure("the surviving writer has ended by itself")
       }
       bytes += more
     }
