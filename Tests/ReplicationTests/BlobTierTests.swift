@@ -56,7 +56,7 @@ struct BlobTierTests {
     #expect(try store.get("3")?.bytes == noise(5000, seed: 3))
     let reader = try #require(try store.reader(of: "4"))
     #expect(try reader.read(5000, at: 0) == noise(5000, seed: 4))
-    let value = try await AsyncStore(store).get("2")
+    let value = try await store.run { try $0.get("2") }
     #expect(value?.bytes == noise(5000, seed: 2))
     let seen = Locked<[BlobProgress]>([])
     #expect(try await client.node.fetch("huge") { progress in seen.withLock { $0.append(progress) } })

@@ -28,15 +28,20 @@ import Testing
     }
     // end
     #expect(left == 97)
+    let file = here + "backup"
+    try await store.run { try $0.backUp(to: file) }
     // snippet
-    let apples = try await store.withStore { store in
+    let apples = try await store.run { store in
       try store.list(prefix: Array("order/".utf8)).count
     }
+    let reclaimed = try await store.run { try $0.compact() }
+    let backup = try await Store.run { try Store.backupSummary(of: file) }
     // end
-    #expect(apples == 50)
+    #expect(apples == 50 && reclaimed >= 0 && backup.states.count == 1)
     // snippet
-    let (first, count) = try await store.withSnapshot { snapshot in
-      (try snapshot.get("order/1", as: String.self), try snapshot.count)
+    let (first, count) = try await store.run { store in
+      let snapshot = try store.snapshot()
+      return (try snapshot.get("order/1", as: String.self), try snapshot.count)
     }
     // end
     #expect(first == "3 apples" && count == 51)
@@ -46,13 +51,13 @@ import Testing
       var page: String
     }
 
-    let visits = try await store.collection("visits", of: Visit.self)
-    try await visits.insert(Visit(id: 1, page: "/"))
-    try await store.transaction { try visits.collection.insert(Visit(id: 2, page: "/cart"), in: &$0) }
-    let visit = try await visits.get(1)
+    let visits = try await store.run { try $0.collection("visits", of: Visit.self) }
+    try await visits.run { try $0.insert(Visit(id: 1, page: "/")) }
+    try await store.transaction { try visits.insert(Visit(id: 2, page: "/cart"), in: &$0) }
+    let visit = try visits.get(1)
     // end
     #expect(visit?.page == "/")
-    #expect(try await visits.count == 2)
+    #expect(try visits.count == 2)
     // snippet
     let writing = Task { try await store.put("order/51", 51) }
     do {

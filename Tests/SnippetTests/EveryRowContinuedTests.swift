@@ -40,13 +40,13 @@ import Testing
     try store.close()
   }
 
-  @Test("a table has asynchronous forms")
+  @Test("a table is used from tasks")
   func asynchronousTables() async throws {
     struct Order: Codable, Identifiable, Sendable { let id: Int }
     let store = try await AsyncStore.openOrCreate(at: here + "tables")
-    let orders: AsyncStoreCollection<Order> = try await store.collection("orders", of: Order.self)
-    try await orders.insert(contentsOf: [Order(id: 1), Order(id: 2)])
-    #expect(try await orders.all(reversed: true).map(\.id) == [2, 1])
+    let orders = try await store.run { try $0.collection("orders", of: Order.self) }
+    try await orders.run { try $0.insert(contentsOf: [Order(id: 1), Order(id: 2)]) }
+    #expect(try await orders.run { try $0.all(reversed: true) }.map(\.id) == [2, 1])
     try await store.close()
   }
 
@@ -62,16 +62,18 @@ import Testing
   @Test("asynchronous code, too, can close a store and run a closure with exclusive access")
   func exclusively() async throws {
     let (path, copy) = (here + "shop", here + "shop copy")
-    let handle = AsyncStoreHandle(.at(path))
-    try await handle.withStore { try $0.put("a", 1) }
-    let name = try await handle.close {
-      #expect(#expect(throws: StoreError.self) { try Store.open(at: path) }?.code == .busy)
-      try FileManager.default.copyItem(atPath: path, toPath: copy)
-      return "copied"
+    let handle = StoreHandle.at(path)
+    try await handle.run { try $0.withStore { try $0.put("a", 1) } }
+    let name = try await handle.run { handle in
+      try handle.close {
+        #expect(#expect(throws: StoreError.self) { try Store.open(at: path) }?.code == .busy)
+        try FileManager.default.copyItem(atPath: path, toPath: copy)
+        return "copied"
+      }
     }
     #expect(name == "copied" && FileManager.default.fileExists(atPath: copy))
-    #expect(try await handle.withStore { try $0.get("a", default: 0) } == 1)
-    #expect(try await handle.remove())
+    #expect(try await handle.run { try $0.withStore { try $0.get("a", default: 0) } } == 1)
+    #expect(try await handle.run { try $0.remove() })
   }
 
   @Test("unsolicited messages of a store go where the program directs them")
@@ -159,7 +161,7 @@ import Testing
     cache.close()
   }
 
-  @Test("a cache of two levels takes any type, and both levels have asynchronous forms")
+  @Test("a cache of two levels takes any type, and both levels are used from tasks")
   func twoLevels() async throws {
     let cache = try Cache<Tile>(at: here + "both", memory: MemoryCache(name: "tiles", countLimit: 10))
     try cache.set("7/66", Tile(name: "harbour"))
@@ -168,16 +170,16 @@ import Testing
     #expect(try cache.remove("7/66") && cache.get("7/66") == nil)
     try cache.removeAll()
     cache.disk.close()
-    let disk = try await AsyncDiskCache.open(at: here + "disk")
-    try await disk.set("a", [1, 2], extendedData: [3])
-    #expect(try await disk.item("a")?.extendedData == [3])
-    #expect(try await disk.totals().count == 1)
-    #expect(try await disk.trim(toCount: 0) == 1)
-    await disk.close()
-    let both = try await AsyncCache<Tile>.open(at: here + "async")
-    try await both.set("a", Tile(name: "b"))
-    #expect(try await both.get("a")?.name == "b")
-    both.cache.disk.close()
+    let paths = (disk: here + "disk", both: here + "async")
+    let disk = try await DiskCache.run { try DiskCache.open(at: paths.disk) }
+    try await disk.run { try $0.set("a", [1, 2], extendedData: [3]) }
+    #expect(try await disk.run { try $0.item("a") }?.extendedData == [3])
+    #expect(try await disk.run { try $0.trim(toCount: 0) } == 1)
+    await disk.run { $0.close() }
+    let both = try await Cache<Tile>.run { try Cache<Tile>(at: paths.both) }
+    try await both.run { try $0.set("a", Tile(name: "b")) }
+    #expect(try await both.run { try $0.get("a") }?.name == "b")
+    await both.disk.run { $0.close() }
   }
 
   @Test("a program and its caches are notified of memory pressure")

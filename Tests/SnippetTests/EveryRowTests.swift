@@ -213,28 +213,29 @@ import Testing
     try store.close()
   }
 
-  @Test("each call that may block has an asynchronous form")
+  @Test("each call that may block can be made from a task")
   func asynchronous() async throws {
     let store = try await AsyncStore.openOrCreate(at: here + "async")
     try await store.put("a", 1)
     try await store.put("b", 1, expiration: .after(.hour))
     #expect(try await store.transaction { try $0.delete("a") })
     #expect(try await store.expire("b", .never))
-    try await store.sync()
-    #expect(try await store.verify().isClean)
-    let orders = try await store.collection("orders", of: Order.self)
-    try await orders.insert(Order(id: 1, customer: "Ann"))
-    #expect(try await orders.count == 1)
-    #expect(try await orders.delete(1))
-    let root = AsyncStoreRoot(StoreRoot(here + "async root"))
-    let handle = try await root.store("shop")
-    try await handle.withStore { try $0.put("a", 1) }
-    #expect(try await root.backUpAll(to: here + "async backups").count == 1)
-    #expect(try await handle.close { true })
-    let cache = try await AsyncCache<Order>.open(at: here + "async cache")
-    try await cache.set("a", Order(id: 1, customer: "Ann"))
-    #expect(try await cache.get("a")?.customer == "Ann")
-    #expect(try await store.withStore { try $0.keyCounts().live } == 1)
+    try await store.run { try $0.sync() }
+    #expect(try await store.run { try $0.verify() }.isClean)
+    let orders = try await store.run { try $0.collection("orders", of: Order.self) }
+    try await orders.run { try $0.insert(Order(id: 1, customer: "Ann")) }
+    #expect(try await orders.run { try $0.count } == 1)
+    #expect(try await orders.run { try $0.delete(1) })
+    let paths = (backups: here + "async backups", cache: here + "async cache")
+    let root = StoreRoot(here + "async root")
+    let handle = try await root.run { try $0.store("shop") }
+    try await handle.run { try $0.withStore { try $0.put("a", 1) } }
+    #expect(try await root.run { try $0.backUpAll(to: paths.backups) }.count == 1)
+    #expect(try await handle.run { try $0.close { true } })
+    let cache = try await Cache<Order>.run { try Cache<Order>(at: paths.cache) }
+    try await cache.run { try $0.set("a", Order(id: 1, customer: "Ann")) }
+    #expect(try await cache.run { try $0.get("a") }?.customer == "Ann")
+    #expect(try await store.run { try $0.keyCounts() }.live == 1)
     try await store.close()
   }
 

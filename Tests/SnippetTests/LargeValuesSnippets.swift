@@ -57,7 +57,7 @@ import Testing
     // snippet
     let asynchronous = AsyncStore(store)
     try await asynchronous.put("upload", from: upload)
-    if let reader = try await asynchronous.reader(of: "upload") {
+    if let reader = try await asynchronous.run({ try $0.reader(of: "upload") }) {
       for try await piece in reader { try await send(piece) }
     }
     // end

@@ -24,14 +24,12 @@ struct AsyncStoreTests {
     #expect(try again.list().count == 500)
   }
 
-  @Test("offers all operations of the store")
+  @Test("offers writes, transactions, and all other calls of the store inside run")
   func all() async throws {
     let directory = TemporaryDirectory()
     let store = try await AsyncStore.create(at: directory.path + "/store")
     try await store.put("a", Int64(5))
     try await store.put("large", [UInt8](repeating: 7, count: 30_000))
-    #expect(try await store.get("large")?.bytes.count == 30_000)
-    #expect(try await store.put("a", [1], expecting: .absent) == nil)
     #expect(try await store.delete("nothing") == false)
     #expect(try await store.expire("a", .after(.hour)))
     let sum = try await store.transaction { transaction in
@@ -49,52 +47,17 @@ struct AsyncStoreTests {
       return next < 3 ? .next : .done
     }
     #expect(report.steps == 3)
-    try await store.sync()
-    try await store.compact()
-    try await store.trim()
-    #expect(try await store.snapshot().count == 6)
-    #expect(try await store.verify().isClean)
-    let file = directory.path + "/backup"
-    try await store.backUp(to: file)
-    #expect(try await store.deleteAll(KeyRange(prefix: "step ")) == 3)
-    #expect(try await store.export("large", toFileAt: directory.path + "/exported"))
-    #expect(try await store.withStore { try $0.list().count } == 3)
+    let counts = try await store.run { store in
+      try store.compact()
+      return (try store.snapshot().count, try store.verify().isClean)
+    }
+    #expect(counts == (6, true))
     try await store.close()
-    try await AsyncStore.restore(from: file, to: directory.path + "/restored")
-    let restored = try await AsyncStore.open(at: directory.path + "/restored")
-    #expect(try await restored.snapshot().count == 6)
-    try await restored.close()
     await #expect(throws: StoreError.self) { try await store.put("late", [1]) }
-  }
-
-  @Test("reads from a snapshot, without concurrent writes, and releases it")
-  func snapshots() async throws {
-    struct Order: Codable, Identifiable, Sendable {
-      let id: Int
-    }
-    let store = try Store.create(on: host)
-    let asynchronous = AsyncStore(store)
-    try store.put("k", 1)
-    let orders = try await asynchronous.collection("orders", of: Order.self)
-    try await orders.insert(Order(id: 1))
-    let kept = Locked<Snapshot?>(nil)
-    let value = try await asynchronous.withSnapshot { snapshot in
-      kept.withLock { $0 = snapshot }
-      try store.put("k", 2)
-      return try snapshot.get("k", as: Int.self)
-    }
-    #expect(value == 1)
-    #expect(throws: StoreError.self) { try kept.withLock { try $0?.get("k") } }
-    let identifiers = try await orders.withSnapshot { snapshot in
-      try store.put("k", 3)
-      try orders.collection.insert(Order(id: 2))
-      return try snapshot.all().map(\.id)
-    }
-    #expect(identifiers == [1])
-    #expect(try await orders.count == 2)
-    await #expect(throws: CancellationError.self) {
-      try await asynchronous.withSnapshot { _ in throw CancellationError() }
-    }
+    await #expect(throws: StoreError.self) { try await store.run { try $0.sync() } }
+    let again = try await AsyncStore.open(at: directory.path + "/store")
+    #expect(try await again.run { try $0.list() }.count == 6)
+    try await again.close()
   }
 
   @Test("does not start an operation that was cancelled before, and says so")

@@ -105,30 +105,30 @@ struct DiskCacheLimitTests {
   }
 
   @Test("keeps the most recently used values, and drops at once a value that exceeds the limit alone")
-  func leaves() async throws {
+  func leaves() throws {
     var limits = DiskCache.Limits()
     limits.bytes = 2 << 20
-    let cache = try await AsyncDiskCache.open(at: directory.path + "/cache", limits: limits)
-    for number in 0..<200 { try await cache.set("\(number)", [UInt8](repeating: 1, count: 40_000)) }
-    #expect(try await cache.get("199")?.count == 40_000)
-    #expect(try await cache.get("0") == nil)
-    try await cache.set("199", [UInt8](repeating: 2, count: 3 << 20))
-    #expect(try await !cache.contains("199"))
-    #expect(try await cache.contains("198"))
+    let cache = try DiskCache.open(at: directory.path + "/cache", limits: limits)
+    for number in 0..<200 { try cache.set("\(number)", [UInt8](repeating: 1, count: 40_000)) }
+    #expect(try cache.get("199")?.count == 40_000)
+    #expect(try cache.get("0") == nil)
+    try cache.set("199", [UInt8](repeating: 2, count: 3 << 20))
+    #expect(try !cache.contains("199"))
+    #expect(try cache.contains("198"))
     // A lower limit holds soon, and at once after a trim.
     limits.bytes = 1 << 20
-    cache.cache.limits = limits
-    try await cache.trim()
+    cache.limits = limits
+    try cache.trim()
     #expect(Self.blocks(below: directory.path + "/cache") <= 1 << 20)
-    #expect(try await cache.contains("198"))
-    await cache.close()
+    #expect(try cache.contains("198"))
+    cache.close()
     limits.bytes = 1 << 20
-    let again = try await AsyncDiskCache.open(at: directory.path + "/cache", limits: limits)
-    #expect(try await again.contains("198"))
-    try await again.removeAll()
-    try await again.set("new", [UInt8](repeating: 3, count: 500_000))
-    #expect(try await again.get("new")?.count == 500_000)
-    await again.close()
+    let again = try DiskCache.open(at: directory.path + "/cache", limits: limits)
+    #expect(try again.contains("198"))
+    try again.removeAll()
+    try again.set("new", [UInt8](repeating: 3, count: 500_000))
+    #expect(try again.get("new")?.count == 500_000)
+    again.close()
   }
 
   @Test("runs a trim requested during another one after it")

@@ -203,7 +203,6 @@ struct DiskCacheTests {
       }
     }
     #expect(failures.all == [])
-    #expect(try await AsyncDiskCache(cache).totals().count == cache.count)
   }
 
   @Test("Removing all during an iteration: removed values do not come back, new ones stay")

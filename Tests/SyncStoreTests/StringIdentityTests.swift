@@ -63,7 +63,7 @@ struct StringIdentityTests {
   }
 
   @Test("are two caches and two keys of one, on disk, in memory and on both levels")
-  func caches() async throws {
+  func caches() throws {
     let paths = [Self.composed, Self.decomposed].map { directory.path + "/" + $0 }
     let disks = try paths.map { try DiskCache.open(at: $0) }
     #expect(disks[0] !== disks[1])
@@ -74,11 +74,11 @@ struct StringIdentityTests {
     #expect(try cache.get(Self.composed) == "one" && cache.get(Self.decomposed) == "two")
     #expect(try cache.remove(Self.composed))
     #expect(try cache.get(Self.composed) == nil && cache.get(Self.decomposed) == "two")
-    #expect(AsyncCache(cache).cache.memory.get(Self.composed) == nil)
+    #expect(cache.memory.get(Self.composed) == nil)
 
     try disks[1].set(Self.composed, [1])
     try disks[1].set(Self.decomposed, [2])
-    let found = try await AsyncDiskCache(disks[1]).get([Self.composed, Self.decomposed])
+    let found = try disks[1].get([Self.composed, Self.decomposed])
     #expect(found.count == 2 && found[Self.composed] == [1] && found[Self.decomposed] == [2])
     var seen: [DiskCache.Information] = []
     try disks[1].forEach { known in

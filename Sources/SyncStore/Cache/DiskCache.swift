@@ -3,7 +3,7 @@ internal import Synchronization
 /// A disk cache with least-recently-used eviction, for values that can be obtained again. Not replicated, not
 /// a store.
 ///
-/// Thread safe; all calls block; ``AsyncDiskCache`` has asynchronous forms.
+/// Thread safe; all calls block. Asynchronous code makes them inside `run` (``BlockingCalls``).
 ///
 /// Values are stored in packs, like small values of a store (`schemas/packs.md`): a set is one append, a get
 /// reads in place. The order of last use is exact to the call; reads count as uses. No call waits for a sync:

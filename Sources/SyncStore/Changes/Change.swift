@@ -48,7 +48,7 @@ public struct Change: Sendable {
   }
 
   /// The value that was written, whatever the key holds now; nil for a delete. Blocks if the value is in the
-  /// blob tier; see `AsyncStore.value(of:)`.
+  /// blob tier: asynchronous code uses `change.run { try $0.value() }` then.
   ///
   /// - Throws: `.blobUnavailable` if the bytes of a value in the blob tier have not arrived yet, or were
   ///   evicted.

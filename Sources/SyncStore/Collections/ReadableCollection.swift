@@ -6,7 +6,7 @@
 ///
 /// All of these throw `.damaged` and `.blobUnavailable` as `scan` does, and `.wrongType`, `.outOfBounds` or
 /// `.malformedValue` for an element that cannot be decoded.
-public protocol ReadableCollection<Element>: Sendable {
+public protocol ReadableCollection<Element>: BlockingCalls {
   /// The element type.
   associatedtype Element: Codable & Identifiable & Sendable where Element.ID: KeyComponent
   /// The type of the source.

@@ -154,10 +154,10 @@ public final class StoreHandle: Sendable {
   /// stays open.
   ///
   /// The blockade belongs to the calling thread, which must not wait for itself. Tasks move between threads:
-  /// they use `AsyncStoreHandle.close(_:)`.
+  /// they use `close(_:)` inside `run` instead.
   ///
   /// - Throws: `.busy` within `withStore`, and if this thread has blockaded it already.
-  @available(*, noasync, message: "it belongs to a thread: keep others out by AsyncStoreHandle.close(_:)")
+  @available(*, noasync, message: "it belongs to a thread: keep others out by close(_:) inside run")
   public func blockade() throws(StoreError) {
     guard gate.shut() else {
       throw StoreError(.busy, "this thread is using the store: blockade it afterwards", path: path)

@@ -1,5 +1,5 @@
 /// Reading by key and in key order: a `Store`, at its present state, or an immutable `Snapshot` of it.
-public protocol ReadableStore: Sendable {
+public protocol ReadableStore: BlockingCalls {
   /// The value of a key; nil if it has none.
   func get(_ key: Key) throws(StoreError) -> Value?
   /// Whether the key has a value.

@@ -39,14 +39,3 @@ extension Store {
     }
   }
 }
-
-extension AsyncStore {
-  /// `Store.openOrCreate`.
-  public static func openOrCreate(
-    at path: String, name: String? = nil, configuration: Configuration = Configuration()
-  ) async throws(StoreError) -> AsyncStore {
-    try await perform { () throws(StoreError) in
-      AsyncStore(try Store.openOrCreate(at: path, name: name, configuration: configuration))
-    }
-  }
-}

@@ -2,9 +2,9 @@ internal import Synchronization
 
 /// An offline-first key-value store: one directory whose append log is also its replication journal.
 ///
-/// Thread-safe. All calls block for as long as the work takes; reads never wait for a sync. The path of a
-/// write: `transaction` → `TransactionBuilder` (rules) → `Journal` (append) → `Engine.replay` (index) →
-/// `sync` (durability).
+/// Thread-safe. All calls block for as long as the work takes; asynchronous code makes them inside `run`
+/// (`BlockingCalls`) or uses `AsyncStore`. Reads never wait for a sync. The path of a write: `transaction` →
+/// `TransactionBuilder` (rules) → `Journal` (append) → `Engine.replay` (index) → `sync` (durability).
 public final class Store: Sendable {
   /// The store's directory.
   public let path: String

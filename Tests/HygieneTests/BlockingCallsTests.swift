@@ -1,0 +1,67 @@
+import Testing
+
+/// Calls that may block are made from asynchronous code in one way: inside `BlockingCalls.run`.
+@Suite struct BlockingCallsTests {
+  /// Types with throwing calls that are used inside a closure of a blocking call, on its thread.
+  private static let inside: Set<String> = ["OpenTransaction", "Transaction", "ValueWriter"]
+  /// Types whose calls only compute: nothing is read or written.
+  private static let computing: Set<String> = [
+    "Array", "Bool", "ChangePosition", "Double", "EncodedValue", "Expected", "Float", "Int", "Int16", "Int32",
+    "Int64", "Int8", "Key", "KeyScope", "LogEntry", "String", "UInt", "UInt16", "UInt32", "UInt64", "UInt8",
+    "Value",
+    "VersionedValue",
+  ]
+  /// The calls that `AsyncStore` has besides `run`: those that do more than run a call on another thread, and
+  /// opening and closing.
+  private static let asyncStore: Set<String> = [
+    "open(at:configuration:)", "openOrCreate(at:name:configuration:)", "create(at:name:id:configuration:)",
+    "close()", "run(_:)",
+    "put(_:_:type:expiration:durability:)", "put(_:_:expiration:durability:)", "delete(_:durability:)",
+    "expire(_:_:durability:)", "put(_:type:expiration:durability:from:)",
+    "transaction(durability:_:)", "pausableTransaction(durability:_:)",
+  ]
+
+  private static let calls = Result { try PublicCall.all() }
+
+  /// The types that conform to `BlockingCalls`, by themselves or by a protocol that refines it.
+  private static func conforming() throws -> Set<String> {
+    var types: Set<String> = []
+    for path in Repository.swiftFiles where path.hasPrefix("Sources/") {
+      for line in try Repository.lines(path) {
+        let declaration =
+          /^(public )?(final )?(extension|class|struct|protocol) (?<name>\w+)[^:]*: .*\b(BlockingCalls|ReadableStore|ReadableCollection)\b/
+        if let found = String(line).prefixMatch(of: declaration) { types.insert(String(found.name)) }
+      }
+    }
+    return types
+  }
+
+  @Test("each type with calls that may block conforms to BlockingCalls")
+  func types() throws {
+    let failing = Set(try Self.calls.get().filter { $0.isCall && $0.canFail && !$0.isAsync }.map(\.type))
+    let others = Self.computing.union(Self.inside)
+    #expect(others.subtracting(failing) == [])
+    let conforming = try Self.conforming()
+    #expect(failing.subtracting(others).subtracting(conforming) == [])
+    #expect(conforming.intersection(others) == [])
+  }
+
+  @Test("no call of a store has a second form for asynchronous code, unless it works differently")
+  func oneWay() throws {
+    let calls = try Self.calls.get().filter(\.isAsync)
+    #expect(Set(calls.filter { $0.type == "AsyncStore" }.map(\.name)) == Self.asyncStore)
+    for type in try Self.conforming() where type != "Node" {
+      #expect(calls.filter { $0.type == type }.isEmpty, "\(type) has asynchronous forms of its own")
+    }
+  }
+
+  @Test("thread-bound types cannot be called from tasks, which change threads")
+  func barred() throws {
+    let barred = Set(try Self.calls.get().filter(\.isBarred).map { "\($0.type).\($0.name)" })
+    #expect(
+      barred == [
+        "Store.beginTransaction(durability:)", "Store.tryBeginTransaction(durability:)",
+        "StoreHandle.blockade()",
+      ])
+  }
+}
