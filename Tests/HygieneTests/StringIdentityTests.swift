@@ -28,7 +28,7 @@ struct StringIdentityTests {
   @Test("each module hides the operators of the standard library, in the same way")
   func operators() throws {
     let paths = [
-      "Sources/SyncStore/Coding/String+Operators.swift",
+      "Sources/SyncStore/Core/Coding/String+Operators.swift",
       "Sources/Replication/Protocol/String+Operators.swift",
       "Sources/sync-cli/Files/String+Operators.swift",
     ]
@@ -49,7 +49,7 @@ struct StringIdentityTests {
     // These files split text that the program wrote itself, or that was validated as a whole before.
     let allowed = [
       "Sources/SyncStore/Crypto/KeyRingFile.swift", "Sources/Replication/Protocol/GroupKeyRing.swift",
-      "Sources/SyncStore/Changes/Change.swift", "Sources/SyncStore/Blobs/BlobCatalogue+Schema.swift",
+      "Sources/SyncStore/Store/Changes/Change.swift", "Sources/SyncStore/Blobs/BlobCatalogue+Schema.swift",
       "Sources/SyncStore/Platform/PressureWatch.swift", "Sources/sync-cli/Files/CodedText.swift",
       "Sources/sync-cli/Output/ToolWords.swift",
     ]

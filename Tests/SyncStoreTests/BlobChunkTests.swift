@@ -14,7 +14,7 @@ struct BlobChunkTests {
   }
 
   private func reference(_ bytes: [UInt8]) -> BlobReference {
-    BlobReference(hash: BlobStore.hash(SHA256.hash(bytes)), size: UInt64(bytes.count))
+    BlobReference(hash: BlobHash(sha256: SHA256.hash(bytes)), size: UInt64(bytes.count))
   }
 
   @Test(

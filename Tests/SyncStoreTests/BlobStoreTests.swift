@@ -113,7 +113,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
     let here = try blobs.put(bytes: [1], durable: false)
-    let away = BlobReference(hash: BlobStore.hash(SHA256.hash([2])), size: 1)
+    let away = BlobReference(hash: BlobHash(sha256: SHA256.hash([2])), size: 1)
     let wrong = BlobReference(hash: here.hash, size: 9)
     #expect(try blobs.missing(of: [away, here, away]) == [away])
     #expect(try blobs.missing(of: [wrong]) == [wrong])
@@ -261,7 +261,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let source = "/volume/source"
     try storage.open(source, .create).write(pattern(2 << 20), at: 0)
     storage.free = Int(BlobStore.reserveBytes) + (1 << 20)
-    let hash = BlobStore.hash(SHA256.hash([9]))
+    let hash = BlobHash(sha256: SHA256.hash([9]))
     for attempt in [
       { _ = try blobs.put(bytes: pattern(2 << 20, seed: 3), durable: true) },
       { _ = try blobs.put(fileAt: source, durable: true) },
@@ -284,7 +284,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let blobs = try test.open(storage)
     let source = "/volume/source"
     try test.base.storage.open(source, .create).write(pattern(3 << 20), at: 0)
-    let hash = BlobStore.hash(SHA256.hash([9]))
+    let hash = BlobHash(sha256: SHA256.hash([9]))
     try blobs.append([1, 2], to: hash, at: 0)
     for attempt in [
       { _ = try blobs.put(bytes: [5, 6], durable: true) },
@@ -314,7 +314,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
       storage.plan.clear()
       #expect(try blobs.put(bytes: [1, 2, 3], durable: true).size == 3)
       #expect(
-        try blobs.read(BlobReference(hash: BlobStore.hash(SHA256.hash([1, 2, 3])), size: 3)) == [1, 2, 3])
+        try blobs.read(BlobReference(hash: BlobHash(sha256: SHA256.hash([1, 2, 3])), size: 3)) == [1, 2, 3])
       if calls < number {
         #expect(reference != nil)
         return

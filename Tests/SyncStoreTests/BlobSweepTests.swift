@@ -72,7 +72,7 @@ import Testing
   func temporaries(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
-    let hash = BlobStore.hash(SHA256.hash([1, 2]))
+    let hash = BlobHash(sha256: SHA256.hash([1, 2]))
     let writing = try blobs.files.begin()
     _ = try test.base.storage.open(test.directory + "/partial/new-1-1", .create)
     try blobs.append([1], to: hash, at: 0)

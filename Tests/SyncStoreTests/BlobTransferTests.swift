@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct BlobTransferTests {
   private func reference(_ bytes: [UInt8]) -> BlobReference {
-    BlobReference(hash: BlobStore.hash(SHA256.hash(bytes)), size: UInt64(bytes.count))
+    BlobReference(hash: BlobHash(sha256: SHA256.hash(bytes)), size: UInt64(bytes.count))
   }
 
   @Test(

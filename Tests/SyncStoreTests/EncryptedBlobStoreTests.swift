@@ -133,7 +133,7 @@ struct EncryptedBlobStoreTests {
   @Test("that are missing are listed in a backup, and included once they have arrived")
   func missing() throws {
     let store = try create(host)
-    let blob = BlobReference(hash: BlobStore.hash(SHA256.hash(secretContent(70_000))), size: 70_000)
+    let blob = BlobReference(hash: BlobHash(sha256: SHA256.hash(secretContent(70_000))), size: 70_000)
     #expect(try store.blobs.remove(blob.hash))
     let first = try store.backUp(to: BackupTests.file)
     #expect(first.blobs == 2 && first.missingBlobs.map(\.size) == [70_000])
@@ -167,7 +167,7 @@ struct GoldenEncryptedBlobTests {
     let ring = keys.ringNow
     let content = Array("content 0123456789 ".utf8)
     let bytes = (0..<65_600).map { content[$0 % content.count] }
-    let reference = BlobReference(hash: BlobStore.hash(SHA256.hash(bytes)), size: UInt64(bytes.count))
+    let reference = BlobReference(hash: BlobHash(sha256: SHA256.hash(bytes)), size: UInt64(bytes.count))
     let salt = [UInt8](0xA0...0xAF)
     let cipher = try #require(keys.present.cipher(salt: salt))
     return Vector(

@@ -46,7 +46,7 @@ struct EncryptedBlobTests {
   static let sizes = [0, 1, 1000, 65_535, 65_536, 65_537, 131_072, 300_000]
 
   private func reference(_ bytes: [UInt8]) -> BlobReference {
-    BlobReference(hash: BlobStore.hash(SHA256.hash(bytes)), size: UInt64(bytes.count))
+    BlobReference(hash: BlobHash(sha256: SHA256.hash(bytes)), size: UInt64(bytes.count))
   }
 
   private func contents(_ test: BlobsUnderTest) throws -> [(String, [UInt8])] {

@@ -87,7 +87,7 @@ struct NoPlaintextTests {
 
   /// Receives a large value from a peer in ranges that are not whole pieces.
   private static func receive(_ bytes: [UInt8], _ store: Store, complete: Bool) throws {
-    let reference = BlobReference(hash: BlobStore.hash(SHA256.hash(bytes)), size: UInt64(bytes.count))
+    let reference = BlobReference(hash: BlobHash(sha256: SHA256.hash(bytes)), size: UInt64(bytes.count))
     for start in stride(from: 0, to: bytes.count, by: 1_000_001) {
       let end = min(start + 1_000_001, bytes.count)
       try store.blobs.append(Array(bytes[start..<end]), to: reference.hash, at: UInt64(start))

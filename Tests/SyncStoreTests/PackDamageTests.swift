@@ -232,7 +232,7 @@ struct PackDamageTests {
     let file = try test.base.storage.open(test.directory + "/" + Pack.name(7), .create)
     try file.allocate(to: header.size)
     for offset in PackLayout.headerCopies { try file.write(header.encoded, at: offset) }
-    let name = BlobStore.hash(SHA256.hash(bytes))
+    let name = BlobHash(sha256: SHA256.hash(bytes))
     try file.write(bytes, at: header.tableBytes)
     let pack = try Pack(header, name: Pack.name(7), file: file, isWritable: true)
     pack.publish(

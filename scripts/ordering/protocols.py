@@ -7,7 +7,7 @@ exchanged. Without any the invariant must hold in every execution; with each one
 from machine import ACQUIRE, RELAXED, RELEASE, SC, Barrier, Exchange, Fence, Load, Store
 
 PLATFORM = "Sources/SyncStore/Platform/"
-INDEX = "Sources/SyncStore/Index/"
+INDEX = "Sources/SyncStore/Engine/Index/"
 SHIMS = "Sources/CLinux/"
 
 PROTOCOLS = {}
@@ -390,7 +390,7 @@ def split(on):
          "header.store(seqlock | 1, at: Field.changes)"),
         (INDEX + "IndexCheckpoint.swift",
          "header.store(seqlock &+ 1, at: Field.changes)"),
-        ("Sources/SyncStore/Store/Engine+Search.swift",
+        ("Sources/SyncStore/Engine/State/Engine+Search.swift",
          "isWritingIndex || changes & 1 == 0 && changes == index.checkpoint.seqlock"),
     ])
 def several_keys(on):

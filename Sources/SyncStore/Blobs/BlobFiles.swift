@@ -26,21 +26,11 @@ struct BlobFiles: Sendable {
   /// A number that is unique in the file names of this process.
   static func nextNumber() -> UInt64 { counter.add(1, ordering: .relaxed).newValue }
 
-  /// A unique part of a file name.
+  /// A unique part of a file name; `StoreError.stableName` recognises it.
   ///
   /// The process number alone is not enough: two containers that share a directory can both have process 1.
   static func uniqueName() -> String {
     "\(SystemCall.processID)-\(nextNumber())-\(String(SystemCall.randomWord(), radix: 16))"
-  }
-
-  /// Whether `text` has the form of `uniqueName`: two decimal numbers and a hexadecimal one.
-  static func isUniqueName(_ text: Substring.UTF8View) -> Bool {
-    let parts = text.split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
-    guard parts.count == 3, parts.allSatisfy({ !$0.isEmpty }) else { return false }
-    let digits = UInt8(ascii: "0")...UInt8(ascii: "9")
-    let letters = UInt8(ascii: "a")...UInt8(ascii: "f")
-    return parts[0...1].joined().allSatisfy { digits.contains($0) }
-      && parts[2].allSatisfy { digits.contains($0) || letters.contains($0) }
   }
 
   /// A unique name next to `path`, for a file that is renamed once it is complete.

@@ -196,7 +196,7 @@ extension BlobStore {
   /// synced: use `makeDurable`.
   package func put(_ bytes: [UInt8], arrivedAs reference: BlobReference) throws(StoreError) -> Bool {
     try requireWritable()
-    guard UInt64(bytes.count) == reference.size, Self.hash(SHA256.hash(bytes)) == reference.hash else {
+    guard UInt64(bytes.count) == reference.size, BlobHash(sha256: SHA256.hash(bytes)) == reference.hash else {
       return false
     }
     _ = try put(bytes, reference, durable: false)
@@ -233,7 +233,7 @@ extension BlobStore {
     if let cipher { try file.write(EncryptedBlobHeader(reference, cipher).encoded, at: 0) }
     let isRight: Bool
     if state.hashed == size, let hasher = state.hasher {
-      isRight = size == reference.size && Self.hash(hasher.finish()) == reference.hash
+      isRight = size == reference.size && BlobHash(sha256: hasher.finish()) == reference.hash
       state.hasher = nil
     } else {
       isRight = size == reference.size ? try isContent(file, form) : false

@@ -168,7 +168,7 @@ package final class BlobStore: Sendable {
   {
     try requireWritable()
     let reference = BlobReference(
-      hash: Self.hash(SHA256.hash(bytes)), size: UInt64(bytes.count), metadata: metadata)
+      hash: BlobHash(sha256: SHA256.hash(bytes)), size: UInt64(bytes.count), metadata: metadata)
     return try put(bytes, reference, durable: durable)
   }
 
@@ -230,11 +230,6 @@ package final class BlobStore: Sendable {
 
   // MARK: Shared helpers
 
-  static func hash(_ bytes: [UInt8]) -> BlobHash {
-    guard let hash = BlobHash(bytes: bytes) else { preconditionFailure("a SHA-256 has 32 bytes") }
-    return hash
-  }
-
   /// The hash and the size of a file's content; `each` is called with each piece.
   static func hash(
     of file: any StorageFile, _ each: ([UInt8], Int) throws(StoreError) -> Void = { _, _ in }
@@ -243,7 +238,7 @@ package final class BlobStore: Sendable {
     var offset = 0
     while true {
       let piece = try file.read(pieceBytes, at: offset)
-      if piece.isEmpty { return (hash(hasher.finish()), UInt64(offset)) }
+      if piece.isEmpty { return (BlobHash(sha256: hasher.finish()), UInt64(offset)) }
       guard UInt64(offset + piece.count) <= Limits.blobBytes else {
         throw StoreError(
           .outOfBounds, "is larger than a blob can be (\(Limits.blobBytes) bytes): split it", path: file.path)

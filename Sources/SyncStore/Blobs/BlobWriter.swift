@@ -66,7 +66,7 @@ package final class BlobWriter {
     precondition(!isFinished, "an object is finished once")
     isFinished = true
     let reference = BlobReference(
-      hash: BlobStore.hash(hasher.finish()), size: count, metadata: metadata)
+      hash: BlobHash(sha256: hasher.finish()), size: count, metadata: metadata)
     guard let sink else {
       defer { buffer = [] }
       return try store.put(buffer, reference, durable: durable)

@@ -101,3 +101,5 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
     try stripe.withLock { _ throws(StoreError) in try withStripesLocked(stripes.dropFirst(), body) }
   }
 }
+
+extension Cache: BlockingCalls {}

@@ -10,7 +10,7 @@ enum CacheEntry {
   static let headerBytes = 20
 
   /// The stored name of a key.
-  static func name(_ key: String) -> BlobHash { BlobStore.hash(SHA256.hash(Array(key.utf8))) }
+  static func name(_ key: String) -> BlobHash { BlobHash(sha256: SHA256.hash(Array(key.utf8))) }
 
   static func encode(
     key: String, value: [UInt8], extended: [UInt8], type: ValueType, modified: UInt64, path: String

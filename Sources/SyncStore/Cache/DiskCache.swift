@@ -377,3 +377,5 @@ public final class DiskCache: Sendable {
     return result
   }
 }
+
+extension DiskCache: BlockingCalls {}

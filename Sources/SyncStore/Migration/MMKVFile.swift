@@ -230,3 +230,5 @@ extension MMKVFile {
   /// A value stored as text.
   public func string(_ key: String) -> String? { string(Array(key.utf8)) }
 }
+
+extension MMKVFile: BlockingCalls {}

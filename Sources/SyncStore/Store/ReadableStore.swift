@@ -17,14 +17,6 @@ public protocol ReadableStore: BlockingCalls {
   ) throws -> Key?
 }
 
-/// Whether a scan continues after an entry.
-public enum ScanStep: Sendable {
-  /// Continue.
-  case next
-  /// Stop here.
-  case stop
-}
-
 /// Metadata that a scan gives with key and value.
 public struct EntryDetails: Sendable {
   /// The type of the value.

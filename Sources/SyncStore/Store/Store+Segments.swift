@@ -176,3 +176,61 @@ extension Engine {
     return room
   }
 }
+
+extension Store {
+  /// Runs `first`, then writes the records encoded in `range`. On failure the range is zeroed: otherwise its
+  /// records would be taken for valid ones once new records end where they begin. If zeroing fails, too, or
+  /// the error is not a full disk, the store is poisoned (rule R4).
+  func flush(
+    _ range: Range<Int>, of segment: Segment, _ first: (Segment) throws(StoreError) -> Void
+  ) throws(StoreError) {
+    do throws(StoreError) {
+      try first(segment)
+      try segment.flush(range)
+    } catch {
+      segment.undoEncryption(from: range.lowerBound)
+      do throws(StoreError) { try segment.blank(range) } catch {
+        control.setPoisoned()
+        throw StoreError(
+          .poisoned, "\(error.message); \(poisonedError.message)", path: segment.file.path, errno: error.errno
+        )
+      }
+      guard error.code == .diskFull else {
+        control.setPoisoned()
+        throw StoreError(
+          .poisoned, "\(error.message); \(poisonedError.message)", path: segment.file.path, errno: error.errno
+        )
+      }
+      throw error
+    }
+  }
+}
+
+extension Store {
+  /// Checks that stored bytes are in the segment's file. Otherwise it poisons the store and fails (rule R4).
+  @inline(__always)
+  func checkStored(in segment: Segment) throws(StoreError) {
+    if segment.mapping.fault != nil || control.isLost { throw poisonBecause(of: segment) }
+  }
+
+  @inline(never)
+  private func poisonBecause(of segment: Segment) -> StoreError {
+    control.setPoisoned()
+    guard let error = segment.faultError else { return poisonedError }
+    return StoreError(
+      .poisoned, "\(error.message); \(poisonedError.message)", path: error.path, errno: error.errno)
+  }
+}
+
+extension Store {
+  var reserve: SpaceReserve { engine.withLock { $0.journal.reserve } }
+
+  /// Restores the parts taken from the reserve, if there is space again.
+  func restoreReserve(_ engine: borrowing Engine) {
+    let reserve = engine.journal.reserve
+    switch environment.compactionMode {
+    case .background: Background.run { try? reserve.restore() }
+    case .byNextWriter, .onRequest: try? reserve.restore()
+    }
+  }
+}

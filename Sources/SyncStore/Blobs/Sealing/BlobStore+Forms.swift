@@ -104,7 +104,7 @@ extension BlobStore {
       hasher.update(plain)
       offset = range.upperBound
     }
-    return hash(hasher.finish())
+    return BlobHash(sha256: hasher.finish())
   }
 
   /// Runs `body` with key rotation held off.

@@ -159,3 +159,10 @@ struct EncryptedBlob: Sendable {
     return output.count == Int(range.count) ? output : nil
   }
 }
+
+extension EncryptedBlob {
+  /// Decrypts `range` of the content from the pieces from `first` on; nil if they were changed.
+  func decrypt(_ pieces: [UInt8], from first: UInt64, _ range: Range<UInt64>) -> [UInt8]? {
+    unsafe decrypt(pieces.span.bytes, from: first, range)
+  }
+}

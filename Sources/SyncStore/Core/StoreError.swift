@@ -119,9 +119,19 @@ extension StoreError {
     // `BlobFiles.temporary`: the file's own name, then the suffix of `BlobFiles.uniqueName`.
     let stem = name.utf8.dropLast(".part".utf8.count)
     guard let dot = stem.lastIndex(of: UInt8(ascii: ".")),
-      BlobFiles.isUniqueName(stem[stem.index(after: dot)...])
+      isUniqueName(stem[stem.index(after: dot)...])
     else { return path }
     return "\(directory)/\(Substring(stem[..<dot]))"
+  }
+
+  /// Whether `text` has the form of `BlobFiles.uniqueName`: two decimal numbers and a hexadecimal one.
+  private static func isUniqueName(_ text: Substring.UTF8View) -> Bool {
+    let parts = text.split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
+    guard parts.count == 3, parts.allSatisfy({ !$0.isEmpty }) else { return false }
+    let digits = UInt8(ascii: "0")...UInt8(ascii: "9")
+    let letters = UInt8(ascii: "a")...UInt8(ascii: "f")
+    return parts[0...1].joined().allSatisfy { digits.contains($0) }
+      && parts[2].allSatisfy { digits.contains($0) || letters.contains($0) }
   }
 
   /// Whether no descriptor was left (F33). The file was not touched, so retrying loses nothing.

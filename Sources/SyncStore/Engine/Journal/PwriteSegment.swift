@@ -21,32 +21,3 @@ extension Segment {
     try file.write([UInt8](repeating: 0, count: range.count), at: range.lowerBound)
   }
 }
-
-extension Store {
-  /// Runs `first`, then writes the records encoded in `range`. On failure the range is zeroed: otherwise its
-  /// records would be taken for valid ones once new records end where they begin. If zeroing fails, too, or
-  /// the error is not a full disk, the store is poisoned (rule R4).
-  func flush(
-    _ range: Range<Int>, of segment: Segment, _ first: (Segment) throws(StoreError) -> Void
-  ) throws(StoreError) {
-    do throws(StoreError) {
-      try first(segment)
-      try segment.flush(range)
-    } catch {
-      segment.undoEncryption(from: range.lowerBound)
-      do throws(StoreError) { try segment.blank(range) } catch {
-        control.setPoisoned()
-        throw StoreError(
-          .poisoned, "\(error.message); \(poisonedError.message)", path: segment.file.path, errno: error.errno
-        )
-      }
-      guard error.code == .diskFull else {
-        control.setPoisoned()
-        throw StoreError(
-          .poisoned, "\(error.message); \(poisonedError.message)", path: segment.file.path, errno: error.errno
-        )
-      }
-      throw error
-    }
-  }
-}

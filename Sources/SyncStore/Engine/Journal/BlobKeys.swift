@@ -27,7 +27,7 @@ final class BlobKeys: Sendable {
   var encrypts: Bool { current != 0 }
 
   /// The stored name of an object.
-  func name(of hash: BlobHash) -> BlobHash { BlobStore.hash(keyedHash(hash.bytes)) }
+  func name(of hash: BlobHash) -> BlobHash { BlobHash(sha256: keyedHash(hash.bytes)) }
 
   /// A 32-byte keyed hash of `bytes`, which reveals nothing without the key.
   func keyedHash(_ bytes: [UInt8]) -> [UInt8] {
@@ -157,13 +157,6 @@ extension BlobCipher {
   /// header.
   func decrypt(_ encrypted: [UInt8], number: UInt32, authenticating header: [UInt8] = []) -> [UInt8]? {
     unsafe decrypt(encrypted.span.bytes, number: number, authenticating: header)
-  }
-}
-
-extension EncryptedBlob {
-  /// Decrypts `range` of the content from the pieces from `first` on; nil if they were changed.
-  func decrypt(_ pieces: [UInt8], from first: UInt64, _ range: Range<UInt64>) -> [UInt8]? {
-    unsafe decrypt(pieces.span.bytes, from: first, range)
   }
 }
 

@@ -63,11 +63,11 @@ struct CompactedSegmentBuilder {
   /// Completes the transaction in progress. Returns false if a record of it cannot be copied: more actors
   /// than a segment can number, an unknown author, or a position outside of the copy's range.
   @inline(__always)
-  mutating func endTransaction(of source: CompactionRun.Source) -> Bool {
+  mutating func endTransaction(of source: CompactionSource) -> Bool {
     pending.isEmpty || copyTransaction(of: source)
   }
 
-  private mutating func copyTransaction(of source: CompactionRun.Source) -> Bool {
+  private mutating func copyTransaction(of source: CompactionSource) -> Bool {
     defer { pending.removeAll(keepingCapacity: true) }
     if renumberedSegment != source.segment.number {
       renumberedSegment = source.segment.number
@@ -103,7 +103,7 @@ struct CompactedSegmentBuilder {
   /// Copies a simple record byte by byte, except for the fields that depend on its location. Returns false if
   /// that is impossible.
   private mutating func copyPlain(
-    _ record: CompactedRecord, of source: CompactionRun.Source, continues: Bool
+    _ record: CompactedRecord, of source: CompactionSource, continues: Bool
   ) -> Bool {
     guard let (plain, actor, base) = plain(record, of: source) else { return false }
     let position =
@@ -131,7 +131,7 @@ struct CompactedSegmentBuilder {
   /// numbers are not assigned yet.
   @inline(__always)
   private func plain(
-    _ record: CompactedRecord, of source: CompactionRun.Source
+    _ record: CompactedRecord, of source: CompactionSource
   ) -> (SimpleRecord, actor: UInt16, base: UInt16?)? {
     guard cipher == nil, source.segment.cipher == nil,
       let plain = SimpleRecord(
@@ -147,8 +147,7 @@ struct CompactedSegmentBuilder {
     Int(number) < renumbered.count ? renumbered[Int(number)] : nil
   }
 
-  private mutating func recordMove(_ record: CompactedRecord, of source: CompactionRun.Source, at start: Int)
-  {
+  private mutating func recordMove(_ record: CompactedRecord, of source: CompactionSource, at start: Int) {
     let offset = SegmentHeader.length + start
     switch record.liveness {
     case .indexed(let hash):
@@ -270,4 +269,32 @@ struct CompactedSegmentBuilder {
       record[offset + place] = UInt8(truncatingIfNeeded: value >> Integer(place * 8))
     }
   }
+}
+
+/// A segment that is compacted, with its slot in the index.
+struct CompactionSource: Sendable {
+  let segment: Segment
+  let slot: Int
+  let end: Int
+  /// Its actors by number when this was made: the engine may replay more definitions during the copy.
+  let actors: [ActorID?]
+  /// Damage whose records were received again from a peer, by its beginning: it is skipped.
+  let resolved: [Int: Range<Int>]
+
+  /// The record ref of the record at `offset`.
+  func ref(at offset: Int) -> UInt64 { SegmentTable.ref(slot: slot, offset: offset) }
+}
+
+/// A live record to be copied.
+struct CompactedRecord {
+  /// Reason why it is live.
+  enum Liveness {
+    /// The index refers to it, for the key with this hash.
+    case indexed(UInt64)
+    /// It is known by its location.
+    case byLocation
+  }
+
+  var offset: Int
+  var liveness: Liveness
 }

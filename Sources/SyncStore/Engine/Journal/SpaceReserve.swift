@@ -252,16 +252,3 @@ extension Journal {
     return min(largestSegment, max(Self.firstSegment, Int(min(capacity, 1 << 40)) / unit * unit))
   }
 }
-
-extension Store {
-  var reserve: SpaceReserve { engine.withLock { $0.journal.reserve } }
-
-  /// Restores the parts taken from the reserve, if there is space again.
-  func restoreReserve(_ engine: borrowing Engine) {
-    let reserve = engine.journal.reserve
-    switch environment.compactionMode {
-    case .background: Background.run { try? reserve.restore() }
-    case .byNextWriter, .onRequest: try? reserve.restore()
-    }
-  }
-}

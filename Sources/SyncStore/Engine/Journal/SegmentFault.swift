@@ -44,19 +44,3 @@ extension Journal {
     }
   }
 }
-
-extension Store {
-  /// Checks that stored bytes are in the segment's file. Otherwise it poisons the store and fails (rule R4).
-  @inline(__always)
-  func checkStored(in segment: Segment) throws(StoreError) {
-    if segment.mapping.fault != nil || control.isLost { throw poisonBecause(of: segment) }
-  }
-
-  @inline(never)
-  private func poisonBecause(of segment: Segment) -> StoreError {
-    control.setPoisoned()
-    guard let error = segment.faultError else { return poisonedError }
-    return StoreError(
-      .poisoned, "\(error.message); \(poisonedError.message)", path: error.path, errno: error.errno)
-  }
-}

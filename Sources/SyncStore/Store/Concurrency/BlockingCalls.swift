@@ -69,9 +69,6 @@ extension StoreHandle: BlockingCalls {}
 extension StoreRoot: BlockingCalls {}
 extension Change: BlockingCalls {}
 extension ValueReader: BlockingCalls {}
-extension DiskCache: BlockingCalls {}
-extension Cache: BlockingCalls {}
-extension MMKVFile: BlockingCalls {}
 
 extension StoreError {
   /// The error for a task that was cancelled before its work began.

@@ -100,6 +100,12 @@ public struct BlobHash: Hashable, Comparable, Sendable, CustomStringConvertible 
   /// initialiser.
   package init?(bytes: ArraySlice<UInt8>) { self.init(each: bytes) }
 
+  /// The hash whose bytes are this SHA-256.
+  package init(sha256 digest: [UInt8]) {
+    guard let hash = BlobHash(each: digest) else { preconditionFailure("a SHA-256 has 32 bytes") }
+    self = hash
+  }
+
   private init?(each bytes: some Collection<UInt8>) {
     guard bytes.count == 32 else { return nil }
     var iterator = bytes.makeIterator()

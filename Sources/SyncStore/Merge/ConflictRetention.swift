@@ -62,18 +62,3 @@ struct ConflictRetention: Equatable, Sendable {
     while reader.remaining > 0 { days.append(Day(number: try reader.read(), position: try reader.read())) }
   }
 }
-
-extension Engine {
-  /// The losers that are kept at present.
-  func keptConflicts() -> [Location] {
-    guard !losers.isEmpty else { return [] }
-    let beaten = losers.map { place -> (position: UInt64, bytes: Int) in
-      guard let segment = journal.segment(place.segment) else { return (.max, 0) }
-      let view = RecordView(segment: segment, offset: place.offset)
-      // Unreadable losers are left to verification.
-      return view.isReadable ? (view.position, view.end - view.offset) : (.max, 0)
-    }
-    let kept = state.conflicts.kept(of: beaten, at: environment.now(), bytes: Limits.conflictBytes)
-    return losers.indices.filter { kept.contains($0) }.map { losers[$0] }
-  }
-}

@@ -2,7 +2,7 @@
 /// can become live after this was made, so iterating over them takes no lock. Records that die during the
 /// copy are detected when the copy is installed.
 struct CompactionRun: Sendable {
-  private let segments: [Source]
+  private let segments: [CompactionSource]
   /// File that the copy is written to.
   let temporaryPath: String
   /// True if the run begins with the first segment of the journal.
@@ -23,23 +23,9 @@ struct CompactionRun: Sendable {
   /// Bytes that compaction can gain.
   let deadBytes: Int
 
-  /// A segment, with its slot in the index.
-  struct Source: Sendable {
-    let segment: Segment
-    let slot: Int
-    let end: Int
-    /// Its actors by number when this was made: the engine may replay more definitions during the copy.
-    let actors: [ActorID?]
-    /// Damage whose records were received again from a peer, by its beginning: it is skipped.
-    let resolved: [Int: Range<Int>]
-
-    /// The record ref of the record at `offset`.
-    func ref(at offset: Int) -> UInt64 { SegmentTable.ref(slot: slot, offset: offset) }
-  }
-
   /// A run of the segments at these indices.
   init(_ places: Range<Int>, in engine: inout Engine) throws(StoreError) {
-    var sources: [Source] = []
+    var sources: [CompactionSource] = []
     var dead = 0
     for place in places {
       let segment = engine.journal.segments[place]
@@ -49,7 +35,7 @@ struct CompactionRun: Sendable {
       }
       let end = engine.journal.closedLength(at: place) ?? SegmentHeader.length
       sources.append(
-        Source(
+        CompactionSource(
           segment: segment, slot: slot, end: end, actors: segment.actors,
           resolved: engine.resolvedDamage(in: segment.number)))
       dead += max(0, segment.mapping.count - max(0, segment.liveBytes))
@@ -79,7 +65,7 @@ struct CompactionRun: Sendable {
   /// Excludes the segments from further compactions, since nothing is gained.
   func markNotWorthCompacting() { for source in segments { source.segment.isWorthCompacting = false } }
 
-  fileprivate subscript(index: Int) -> Source? { index < segments.count ? segments[index] : nil }
+  fileprivate subscript(index: Int) -> CompactionSource? { index < segments.count ? segments[index] : nil }
 
   /// True if the record at this ref is the current one of the key with this hash.
   @inline(__always)
@@ -113,25 +99,11 @@ struct CompactionRun: Sendable {
   }
 }
 
-/// A live record to be copied.
-struct CompactedRecord {
-  /// Reason why it is live.
-  enum Liveness {
-    /// The index refers to it, for the key with this hash.
-    case indexed(UInt64)
-    /// It is known by its location.
-    case byLocation
-  }
-
-  var offset: Int
-  var liveness: Liveness
-}
-
 /// Progress of copying a run.
 struct CompactionCursor {
   private let run: CompactionRun
   private var index = 0
-  private var source: CompactionRun.Source?
+  private var source: CompactionSource?
   private var offset = SegmentHeader.length
   /// Records read ahead, so that their cache misses in the index overlap.
   private var prefetched: [PrefetchedRecord] = []
@@ -201,7 +173,7 @@ struct CompactionCursor {
   }
 
   /// Reads the next records, up to resolved damage. Returns false at bytes that are no record.
-  private mutating func read(_ source: CompactionRun.Source, _ endsAtDamage: inout Bool) -> Bool {
+  private mutating func read(_ source: CompactionSource, _ endsAtDamage: inout Bool) -> Bool {
     prefetched.removeAll(keepingCapacity: true)
     var reader = RecordIterator(source.segment, from: offset, limit: source.end)
     let isPlain = source.segment.cipher == nil

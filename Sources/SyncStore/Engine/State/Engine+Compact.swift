@@ -151,3 +151,62 @@ extension Engine {
   }
 
 }
+
+extension Engine {
+  /// The losers that are kept at present.
+  func keptConflicts() -> [Location] {
+    guard !losers.isEmpty else { return [] }
+    let beaten = losers.map { place -> (position: UInt64, bytes: Int) in
+      guard let segment = journal.segment(place.segment) else { return (.max, 0) }
+      let view = RecordView(segment: segment, offset: place.offset)
+      // Unreadable losers are left to verification.
+      return view.isReadable ? (view.position, view.end - view.offset) : (.max, 0)
+    }
+    let kept = state.conflicts.kept(of: beaten, at: environment.now(), bytes: Limits.conflictBytes)
+    return losers.indices.filter { kept.contains($0) }.map { losers[$0] }
+  }
+}
+
+extension Engine {
+  struct HeldPin {
+    weak var pin: SnapshotPin?
+    /// Number of segments replaced when it began: it needs those replaced later.
+    var start: Int
+  }
+
+  /// Keeps segments that compaction replaces readable as long as `pin` lives and there is space.
+  mutating func retainSegments(for pin: SnapshotPin) {
+    pins.append(HeldPin(pin: pin, start: journal.replacedCount))
+  }
+
+  /// Bytes of replaced segments kept for readers of this process.
+  var heldBytes: Int { journal.replaced.reduce(0) { $0 + $1.mapping.count } }
+
+  /// True if a copy in this view has its name, but no slot in the shared index yet: its installation is still
+  /// to come.
+  private var hasUninstalledCopy: Bool {
+    journal.segments.contains { $0.header.compaction > 0 && $0.slot == nil }
+  }
+
+  /// Unmaps replaced segments that are not needed any more, and ends the oldest readers while too much is
+  /// kept.
+  mutating func releaseReplaced() {
+    pins.removeAll { $0.pin == nil }
+    // A shared index refers to the replaced segments until the compacting process has installed its copy; an
+    // index of this process alone, until this view has replayed the records that finished the compaction.
+    guard !journal.replaced.isEmpty,
+      index.isShared
+        ? control.installedCompactions >= compactions && !hasUninstalledCopy : applied >= compactionsAppliedAt
+    else { return }
+    // The cached writer keeps replaced segments mapped. The next write builds another one in any case.
+    writer = nil
+    defer { publish() }
+    while true {
+      journal.unmapReplaced(before: pins.map(\.start).min() ?? .max)
+      guard heldBytes > max(heldLimit, 4 * journal.largestSegment, journal.fileBytes),
+        let oldest = pins.indices.min(by: { pins[$0].start < pins[$1].start })
+      else { return }
+      pins.remove(at: oldest).pin?.end()
+    }
+  }
+}

@@ -74,3 +74,11 @@ public struct KeyRange: Hashable, Sendable {
   /// Whether the range can contain no key.
   public var isEmpty: Bool { upper.map { !lower.lexicographicallyPrecedes($0) } ?? false }
 }
+
+/// Whether a scan continues after an entry.
+public enum ScanStep: Sendable {
+  /// Continue.
+  case next
+  /// Stop here.
+  case stop
+}

@@ -149,26 +149,3 @@ struct RetractedWrites: Hashable, Sendable {
   /// Encoded as a local record.
   var bytes: [UInt8] { ReplicaState.encode(position: above) }
 }
-
-extension TransactionBuilder {
-  /// Retracts the writes that `plan` names and becomes `next`, whose first write follows. The vector covers
-  /// none of them: otherwise the writes of a directory copy that still has them would be ignored as covered.
-  mutating func retract(_ plan: RestampPlan, as next: ActorID) throws(StoreError) {
-    var (vector, floor) = (state.vector, state.floor)
-    vector[plan.actor] = plan.kept
-    for mark in state.marks.keys.sorted() { try setLocal(StateKey.mark(mark), nil) }
-    if plan.isHorizonAhead {
-      // Members that have not received the purged deletes still need full state: the floor names a write that
-      // no other copy has.
-      floor[plan.actor] = min(floor[plan.actor], plan.kept)
-      floor[next] = 1
-      try setLocal(StateKey.floor, ReplicaState.encode(floor: floor, horizon: plan.clock))
-    }
-    try setLocal(StateKey.retracted(plan.actor), RetractedWrites(above: plan.kept).bytes)
-    let former = state.ownActors.sorted().prefix(Limits.actors)
-    try setLocal(StateKey.actor, next.bytes + former.flatMap(\.bytes))
-    try setLocal(StateKey.vector, ReplicaState.encode(vector))
-    // Last: on replay nothing before it raises the clock again.
-    try setLocal(StateKey.clock, ReplicaState.encode(position: plan.clock.rawValue))
-  }
-}
