@@ -61,8 +61,8 @@ package final class LoopImage: Sendable {
     if isThin { try limitRequests() }
   }
 
-  /// Limits requests to one page. The loop driver reports success for a write of which its file took only a
-  /// part: with larger requests a thin disk would confirm syncs of data that it has lost.
+  /// Limits requests to one page. The loop driver ignores short writes to its file and reports success: with
+  /// larger requests a full thin disk would confirm syncs of data that it has lost.
   private func limitRequests() throws {
     let failure = StoreError(.inputOutput, "cannot limit the requests of its device", path: image)
     guard let device, let file = unsafe fopen("/sys/block/\(device)/queue/max_sectors_kb", "w") else {

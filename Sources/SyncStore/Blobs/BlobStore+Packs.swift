@@ -65,7 +65,7 @@ extension BlobStore {
           problem: "\(slots) entries of its table are damaged: what they named is fetched again"))
     }
     try packs.eachPack { pack, _ throws(StoreError) in
-      if pack.isHeaderDamaged {
+      if pack.headerState == .damaged {
         problems.append(
           BlobProblem(
             hash: nil, name: pack.name, problem: SegmentHeader.oneCopyDamaged(isWritable: !readOnly)))

@@ -6,7 +6,7 @@ package enum BlobAccess: Sendable {
   case exclusive
   /// Any number of processes.
   case shared
-  /// Any number of processes, of which this one creates and changes nothing.
+  /// Any number of processes; this one only reads.
   case readOnly
 }
 

@@ -73,10 +73,11 @@ package enum SystemCall {
     return UInt64(max(time.tv_sec, 0)) * 1000 + UInt64(time.tv_nsec) / 1_000_000
   }
 
-  /// Sleeps for about this long, at most a second. A signal handler may end it early: callers check their
+  /// Sleeps for about this long, less than a second. A signal handler may end it early: callers check their
   /// condition again.
   static func sleep(microseconds: UInt32) {
-    uncancelled { if usleep(microseconds) != 0 { assert(errno == EINTR, "too long a sleep") } }
+    assert(microseconds < 1_000_000, "too long a sleep")
+    uncancelled { _ = usleep(microseconds) }
   }
 
   /// Eight unpredictable bytes from the kernel (`getrandom`, used by Swift's system generator).

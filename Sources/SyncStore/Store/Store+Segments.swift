@@ -191,22 +191,16 @@ extension Store {
       segment.undoEncryption(from: range.lowerBound)
       do throws(StoreError) { try segment.blank(range) } catch {
         control.setPoisoned()
-        throw StoreError(
-          .poisoned, "\(error.message); \(poisonedError.message)", path: segment.file.path, errno: error.errno
-        )
+        throw poisonedError(by: error, segment.file.path)
       }
       guard error.code == .diskFull else {
         control.setPoisoned()
-        throw StoreError(
-          .poisoned, "\(error.message); \(poisonedError.message)", path: segment.file.path, errno: error.errno
-        )
+        throw poisonedError(by: error, segment.file.path)
       }
       throw error
     }
   }
-}
 
-extension Store {
   /// Checks that stored bytes are in the segment's file. Otherwise it poisons the store and fails (rule R4).
   @inline(__always)
   func checkStored(in segment: Segment) throws(StoreError) {
@@ -217,12 +211,9 @@ extension Store {
   private func poisonBecause(of segment: Segment) -> StoreError {
     control.setPoisoned()
     guard let error = segment.faultError else { return poisonedError }
-    return StoreError(
-      .poisoned, "\(error.message); \(poisonedError.message)", path: error.path, errno: error.errno)
+    return poisonedError(by: error)
   }
-}
 
-extension Store {
   var reserve: SpaceReserve { engine.withLock { $0.journal.reserve } }
 
   /// Restores the parts taken from the reserve, if there is space again.

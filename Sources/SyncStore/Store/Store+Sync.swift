@@ -104,7 +104,12 @@ extension Store {
     let isFirst = !control.poisoned
     control.setPoisoned()
     if isFirst { StoreLog.log(.error, path: self.path, "\(error.description); \(poisonedError.message)") }
-    return StoreError(
+    return poisonedError(by: error, path)
+  }
+
+  /// The error of a store that was poisoned by `error`.
+  func poisonedError(by error: StoreError, _ path: String? = nil) -> StoreError {
+    StoreError(
       .poisoned, "\(error.message); \(poisonedError.message)", path: path ?? error.path, errno: error.errno)
   }
 

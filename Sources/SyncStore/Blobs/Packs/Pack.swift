@@ -18,24 +18,26 @@ final class Pack: Sendable {
   private let leastCount = Atomic(0)
   /// Whether its directory entry is known to be durable.
   let isNamed = Atomic(false)
-  private let headerDamage = Atomic(false)
+  let headerState: HeaderState
+
+  /// State of the two copies of a pack's header.
+  enum HeaderState: Sendable {
+    case intact
+    /// One copy is damaged and could not be rewritten.
+    case damaged
+  }
 
   init(
-    _ header: PackHeader, name: String, file: any StorageFile, isWritable: Bool
+    _ header: PackHeader, name: String, file: any StorageFile, isWritable: Bool,
+    headerState: HeaderState = .intact
   ) throws(StoreError) {
     (self.header, self.name, self.file, self.isWritable) = (header, name, file, isWritable)
+    self.headerState = headerState
     table = try file.map(0..<header.tableBytes, writable: isWritable)
     let count = count
     // Entries are contiguous: if the one after the last is void, there are no more.
     guard count < header.slots, !isVoid(count) else { return }
     leastCount.store(entryCount(atLeast: count), ordering: .relaxed)
-  }
-
-  /// Whether one of the two copies of its header is damaged and could not be rewritten. Set by the function
-  /// that opens the pack.
-  var isHeaderDamaged: Bool {
-    get { headerDamage.load(ordering: .acquiring) }
-    set { headerDamage.store(newValue, ordering: .releasing) }
   }
 
   /// Whether both refer to the same file, which may have been closed and reopened.

@@ -27,8 +27,9 @@ extension PackSet {
       return pack
     }
     state.packs[ordinal].nextRemapAt = now + Self.remapBackoffMilliseconds
-    let again = try Pack(pack.header, name: pack.name, file: pack.file, isWritable: pack.isWritable)
-    again.isHeaderDamaged = pack.isHeaderDamaged
+    let again = try Pack(
+      pack.header, name: pack.name, file: pack.file, isWritable: pack.isWritable,
+      headerState: pack.headerState)
     again.isNamed.store(pack.isNamed.load(ordering: .acquiring), ordering: .releasing)
     state.packs[ordinal].pack = again
     return again
@@ -99,9 +100,8 @@ extension PackSet {
         size >= header.tableBytes
       else { continue }
       let isMended = copies.allSatisfy { $0 == bytes } || repairHeaders(with: bytes, of: file)
-      let pack = try Pack(header, name: name, file: file, isWritable: !readOnly)
-      pack.isHeaderDamaged = !isMended
-      return pack
+      return try Pack(
+        header, name: name, file: file, isWritable: !readOnly, headerState: isMended ? .intact : .damaged)
     }
     return nil
   }

@@ -150,9 +150,6 @@ extension Engine {
     }
   }
 
-}
-
-extension Engine {
   /// The losers that are kept at present.
   func keptConflicts() -> [Location] {
     guard !losers.isEmpty else { return [] }
@@ -165,9 +162,7 @@ extension Engine {
     let kept = state.conflicts.kept(of: beaten, at: environment.now(), bytes: Limits.conflictBytes)
     return losers.indices.filter { kept.contains($0) }.map { losers[$0] }
   }
-}
 
-extension Engine {
   struct HeldPin {
     weak var pin: SnapshotPin?
     /// Number of segments replaced when it began: it needs those replaced later.

@@ -57,7 +57,7 @@ struct SnapshotState: Sendable {
     var after: Key?
     var reversed: Bool
     var limit: Int
-    /// Time as of which deadlines apply, in milliseconds since 1970.
+    /// The time that deadlines are compared with, in milliseconds since 1970.
     var time: UInt64
   }
 

@@ -91,9 +91,7 @@ extension TransactionBuilder {
 
   /// A record that only carries the durable offset.
   mutating func checkpoint() throws(StoreError) { try append(.checkpoint) }
-}
 
-extension TransactionBuilder {
   /// Retracts the writes that `plan` names and becomes `next`, whose first write follows. The vector covers
   /// none of them: otherwise the writes of a directory copy that still has them would be ignored as covered.
   mutating func retract(_ plan: RestampPlan, as next: ActorID) throws(StoreError) {

@@ -195,9 +195,9 @@ struct TransactionBuilder {
 
   /// Where a record to be resolved comes from.
   private enum RecordSource {
-    /// A received batch: the record is to be appended, and beaten values over the limit are dropped.
+    /// A received batch. Its winner is appended; losing values over the limit are dropped.
     case batch
-    /// The journal, where it was parked. With `keepsAll`, beaten values over the limit make the append fail.
+    /// The journal, where it was parked. With `keepsAll`, losing values over the limit make the append fail.
     case journal(keepsAll: Bool)
   }
 
