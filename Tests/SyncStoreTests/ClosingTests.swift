@@ -54,7 +54,7 @@ struct ClosingTests {
     let store = try store()
     try store.close()
     let again = try openAfterLoss()
-    #expect(again.engine.withLock { $0.isRestored })
+    #expect(again.engine.withLock { $0.status.isRestored })
     #expect(try again.status().keys == Self.count)
   }
 
@@ -167,7 +167,7 @@ struct ClosingTests {
     closing.withLock { $0 }?.join()
     opened.withLock { $0 = nil }
     let again = try openAfterLoss()
-    #expect(again.engine.withLock { $0.isRestored })
+    #expect(again.engine.withLock { $0.status.isRestored })
     #expect(try again.status().keys == Self.count)
     try again.compact()
     #expect(try again.status().keys == Self.count && again.verify().isClean)

@@ -41,7 +41,7 @@ struct CompactBatchTests {
             }
             return true
           }
-          return (records, engine.position, engine.state.author.clock.last, engine.losers.count)
+          return (records, engine.position, engine.state.author.clock.last, engine.losers.locations.count)
         }
       }
       // The own actors differ only in their names: both machines drew the same numbers.

@@ -95,7 +95,7 @@ struct ConcurrentOpeningTests {
     #expect(try other.digest() == store.digest())
     host.killProcesses()
     let again = try Store.open(on: host, configuration: shared)
-    #expect(again.engine.withLock { $0.isRestored })
+    #expect(again.engine.withLock { $0.status.isRestored })
     #expect(try again.text("b") == "2" && again.text("d") == "4")
     #expect(try again.verify().isClean)
   }

@@ -85,7 +85,7 @@ struct LostKeysTests {
       #expect(code { _ = try store.get("lost 1") } == .damaged)
       try store.close()
       let again = try Store.open(on: test.host, configuration: Configuration(mode: mode))
-      #expect(again.engine.withLock { $0.gaps.count } == 1, "it has read all of the journal")
+      #expect(again.engine.withLock { $0.damage.gaps.count } == 1, "it has read all of the journal")
       try test.expectOnlyLost(again, "\(mode)")
     }
   }

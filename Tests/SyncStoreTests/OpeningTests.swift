@@ -27,9 +27,9 @@ struct OpeningTests {
         engine.localMetadata.all().map {
           "\($0.key) \(String(describing: engine.localMetadata.location(of: $0.key)))"
         })
-      parts["parked"] = Set(engine.parked.map { "\($0.key) \(Set($0.value).sorted())" })
-      parts["losers"] = Set(engine.losers.map { "\($0)" })
-      parts["kept losers"] = Set(engine.loserDigests.map { "\($0)" })
+      parts["parked"] = Set(engine.parked.keys.map { "\($0) \(Set(engine.parked[$0] ?? []).sorted())" })
+      parts["losers"] = Set(engine.losers.locations.map { "\($0)" })
+      parts["kept losers"] = Set(engine.losers.digests.map { "\($0)" })
       parts["reserved"] = Set(engine.reserved.map { "\($0)" })
       parts["places"] = Set(try engine.locations().map { "\($0)" })
       parts["actor"] = ["\(String(describing: state.actor)) \(state.sequence)"]
@@ -93,7 +93,7 @@ struct OpeningTests {
     if seed.isMultiple(of: 2) { try store.close() }
     host.killProcesses()
     let again = try Store.open(on: host, configuration: Self.small)
-    #expect(again.engine.withLock { $0.index.isShared && $0.isRestored })
+    #expect(again.engine.withLock { $0.index.isShared && $0.status.isRestored })
     let after = try Knowledge(again)
     #expect(after.differences(from: before) == [], "seed \(seed)")
     #expect(after.live == before.live, "seed \(seed)")
@@ -312,7 +312,7 @@ struct OpeningTests {
         try host.storage.restore(image)
         host.killProcesses()
         let again = try Store.open(on: host, configuration: Self.small)
-        #expect(again.engine.withLock { $0.isRestored }, "\(kind), moment \(moment)")
+        #expect(again.engine.withLock { $0.status.isRestored }, "\(kind), moment \(moment)")
         let expected: [Key: String] = kind == "put" ? ["fresh": "new"] : ["3": "new"]
         for (key, value) in expected { #expect(try again.text(key) == value, "\(kind), moment \(moment)") }
         if kind == "transaction" {
@@ -357,11 +357,11 @@ struct OpeningTests {
       }
       try host.storage.restore(image)
       let again = try Store.open(on: host, configuration: Self.small)
-      #expect(again.engine.withLock { $0.isRestored }, "moment \(moment)")
+      #expect(again.engine.withLock { $0.status.isRestored }, "moment \(moment)")
       let after = try CompactionTests.Picture(again)
       #expect(after.values == before.values && after.digest == before.digest, "moment \(moment)")
       #expect(after.log == before.log && after.conflicts == before.conflicts, "moment \(moment)")
-      #expect(again.engine.withLock { $0.isRestored }, "moment \(moment)")
+      #expect(again.engine.withLock { $0.status.isRestored }, "moment \(moment)")
       try again.compact()
       #expect(try CompactionTests.Picture(again).values == before.values, "moment \(moment)")
       #expect(try again.verify().isClean, "moment \(moment)")

@@ -139,7 +139,7 @@ struct SnapshotTests {
       try change()
       return try store.reading { engine throws(StoreError) in
         engine.install(order, builtFrom: origin)
-        return engine.sortedIndex != nil
+        return engine.sortedKeys.index != nil
       }
     }
     host.time += 200_000
@@ -148,10 +148,10 @@ struct SnapshotTests {
     #expect(try !order { try store.put("d", "1") })
     #expect(try store.list().map(\.key) == ["c", "d"])
     try CompactionTests.churn(store, writes: 200)
-    try store.reading { engine throws(StoreError) in engine.sortedIndex = nil }
+    try store.reading { engine throws(StoreError) in engine.sortedKeys.index = nil }
     #expect(try !order { _ = try store.compact() })
     let listed = try store.list()
-    try store.reading { engine throws(StoreError) in engine.sortedIndex = nil }
+    try store.reading { engine throws(StoreError) in engine.sortedKeys.index = nil }
     #expect(try order { try store.put("e", "1") })
     #expect(try store.list().count == listed.count + 1)
   }

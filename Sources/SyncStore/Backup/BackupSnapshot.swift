@@ -22,13 +22,13 @@ struct BackupSnapshot: Sendable {
 
   /// Everything after `position`. Requires an up-to-date engine; the caller must hold the writers' mutex.
   init(after position: UInt64, in engine: Engine) throws(StoreError) {
-    for gap in engine.gaps where !engine.state.resolvedDamage.contains(gap.location) {
+    for gap in engine.damage.gaps where !engine.state.resolvedDamage.contains(gap.location) {
       throw StoreError(
         .damaged,
         "bytes \(gap.bytes) are damaged, and a backup would lack their records: run `Store.verify` first",
         path: engine.journal.path(of: gap.segment))
     }
-    repairedDamage = engine.gapSet
+    repairedDamage = engine.damage.gapSet
     self.position = engine.position
     tail = engine.applied.packed
     let start = engine.start(of: position + 1)
@@ -39,7 +39,7 @@ struct BackupSnapshot: Sendable {
       place == last ? engine.applied.offset : engine.journal.closedLength(at: place) ?? SegmentHeader.length
     }
     offset = start.offset
-    losers = Set(engine.losers)
+    losers = Set(engine.losers.locations)
     (localMetadata, table) = (engine.localMetadata, engine.journal.table)
   }
 

@@ -49,7 +49,7 @@ struct CompactionRun: Sendable {
     expiredPurges = min(before ?? .max, Store.oldestBackupPosition(engine.localMetadata))
     hashIndex = engine.index.hashIndex
     kept = Set(engine.keptConflicts())
-    parked = Set(engine.parked.values.joined())
+    parked = Set(engine.parked.locations)
     localMetadata = engine.localMetadata
   }
 

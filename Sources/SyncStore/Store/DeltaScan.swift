@@ -59,7 +59,7 @@ package struct DeltaScanContext: Sendable {
   init?(
     after position: UInt64, few: UInt64, _ current: LiveRecordBitmap? = nil, in engine: inout Engine
   ) {
-    guard engine.position > position, engine.position - position > few, engine.gaps.isEmpty,
+    guard engine.position > position, engine.position - position > few, engine.damage.gaps.isEmpty,
       let stretch = engine.slice(after: position)
     else { return nil }
     engine.retainSegments(for: pin)
@@ -67,7 +67,7 @@ package struct DeltaScanContext: Sendable {
     (keys, keyCount) = (engine.index.hashIndex, engine.keyCount)
     (actor, unconfirmedRanges) = (engine.state.actor, engine.state.unconfirmedRanges)
     (self.slice, self.current) = (stretch, current)
-    parked = engine.parked.values.joined().compactMap { place in
+    parked = engine.parked.locations.compactMap { place in
       guard let view = try? engine.journal.record(at: place), let version = view.version,
         let shape = view.shape
       else { return nil }
@@ -160,7 +160,7 @@ struct DeltaScan {
   func snapshotPoint(isFull: Bool, in engine: borrowing Engine) -> SnapshotPoint? {
     guard !context.pin.isEnded, context.keys === engine.index.hashIndex, context.actor == engine.state.actor,
       context.unconfirmedRanges == engine.state.unconfirmedRanges, filter.isFull == isFull,
-      engine.gaps.isEmpty,
+      engine.damage.gaps.isEmpty,
       let appended = engine.slice(from: context.end),
       // A compacted segment may lack a record that superseded another one and was superseded itself.
       appended.sources.allSatisfy({ $0.segment.header.compaction == 0 })
@@ -245,7 +245,7 @@ extension Engine {
   fileprivate var positionsOfParked: Set<UInt64> {
     guard !parked.isEmpty else { return [] }
     return Set(
-      parked.values.joined().compactMap { journal.segment($0.segment)?.extent(at: $0.offset).position })
+      parked.locations.compactMap { journal.segment($0.segment)?.extent(at: $0.offset).position })
   }
 }
 

@@ -22,10 +22,10 @@ extension Store {
   package func keysToRecover() throws(StoreError) -> KeysToRecover {
     let (all, doubts) = try reading { engine throws(StoreError) in
       let resolved = engine.state.resolvedDamage
-      let known = engine.damagedKeys.filter { !resolved.contains($0.value) }
+      let known = engine.damage.keys.filter { !resolved.contains($0.value) }
       var all = KeysToRecover(keys: Set(known.keys))
       var hashed: [(place: Location, keys: LostKeyFingerprints)] = []
-      for damage in engine.unattributed where !resolved.contains(damage.location) {
+      for damage in engine.damage.unattributed where !resolved.contains(damage.location) {
         guard let keys = engine.lostKeys(in: damage) else { continue }
         all.hashed.formUnion(keys)
         hashed.append((damage.location, keys))

@@ -60,7 +60,7 @@ extension Engine {
   ///
   /// Only for the holder of the writers' mutex, with everything committed indexed.
   mutating func prepareBulkInsert(of batch: CompactBatch, limit: Stamp) -> PreparedBulkInsert? {
-    guard state.scope == nil, gaps.isEmpty, parked.isEmpty, !indexIsInvalid, !batch.entries.isEmpty else {
+    guard state.scope == nil, damage.gaps.isEmpty, parked.isEmpty, !indexIsInvalid, !batch.entries.isEmpty else {
       return nil
     }
     let vector = state.vector

@@ -212,7 +212,7 @@ extension Store {
           engine.assignSlots(mayAdd: true)
           // From now on other processes find the copy, which the index is about to name, and its slot.
           control.compactions += 1
-          engine.compactions = control.compactions
+          engine.compaction.count = control.compactions
           isFirst = false
         }
         return engine.installSegment(&adoption, count: Self.recordsPerInstallStep, indexing: true)
@@ -235,7 +235,7 @@ extension Store {
       }
     }
     engine.withLock { engine in
-      engine.hasUnremovedSegments = failure != nil
+      engine.compaction.hasUnremovedSegments = failure != nil
       engine.releaseReplaced()
     }
     if let failure { throw failure }
@@ -247,7 +247,7 @@ extension Store {
   func finishInstalls() throws(StoreError) {
     let names = try SegmentName.all(in: journalDirectory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1).names
-    let (adopted, leavesReplaced) = engine.withLock { ($0.installedCompaction, $0.hasUnremovedSegments) }
+    let (adopted, leavesReplaced) = engine.withLock { ($0.compaction.installed, $0.compaction.hasUnremovedSegments) }
     let unfinished = counted.filter { $0.compaction > adopted }
       .map { (copy: $0, replaced: SegmentName.replaced(by: $0, among: names)) }
       .filter { !$0.replaced.isEmpty }

@@ -15,7 +15,7 @@ extension Store {
     try append(limit: .max) { builder throws(StoreError) in
       for (key, version) in last where version.version.stamp.milliseconds >= oldest {
         let (held, record, kept) = try engine.withLock { engine throws(StoreError) in
-          (try engine.held(key), try? engine.record(at: version.location), engine.loserDigests)
+          (try engine.held(key), try? engine.record(at: version.location), engine.losers.digests)
         }
         guard let held, !builder.state.isMine(held.dot), let record,
           record.version == version.version, record.key == key,

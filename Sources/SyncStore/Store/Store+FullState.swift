@@ -380,7 +380,7 @@ extension Store {
     guard !affected.isEmpty else { return }
     var doomed: [TransactionBuilder.RecordToPurge] = []
     var again: [Record] = []
-    let kept = engine.withLock { $0.loserDigests }
+    let kept = engine.withLock { $0.losers.digests }
     for item in affected {
       let (held, isOutdated) = engine.withLock { ($0.readable(item.key), $0.isOutdated(item.key)) }
       guard let record = held, record.version == item.version else { continue }

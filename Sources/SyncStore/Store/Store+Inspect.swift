@@ -83,7 +83,7 @@ extension Store {
     let pin = SnapshotPin()
     let places = try reading { engine throws(StoreError) in
       engine.retainSegments(for: pin)
-      return engine.losers
+      return engine.losers.locations
     }
     // Repeated calls that find few losers end no step of a pass: without this they keep waiting writers out.
     yieldEngineLock()
@@ -189,7 +189,7 @@ extension Store {
   /// Known damage, and what was repaired when the store was opened.
   private func describeDamage(_ engine: borrowing Engine) -> VerificationReport {
     var report = VerificationReport()
-    let keys = Dictionary(engine.damagedKeys.map { ($1, $0) }, uniquingKeysWith: { $1 })
+    let keys = Dictionary(engine.damage.keys.map { ($1, $0) }, uniquingKeysWith: { $1 })
     for gap in engine.unresolvedDamage {
       let key = keys[gap.location].map { " (a record of key \(Key(unchecked: $0)))" } ?? ""
       // A compacted segment's number differs from its file name.
@@ -336,7 +336,7 @@ extension Engine {
   fileprivate var segmentsToVerify: [SegmentToVerify] {
     journal.segments.enumerated().map { place, segment in
       let end = segment.number == applied.segment ? applied.offset : journal.closedLength(at: place) ?? 0
-      let known: Set<JournalDamage> = gaps.isEmpty ? [] : gapSet.filter { $0.segment == segment.number }
+      let known: Set<JournalDamage> = damage.gaps.isEmpty ? [] : damage.gapSet.filter { $0.segment == segment.number }
       return SegmentToVerify(segment: segment, end: end, known: known)
     }
   }

@@ -8,7 +8,7 @@ extension Store {
   func applyDueParked(_ engine: inout Engine) throws(StoreError) {
     let wall = environment.now()
     let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
-    engine.overdueParkedUpTo = nil
+    engine.parked.overdueUpTo = nil
     var due = engine.dueParkedByKey(upTo: limit)[...]
     while !due.isEmpty {
       var builder = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
@@ -34,7 +34,7 @@ extension Store {
         if let last = engine.dueParked(upTo: limit).last, let stamp = try? engine.record(at: last).stamp {
           engine.state.author.clock.observe(stamp)
         }
-        engine.overdueParkedUpTo = limit
+        engine.parked.overdueUpTo = limit
         return
       }
       guard count < due.count else { return }
@@ -55,7 +55,7 @@ extension Store {
     var records: [Record] = []
     for place in places { records.append(try engine.record(at: place)) }
     try builder.unpark(
-      records, held: engine.readable(records[0].key), kept: engine.loserDigests, isAlone: isAlone)
+      records, held: engine.readable(records[0].key), kept: engine.losers.digests, isAlone: isAlone)
   }
 }
 
@@ -77,7 +77,7 @@ extension Engine {
   /// The record that readers see of a key instead of the applied one; nil if they see the applied one.
   @inline(never)
   mutating func effectiveRecord(_ key: [UInt8]) -> EffectiveRecord? {
-    guard let limit = overdueParkedUpTo, let places = parked[key] else { return nil }
+    guard let limit = parked.overdueUpTo, let places = parked[key] else { return nil }
     let held = readable(key)
     let due = places.compactMap { try? record(at: $0) }.filter { $0.stamp <= limit }
     guard let greatest = due.max(by: { $0.version < $1.version }),

@@ -35,7 +35,7 @@ extension Store {
     defer { control.unlock() }
     return try engine.withLock { engine throws(StoreError) in
       try prepareToWrite(&engine)
-      if let note, engine.indexNotes[note] != nil { return nil }
+      if let note, engine.localMetadata.indexNotes[note] != nil { return nil }
       let wall = environment.now()
       if deadline == nil {
         let outcome = try putFastPath(
@@ -48,7 +48,7 @@ extension Store {
         }
       }
       let search = engine.search(key.span)
-      if unlessKnown, search.found != nil || !engine.gaps.isEmpty || engine.overdueParkedUpTo != nil {
+      if unlessKnown, search.found != nil || !engine.damage.gaps.isEmpty || engine.parked.overdueUpTo != nil {
         return nil
       }
       let held = engine.replaced(key.span, search: search)

@@ -253,12 +253,12 @@ extension Store {
       status.segments = engine.journal.segments.count
       status.journalBytes = UInt64(engine.journal.fileBytes)
       status.position = engine.position
-      status.conflicts = engine.losers.count
+      status.conflicts = engine.losers.locations.count
       status.parked = engine.parked.count
       status.damagedPlaces = engine.unresolvedDamage.count
       engine.releaseReplaced()
       status.heldBytes = UInt64(engine.heldBytes)
-      status.readers = engine.pins.count
+      status.readers = engine.pinned.all.count
       return status
     }
   }

@@ -56,7 +56,7 @@ extension Store {
     control.clearPoison()
     control.setRecovered(boot: environment.bootWord)
     if !isCopied { control.home = identity.homeWord }
-    engine.withLock { $0.needsRecovery = false }
+    engine.withLock { $0.status.needsRecovery = false }
     if finding?.isUnfinished ?? false {
       scheduleCompaction(isUrgent: environment.compactionMode == .byNextWriter)
     }
@@ -120,14 +120,14 @@ extension Store {
       if !engine.index.isInFiles {
         // Built in memory while others were reading.
         let files = try JournalIndex.create(
-          engine.files, secret: environment.random(16), expected: engine.index.hashIndex.count)
+          engine.context.files, secret: environment.random(16), expected: engine.index.hashIndex.count)
         engine.rebuild(with: files, upTo: engine.applied)
       }
       if engine.index.isInFiles {
         // Built from the current segments: it names no location in a replaced one.
-        engine.installedCompaction = engine.journal.segments.map(\.header.compaction).max() ?? 0
+        engine.compaction.installed = engine.journal.segments.map(\.header.compaction).max() ?? 0
         try engine.rewriteSpecialRecords()
-        return try engine.index.install(engine.files)
+        return try engine.index.install(engine.context.files)
       }
     } catch {
       // Without a file the index stays in memory.
@@ -136,7 +136,7 @@ extension Store {
         engine.rebuildIndex()
       }
     }
-    try JournalIndex.removeFiles(engine.files)
+    try JournalIndex.removeFiles(engine.context.files)
   }
 
   /// Replays the journal and truncates what recovery decided not to keep.
@@ -161,8 +161,8 @@ extension Store {
         let durable = Location(packed: control.durable)
         // Not from the existing view: a reader may have come first and replayed what an interrupted rescue
         // had left.
-        let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
-        var all = Engine(engine.context, journal: journal, index: index, compactions: engine.compactions)
+        let index = JournalIndex.inMemory(engine.context.files, secret: environment.random(16))
+        var all = Engine(engine.context, journal: journal, index: index, compactions: engine.compaction.count)
         all.replay(
           upTo: Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset),
           indexing: true)
@@ -187,8 +187,8 @@ extension Store {
       let durable = Location(
         segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
       // The index built before contains the truncated records.
-      let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
-      var fresh = Engine(engine.context, journal: journal, index: index, compactions: engine.compactions)
+      let index = JournalIndex.inMemory(engine.context.files, secret: environment.random(16))
+      var fresh = Engine(engine.context, journal: journal, index: index, compactions: engine.compaction.count)
       fresh.replay(upTo: cut, indexing: true)
       // If one truncated segment held all rescued transactions, no segment was set aside that would restore
       // the rest after a death between two appends: they are appended together.
@@ -283,7 +283,7 @@ extension Store {
     do {
       defer { control.unlock() }
       try engine.withLock { engine throws(StoreError) in
-        let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
+        let index = JournalIndex.inMemory(engine.context.files, secret: environment.random(16))
         engine.rebuild(with: index, upTo: engine.applied)
         try installIndex(&engine)
         let damage = engine.newDamage
@@ -301,7 +301,7 @@ extension Store {
     var builder = engine.transactionBuilder(wall: environment.now(), limit: .max)
     let former = builder.state.actor
     let actor = environment.newActor()
-    try builder.changeActor(renewal, as: actor, lost: engine.lostKeysByDamage)
+    try builder.changeActor(renewal, as: actor, lost: engine.damage.lostKeys)
     if case .truncated = renewal, let former {
       // Backups were durable, and no later end is known here: the backup files are still this copy's own.
       let own = engine.localMetadata.all(beginning: StateKey.backupPrefix).filter {
@@ -374,7 +374,7 @@ extension RecordView {
 extension Engine {
   /// Damage that this copy has not handled yet. Damage that has grown since it was handled is new.
   fileprivate var newDamage: [JournalDamage] {
-    gaps.filter { gap in state.handledDamage[gap.location].map { gap.bytes.upperBound > Int($0) } ?? true }
+    damage.gaps.filter { gap in state.handledDamage[gap.location].map { gap.bytes.upperBound > Int($0) } ?? true }
   }
 }
 

@@ -223,8 +223,8 @@ extension Store {
     defer { control.unlock() }
     try engine.withLock { engine throws(StoreError) in
       guard engine.index.isShared, engine.index.hashIndex.isEncrypted != isEncrypted else { return }
-      try JournalIndex.removeFiles(engine.files)
-      let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
+      try JournalIndex.removeFiles(engine.context.files)
+      let index = JournalIndex.inMemory(engine.context.files, secret: environment.random(16))
       engine.rebuild(with: index, upTo: engine.applied)
     }
   }

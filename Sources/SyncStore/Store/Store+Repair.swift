@@ -97,7 +97,7 @@ extension Store {
     let newActor = anotherActor()
     let (outcome, tail) = try append(limit: .max) { builder throws(StoreError) in
       let (differences, kept) = engine.withLock { engine in
-        (Self.differences(keys, theirs: theirs, scope: scope, engine: engine), engine.loserDigests)
+        (Self.differences(keys, theirs: theirs, scope: scope, engine: engine), engine.losers.digests)
       }
       var outcome = RepairOutcome(keys: differences.map(\.key))
       if steps.contains(.keep) {

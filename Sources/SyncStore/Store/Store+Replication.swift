@@ -125,7 +125,7 @@ extension Store {
       }
       // The held records do not change until this is committed.
       let (held, parked, kept, position) = engine.withLock { engine in
-        (engine.held(of: records), engine.parked(of: records), engine.loserDigests, engine.position)
+        (engine.held(of: records), engine.parked(of: records), engine.losers.digests, engine.position)
       }
       for (index, item) in records.enumerated() {
         let record = item.record

@@ -154,7 +154,7 @@ extension Store {
     }
     let segment = engine.journal.segments[engine.journal.segments.count - 1]
     control.raiseLastDurableSegment(to: segment.number)
-    engine.deadBytesReviewThreshold = 0
+    engine.compaction.deadBytesReviewThreshold = 0
     publish(end, in: segment, wall: wall, &engine)
   }
 }

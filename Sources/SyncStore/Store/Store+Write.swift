@@ -257,7 +257,7 @@ extension Store {
       segment = try beginSegment(
         after: tail, room: room, claim: claim, isBulk: isBulk, &engine)
       // One more segment is closed.
-      engine.deadBytesReviewThreshold = 0
+      engine.compaction.deadBytesReviewThreshold = 0
       if !segment.header.isReserve { restoreReserve(engine) }
       tail = Location(segment: segment.number, offset: SegmentHeader.length)
     }
@@ -315,7 +315,7 @@ extension Store {
     recordWrite()
     writeThrottle.spend(bytes.count)
     signalChange()
-    if engine.deadBytes >= engine.deadBytesReviewThreshold { considerCompaction(&engine) }
+    if engine.compaction.deadBytes >= engine.compaction.deadBytesReviewThreshold { considerCompaction(&engine) }
     if !isBulk { prepareAhead(of: bytes.upperBound, in: segment, &engine) }
   }
 }

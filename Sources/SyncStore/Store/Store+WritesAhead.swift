@@ -45,7 +45,7 @@ extension Store {
     try reading { engine throws(StoreError) in
       let places =
         if let key { engine.parked[key.bytes] ?? [] } else {
-          Array(engine.parked.values.joined().prefix(limit))
+          Array(engine.parked.locations.prefix(limit))
         }
       return places.prefix(limit).compactMap { try? engine.record(at: $0) }
         .filter { !$0.isReserved }.sorted { $0.version < $1.version }

@@ -87,10 +87,10 @@ public final class Store: Sendable {
     self.controlFile = controlFile
     changeSignal = ChangeSignal(control, isShared: configuration.mode != .exclusive)
     journalDirectory = path + "/" + StoreLayout.journal
-    readers = engine.readers
+    readers = engine.context.readers
     journalKeys = engine.journal.keys
     var engine = engine
-    engine.isPublished = true
+    engine.status.isPublished = true
     engine.publish()
     self.engine = LockedField(engine)
     forkGeneration = SystemCall.forkGeneration
@@ -254,7 +254,7 @@ public final class Store: Sendable {
         }
       }
       engine.withLock { engine in
-        engine.isPublished = false
+        engine.status.isPublished = false
         readers.publish(nil)
       }
       preparedSegment.withLock { $0 = nil }
@@ -318,7 +318,7 @@ public final class Store: Sendable {
     guard !control.poisoned else { return }
     try? engine.withLock { engine throws(StoreError) in
       let tail = control.tail
-      guard engine.applied.packed == tail, control.durable >= tail, engine.gaps.isEmpty else { return }
+      guard engine.applied.packed == tail, control.durable >= tail, engine.damage.gaps.isEmpty else { return }
       try engine.index.close()
     }
   }

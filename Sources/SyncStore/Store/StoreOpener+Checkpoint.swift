@@ -39,7 +39,7 @@ extension StoreOpener {
     control.position = engine.position
     control.resetDurable(to: durable)
     if isUnfinished { control.compactions += 1 }
-    engine.compactions = control.compactions
+    engine.compaction.count = control.compactions
     let finding = ReplayResult(
       tail: end, endsEmpty: false, needsNoTruncation: true,
       isUnfinished: isUnfinished)

@@ -114,8 +114,8 @@ struct StoreOpener {
       storage: storage, directory: path, store: identity.id, boot: boot, journalKeys: journalKeys)
   }
 
-  func engineContext(_ control: ControlPage) -> Engine.EngineContext {
-    Engine.EngineContext(
+  func engineContext(_ control: ControlPage) -> Engine.Context {
+    Engine.Context(
       environment: environment, control: control, files: files,
       isSoleProcess: configuration.mode == .exclusive,
       readers: EpochProtected())
@@ -128,7 +128,7 @@ struct StoreOpener {
   func makeStore(_ file: any StorageFile, control: ControlPage, engine: consuming sending Engine)
     -> Store
   {
-    engine.needsRecovery = !control.recovered
+    engine.status.needsRecovery = !control.recovered
     return Store(
       path: path, identity: identity, configuration: configuration, environment: environment,
       control: control,
@@ -180,7 +180,7 @@ struct StoreOpener {
       engine.replay(upTo: Location(packed: control.tail), indexing: false)
       // The compacted copies are installed at the next catch-up, unless the compacting process has not
       // announced them yet: until then the index names the segments that they replace.
-      if isUnfinished, adopted < compactions { engine.compactions &-= 1 }
+      if isUnfinished, adopted < compactions { engine.compaction.count &-= 1 }
       try engine.loadReplaced()
       return engine
     }
@@ -201,7 +201,7 @@ struct StoreOpener {
 
   /// Finds the keys lost in newly found damage, in the index of the last process or of others.
   private func attributeDamage(_ engine: inout Engine) {
-    guard isAtOriginalPlace, !engine.unattributed.isEmpty,
+    guard isAtOriginalPlace, !engine.damage.unattributed.isEmpty,
       let index = try? JournalIndex.open(files, writable: false), let former = PreDamageIndex(index)
     else { return }
     engine.attributeDamage(by: former)

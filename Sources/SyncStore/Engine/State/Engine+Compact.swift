@@ -87,8 +87,8 @@ extension Engine {
         adoption.losers.append(view.location)
         return true
       }
-      if let places = parked[key], let index = places.firstIndex(where: { isCopy(of: view, at: $0) }) {
-        parked[key]?[index] = view.location
+      if !parked.isEmpty, let places = parked[key], let former = places.first(where: { isCopy(of: view, at: $0) }) {
+        parked.move(former, of: key, to: view.location)
         return true
       }
       guard indexing else { return false }
@@ -106,15 +106,15 @@ extension Engine {
   }
 
   private mutating func finishInstall(_ adoption: SegmentInstall, indexing: Bool) {
-    losers =
-      losers.filter { !adoption.replaces($0) && $0.segment != adoption.segment.number } + adoption.losers
-    sortedIndex = nil
+    losers.locations =
+      losers.locations.filter { !adoption.replaces($0) && $0.segment != adoption.segment.number } + adoption.losers
+    sortedKeys.index = nil
     let segment = adoption.segment
-    forgetDamage { adoption.replaces($0) }
+    damage.forget { adoption.replaces($0) }
     journal.replace(by: segment)
     if indexing {
       segment.fixedBytes = max(0, segment.mapping.count - SegmentHeader.length - segment.liveBytes)
-      installedCompaction = max(installedCompaction, segment.header.compaction)
+      compaction.installed = max(compaction.installed, segment.header.compaction)
       do throws(StoreError) { try rewriteSpecialRecords() } catch { index.failure = error }
       if index.hasFaulted { abandonFaultedIndex() }
       if index.failure != nil { rebuildIndex() }
@@ -126,8 +126,8 @@ extension Engine {
   /// Recounts dead and live bytes of closed segments, and sets the threshold for the next count.
   mutating func reviewDeadBytes() -> (dead: Int, live: Int) {
     let counted = deadAndLive
-    deadBytes = counted.dead
-    deadBytesReviewThreshold = counted.dead + journal.largestSegment / 16
+    compaction.deadBytes = counted.dead
+    compaction.deadBytesReviewThreshold = counted.dead + journal.largestSegment / 16
     return counted
   }
 
@@ -152,15 +152,15 @@ extension Engine {
 
   /// The losers that are kept at present.
   func keptConflicts() -> [Location] {
-    guard !losers.isEmpty else { return [] }
-    let beaten = losers.map { place -> (position: UInt64, bytes: Int) in
+    guard !losers.locations.isEmpty else { return [] }
+    let beaten = losers.locations.map { place -> (position: UInt64, bytes: Int) in
       guard let segment = journal.segment(place.segment) else { return (.max, 0) }
       let view = RecordView(segment: segment, offset: place.offset)
       // Unreadable losers are left to verification.
       return view.isReadable ? (view.position, view.end - view.offset) : (.max, 0)
     }
-    let kept = state.conflicts.kept(of: beaten, at: environment.now(), bytes: Limits.conflictBytes)
-    return losers.indices.filter { kept.contains($0) }.map { losers[$0] }
+    let kept = state.conflicts.kept(of: beaten, at: context.environment.now(), bytes: Limits.conflictBytes)
+    return losers.locations.indices.filter { kept.contains($0) }.map { losers.locations[$0] }
   }
 
   struct HeldPin {
@@ -171,7 +171,7 @@ extension Engine {
 
   /// Keeps segments that compaction replaces readable as long as `pin` lives and there is space.
   mutating func retainSegments(for pin: SnapshotPin) {
-    pins.append(HeldPin(pin: pin, start: journal.replacedCount))
+    pinned.all.append(HeldPin(pin: pin, start: journal.replacedCount))
   }
 
   /// Bytes of replaced segments kept for readers of this process.
@@ -186,22 +186,22 @@ extension Engine {
   /// Unmaps replaced segments that are not needed any more, and ends the oldest readers while too much is
   /// kept.
   mutating func releaseReplaced() {
-    pins.removeAll { $0.pin == nil }
+    pinned.all.removeAll { $0.pin == nil }
     // A shared index refers to the replaced segments until the compacting process has installed its copy; an
     // index of this process alone, until this view has replayed the records that finished the compaction.
     guard !journal.replaced.isEmpty,
       index.isShared
-        ? control.installedCompactions >= compactions && !hasUninstalledCopy : applied >= compactionsAppliedAt
+        ? context.control.installedCompactions >= compaction.count && !hasUninstalledCopy : applied >= compaction.appliedAt
     else { return }
     // The cached writer keeps replaced segments mapped. The next write builds another one in any case.
-    writer = nil
+    fastPath.writer = nil
     defer { publish() }
     while true {
-      journal.unmapReplaced(before: pins.map(\.start).min() ?? .max)
-      guard heldBytes > max(heldLimit, 4 * journal.largestSegment, journal.fileBytes),
-        let oldest = pins.indices.min(by: { pins[$0].start < pins[$1].start })
+      journal.unmapReplaced(before: pinned.all.map(\.start).min() ?? .max)
+      guard heldBytes > max(pinned.limit, 4 * journal.largestSegment, journal.fileBytes),
+        let oldest = pinned.all.indices.min(by: { pinned.all[$0].start < pinned.all[$1].start })
       else { return }
-      pins.remove(at: oldest).pin?.end()
+      pinned.all.remove(at: oldest).pin?.end()
     }
   }
 }

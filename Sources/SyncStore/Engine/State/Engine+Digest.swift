@@ -134,7 +134,7 @@ extension Engine {
   /// Parked records whose version satisfies `isMeant`, in the order of their versions.
   func parkedRecords(where isMeant: (Version) -> Bool) -> [Location] {
     var found: [(Version, Location)] = []
-    for location in parked.values.joined() {
+    for location in parked.locations {
       guard let version = try? journal.record(at: location).version, isMeant(version) else { continue }
       found.append((version, location))
     }
@@ -146,7 +146,7 @@ extension Engine {
     let due = dueParked(upTo: limit)
     guard !due.isEmpty else { return [] }
     let ranks = Dictionary(uniqueKeysWithValues: zip(due, due.indices))
-    return parked.values.map { $0.compactMap { ranks[$0] }.sorted() }.filter { !$0.isEmpty }
+    return parked.groups.map { $0.compactMap { ranks[$0] }.sorted() }.filter { !$0.isEmpty }
       .sorted { $0[0] < $1[0] }.map { $0.map { due[$0] } }
   }
 
@@ -156,11 +156,10 @@ extension Engine {
     guard let shape = view.shape, let version = view.version else { return }
     let key = view.key(shape)
     let before = index.checkpoint.keepsDigest ? greatest(key) : nil
-    let left = (parked[key] ?? []).filter { $0 != location }
-    parked[key] = left.isEmpty ? nil : left
-    specialRecordsAreStale = true
+    parked.remove([location], from: key)
+    specialRecords.isStale = true
     state.observe(version, applied: true)
-    sortedIndex = nil
+    sortedKeys.index = nil
     // Its bytes counted as live while it was parked.
     markDead(location)
     let search = search(key.span)

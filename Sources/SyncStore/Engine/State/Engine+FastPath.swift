@@ -4,13 +4,13 @@ extension Engine {
   /// Only for the holder of the writers' mutex, with everything committed replayed.
   @inline(__always)
   mutating func fastPathWriter() -> FastPathWriter? {
-    guard usesFastPath, state.scope == nil, state.writeDenial == nil, gaps.isEmpty,
+    guard fastPath.isOn, state.scope == nil, state.writeDenial == nil, damage.gaps.isEmpty,
       !index.checkpoint.keepsDigest, !indexIsInvalid,
-      !control.isLost, overdueParkedUpTo == nil
+      !context.control.isLost, parked.overdueUpTo == nil
     else {
       return nil
     }
-    if let writer, writer.segment.number == applied.segment,
+    if let writer = fastPath.writer, writer.segment.number == applied.segment,
       writer.isValid(for: state.author.actor, index: index, table: journal.table)
     {
       return writer
@@ -23,14 +23,15 @@ extension Engine {
     guard let actor = state.author.actor, let segment = journal.segment(applied.segment),
       segment.numbers(after: position)
     else { return nil }
-    writer = FastPathWriter(segment, of: actor, index: index, table: journal.table)
+    let writer = FastPathWriter(segment, of: actor, index: index, table: journal.table)
+    fastPath.writer = writer
     return writer
   }
 
   /// Durable offset of the segment, to be stored in its records; 0 if unknown.
   @inline(__always)
   mutating func durableOffset(in segment: Segment) -> Int {
-    let durable = Location(packed: control.durable)
+    let durable = Location(packed: context.control.durable)
     return durable.segment == segment.number ? durable.offset : 0
   }
 
@@ -40,7 +41,7 @@ extension Engine {
     _ hash: UInt64, bytes: Range<Int>, replacing held: FastPathWriter.Held, _ writer: FastPathWriter
   ) {
     do throws(StoreError) {
-      deadBytes += try writer.indexWrite(hash, bytes: bytes, replacing: held)
+      compaction.deadBytes += try writer.indexWrite(hash, bytes: bytes, replacing: held)
     } catch {
       index.failure = error
     }
@@ -65,7 +66,7 @@ extension Engine {
           let earlier = previous - TransactionBuilder.firstPendingIndex
           held = writer.own(at: (earlier == 0 ? start : ends[earlier - 1])..<ends[earlier])
         }
-        deadBytes += try writer.indexWrite(write.hash, bytes: offset..<ends[index], replacing: held)
+        compaction.deadBytes += try writer.indexWrite(write.hash, bytes: offset..<ends[index], replacing: held)
         lastRef = writer.ref(at: offset)
         offset = ends[index]
       }
@@ -163,7 +164,7 @@ extension Engine {
     return records.indices.map { index in
       if index + Self.readAhead < hashes.count { keys.prefetch(hashes[index + Self.readAhead]) }
       // In a first copy most keys are new, and their hash is not in the index.
-      if gaps.isEmpty, let found = try? keys.has(hashes[index]), !found { return nil }
+      if damage.gaps.isEmpty, let found = try? keys.has(hashes[index]), !found { return nil }
       return readable(records[index].record.key)
     }
   }

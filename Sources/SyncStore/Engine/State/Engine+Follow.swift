@@ -4,23 +4,23 @@ extension Engine {
   @inline(__always)
   var isBehind: Bool {
     // Not `<`: a lost page of the control page reads as zeros.
-    applied != Location(packed: control.tail) || compactions != control.compactions
+    applied != Location(packed: context.control.tail) || compaction.count != context.control.compactions
   }
 
   /// Replays everything committed since.
   @inline(never)
   mutating func catchUp() throws(StoreError) {
     while true {
-      let compactions = control.compactions
+      let compactions = context.control.compactions
       do throws(StoreError) {
-        guard !control.isLost else { return try detachFromControlPage() }
-        if needsRecovery {
+        guard !context.control.isLost else { return try detachFromControlPage() }
+        if status.needsRecovery {
           // Nothing is written before recovery has finished.
-          guard control.recovered else { return }
+          guard context.control.recovered else { return }
           return try reloadJournal(compactions)
         }
-        if self.compactions != compactions { try applyCompactions(compactions) }
-        let tail = Location(packed: control.tail)
+        if compaction.count != compactions { try applyCompactions(compactions) }
+        let tail = Location(packed: context.control.tail)
         if !journal.replaced.isEmpty { releaseReplaced() }
         guard applied < tail else { return }
         if try journal.extend(to: tail.segment) { try loadReplaced() }
@@ -30,7 +30,7 @@ extension Engine {
         return
       } catch {
         // A compaction may have replaced a segment between listing and opening.
-        guard control.compactions != compactions else { throw error }
+        guard context.control.compactions != compactions else { throw error }
       }
     }
   }
@@ -38,18 +38,18 @@ extension Engine {
   /// The control page is lost. A sole process continues with what it has read; with other processes this view
   /// would miss their writes, so it fails.
   private func detachFromControlPage() throws(StoreError) {
-    guard !isSoleProcess else { return }
+    guard !context.isSoleProcess else { return }
     throw StoreError(
       .inputOutput,
       "was cut short by another program, or its disk failed: close and open the store again in all processes",
-      path: files.directory + "/" + StoreLayout.control)
+      path: context.files.directory + "/" + StoreLayout.control)
   }
 
   /// Switches this view to the copies that other processes have compacted.
   private mutating func applyCompactions(_ compactions: UInt64) throws(StoreError) {
     guard let last = journal.segments.last else { return }
-    compactionsAppliedAt = max(compactionsAppliedAt, Location(packed: control.tail))
-    let names = try SegmentName.all(in: journal.directory, environment.storage)
+    compaction.appliedAt = max(compaction.appliedAt, Location(packed: context.control.tail))
+    let names = try SegmentName.all(in: journal.directory, context.environment.storage)
     for name in SegmentName.chain(of: names, from: 1).names
     where name.compaction > 0 && name.covered.lowerBound <= last.number
       && !journal.segments.contains(where: { $0.number == name.number })
@@ -66,24 +66,24 @@ extension Engine {
     }
     assignSlots(mayAdd: !index.isShared)
     try loadReplaced()
-    self.compactions = compactions
+    compaction.count = compactions
   }
 
   /// Reads the journal anew, because records that this view had not read yet were compacted.
   private mutating func reloadJournal(_ compactions: UInt64) throws(StoreError) {
     var journal = journal.emptied()
     _ = try journal.load()
-    let tail = Location(packed: control.tail)
+    let tail = Location(packed: context.control.tail)
     if let place = journal.index(of: tail.segment) { journal.drop(after: place) }
     try journal.extend(to: tail.segment)
     try journal.loadReplaced()
     let index =
-      index.isShared ? self.index : JournalIndex.inMemory(files, secret: environment.random(16))
+      index.isShared ? self.index : JournalIndex.inMemory(context.files, secret: context.environment.random(16))
     var fresh = Engine(context, journal: journal, index: index, compactions: compactions)
-    fresh.usesFastPath = usesFastPath
+    fresh.fastPath.isOn = fastPath.isOn
     // Pins now protect segments from the start of the reloaded journal.
-    fresh.pins = pins.filter { $0.pin != nil }.map { HeldPin(pin: $0.pin, start: 0) }
-    if !fresh.pins.isEmpty { fresh.journal.retainMappings(of: self.journal) }
+    fresh.pinned.all = pinned.all.filter { $0.pin != nil }.map { HeldPin(pin: $0.pin, start: 0) }
+    if !fresh.pinned.all.isEmpty { fresh.journal.retainMappings(of: self.journal) }
     fresh.replay(upTo: tail, indexing: !index.isShared)
     replace(by: fresh)
     defineReplaced()

@@ -72,9 +72,9 @@ extension Engine {
   /// Builds an in-memory index from the journal, because the shared one is damaged, was replaced, or has no
   /// room on the disk.
   private mutating func buildInMemory() {
-    if index.isShared, journal.writable { try? JournalIndex.removeFiles(files) }
-    let secret = environment.random(16)
-    rebuild(with: JournalIndex.inMemory(files, secret: secret), upTo: applied)
+    if index.isShared, journal.writable { try? JournalIndex.removeFiles(context.files) }
+    let secret = context.environment.random(16)
+    rebuild(with: JournalIndex.inMemory(context.files, secret: secret), upTo: applied)
   }
 
   /// Replays the journal up to `end` into another index.
@@ -82,8 +82,9 @@ extension Engine {
     let former = preDamageIndex
     if former == nil { retireSharedIndex() }
     journal.forgetSlots()
-    var fresh = Engine(context, journal: journal, index: other, compactions: compactions)
-    (fresh.pins, fresh.usesFastPath, fresh.lostKeysByDamage) = (pins, usesFastPath, lostKeysByDamage)
+    var fresh = Engine(context, journal: journal, index: other, compactions: compaction.count)
+    (fresh.pinned.all, fresh.fastPath.isOn) = (pinned.all, fastPath.isOn)
+    fresh.damage.lostKeys = damage.lostKeys
     fresh.replay(upTo: end, indexing: true)
     if let former {
       fresh.attributeDamage(by: former)
@@ -100,19 +101,19 @@ extension Engine {
 
   /// Replaces this view by another one, keeping whether it is published.
   mutating func replace(by other: consuming Engine) {
-    let wasPublic = isPublished
-    other.lostKeysByDamage.merge(lostKeysByDamage) { found, _ in found }
+    let wasPublic = status.isPublished
+    other.damage.lostKeys.merge(damage.lostKeys) { found, _ in found }
     self = other
-    isPublished = wasPublic
+    status.isPublished = wasPublic
     publish()
   }
 
   /// Publishes a lock-free view for reading threads; none while records are parked, the journal has gaps, or
   /// other processes use another index.
   func publish() {
-    guard isPublished else { return }
-    let isPlain = parked.isEmpty && gaps.isEmpty && (index.isShared || isSoleProcess)
-    readers.publish(isPlain ? LockFreeView(index: index, table: journal.table) : nil)
+    guard status.isPublished else { return }
+    let isPlain = parked.isEmpty && damage.gaps.isEmpty && (index.isShared || context.isSoleProcess)
+    context.readers.publish(isPlain ? LockFreeView(index: index, table: journal.table) : nil)
   }
 
   /// Marks the index: the next process to open the store must replay the whole journal and follow rule R9.
@@ -186,7 +187,7 @@ extension Engine {
   }
 
   /// Whether another process may change the index concurrently.
-  private func mayChange(_ isExclusive: Bool) -> Bool { index.isShared && !isSoleProcess && !isExclusive }
+  private func mayChange(_ isExclusive: Bool) -> Bool { index.isShared && !context.isSoleProcess && !isExclusive }
 
   /// Locations of all keys, including those whose record was damaged after opening: the caller must not
   /// mistake the rest for everything.
@@ -238,7 +239,7 @@ extension Engine {
     var places: [Location] = []
     // Keys that other processes have overwritten since: their latest record in this view.
     var overtaken: [[UInt8]: Location] = [:]
-    let now = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+    let now = Stamp(milliseconds: context.environment.now() + Limits.clockDriftMilliseconds)
     let isComplete = !options.contains(.toleratesDamage)
     try visit(from: start, isComplete: isComplete, lost: lost) { record throws(StoreError) in
       guard record.isWrite, let shape = record.shape else { return true }
@@ -283,7 +284,7 @@ extension Engine {
     }
     var (views, defined) = ([RecordView](), 0)
     let noted = try checkpoint.specialRecords()
-    installedCompaction = noted.installedCompaction
+    compaction.installed = noted.installedCompaction
     for place in noted.refs {
       let offset = SegmentTable.offset(ofRef: place)
       guard let segment = journal.table.segment(ofRef: place) else {
@@ -310,12 +311,12 @@ extension Engine {
       last = view.location
       restoreRecord(view)
     }
-    specialRecordsAtRewrite = views.count + defined
+    specialRecords.countAtRewrite = views.count + defined
     position = try checkpoint.position
     state.restoreAuthor(sequence: try checkpoint.sequence, clock: try checkpoint.clock)
     applied = end
-    deadBytesReviewThreshold = 0
-    isRestored = true
+    compaction.deadBytesReviewThreshold = 0
+    status.isRestored = true
     return true
   }
 
@@ -348,15 +349,15 @@ extension Engine {
         applyLoser(view)
       } else {
         let key = view.key(shape)
-        let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+        let limit = Stamp(milliseconds: context.environment.now() + Limits.clockDriftMilliseconds)
         // A due record may have been applied since it was listed; a reserved key is always listed.
         let mayWait = view.stamp > limit && !view.isReserved(shape)
         if mayWait || find(key).map({ !isAtOrAfter(view, $0) }) ?? true, view.version != nil {
-          parked[key, default: []].append(view.location)
+          parked.add(view.location, to: key)
         } else if view.isReserved(shape) {
           reserved.insert(key)
         } else {
-          specialRecordsAreStale = true
+          specialRecords.isStale = true
         }
       }
     case .actor, .checkpoint, .epoch, .purge, nil: break
@@ -372,7 +373,7 @@ extension Engine {
 
   /// Replaces the list of special records: those that are more than a key's current value.
   mutating func rewriteSpecialRecords() throws(StoreError) {
-    var notes = IndexCheckpoint.SpecialRecords(installedCompaction: installedCompaction)
+    var notes = IndexCheckpoint.SpecialRecords(installedCompaction: compaction.installed)
     func note(_ location: Location) {
       if let segment = journal.segment(location.segment), segment.slot != nil {
         notes.refs.append(segment.ref(at: location.offset))
@@ -385,20 +386,20 @@ extension Engine {
     }
     let others = notes.refs.endIndex
     for location in localMetadata.locations { note(location) }
-    for location in losers { note(location) }
-    for location in parked.values.joined() { note(location) }
+    for location in losers.locations { note(location) }
+    for location in parked.locations { note(location) }
     for key in reserved { if let location = find(key) { note(location) } }
     // Sorted, so that every process stores the same list: hash tables iterate in random order.
     notes.refs[others...].sort()
     try index.checkpoint.replaceSpecialRecords(notes)
-    specialRecordsAtRewrite = notes.refs.count
-    specialRecordsAreStale = false
+    specialRecords.countAtRewrite = notes.refs.count
+    specialRecords.isStale = false
   }
 
   /// Adds one record to the list. Only with the right to change the index.
   mutating func addSpecialRecord(_ view: RecordView) throws(StoreError) {
     let count = try index.checkpoint.specialRecordCount
-    if count >= max(Self.minSpecialRecordsToRewrite, 4 * specialRecordsAtRewrite) {
+    if count >= max(Self.minSpecialRecordsToRewrite, 4 * specialRecords.countAtRewrite) {
       try rewriteSpecialRecords()
     }
     try index.checkpoint.addSpecialRecord(view.segment.ref(at: view.offset))

@@ -4,13 +4,13 @@ extension Engine {
   mutating func sortedKeyIndex() throws(StoreError) -> SortedKeyIndex {
     if let view = try cachedSortedKeyIndex() { return view }
     let view = SortedKeyIndex(try allLocations(), upTo: applied, in: SegmentSnapshot(journal))
-    sortedIndex = view
+    sortedKeys.index = view
     return view
   }
 
   /// The sorted records if a cached order needs few changes; nil if all keys must be sorted anew.
   mutating func cachedSortedKeyIndex() throws(StoreError) -> SortedKeyIndex? {
-    guard var view = sortedIndex else { return nil }
+    guard var view = sortedKeys.index else { return nil }
     if view.upTo == applied { return view }
     // Only a fresh view can tell whether a damaged record has been replaced.
     guard view.damaged.isEmpty else { return nil }
@@ -21,9 +21,9 @@ extension Engine {
       return nil
     }
     // With a single owner it is changed in place instead of copied.
-    sortedIndex = nil
+    sortedKeys.index = nil
     view.merge(changes, upTo: applied, in: SegmentSnapshot(journal))
-    sortedIndex = view
+    sortedKeys.index = view
     return view
   }
 
@@ -40,16 +40,16 @@ extension Engine {
   func sortInput() throws(StoreError) -> SortInput {
     SortInput(
       places: try allLocations(), upTo: applied, segments: SegmentSnapshot(journal),
-      numbers: journal.segments.map(\.number), orderInvalidations: orderInvalidations)
+      numbers: journal.segments.map(\.number), orderInvalidations: sortedKeys.invalidations)
   }
 
   /// Installs an order built without the lock. Discarded if anything but appends happened since: a parked
   /// record was applied or segments were replaced, so that the position to continue from is unknown.
   mutating func install(_ view: SortedKeyIndex, builtFrom origin: SortInput) {
-    guard orderInvalidations == origin.orderInvalidations, journal.segments.count >= origin.numbers.count,
+    guard sortedKeys.invalidations == origin.orderInvalidations, journal.segments.count >= origin.numbers.count,
       zip(journal.segments, origin.numbers).allSatisfy({ $0.number == $1 })
     else { return }
-    sortedIndex = view
+    sortedKeys.index = view
   }
 
 }

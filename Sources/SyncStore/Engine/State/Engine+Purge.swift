@@ -2,11 +2,10 @@
 extension Engine {
   /// Applies a purge to everything but the index.
   mutating func applyPurge(_ purge: Purge) {
-    if purge.hadValue { sortedIndex = nil }
+    if purge.hadValue { sortedKeys.index = nil }
     let gone = parkedLocations(of: purge)
-    guard !gone.isEmpty, let places = parked[purge.key] else { return }
-    let left = places.filter { !gone.contains($0) }
-    parked[purge.key] = left.isEmpty ? nil : left
+    guard !gone.isEmpty else { return }
+    parked.remove(gone, from: purge.key)
     if parked.isEmpty { publish() }
   }
 
@@ -17,7 +16,7 @@ extension Engine {
     applyPurge(purge)
     for place in gone { markDead(place) }
     // A listed record of a key that is not in the index counts as parked: drop purged ones from the list.
-    if !gone.isEmpty || specialRecordsAreStale { try rewriteSpecialRecords() }
+    if !gone.isEmpty || specialRecords.isStale { try rewriteSpecialRecords() }
     let search = search(purge.key.span)
     if let found = search.found, let version = try? journal.record(at: found.location).version,
       purge.isParked ? version == purge.version : version <= purge.version

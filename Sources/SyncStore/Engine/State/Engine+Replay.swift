@@ -25,7 +25,7 @@ extension Engine {
     guard var place = journal.index(of: applied.segment), let last = journal.index(of: end.segment) else {
       return
     }
-    let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+    let limit = Stamp(milliseconds: context.environment.now() + Limits.clockDriftMilliseconds)
     while place <= last {
       let segment = journal.segments[place]
       // A position is never reused, even if compaction has dropped its record.
@@ -50,7 +50,7 @@ extension Engine {
     beginIndexWrite(from: start)
     // Unknown whether the crashed writer added them to the digest.
     index.checkpoint.setDigest(nil, at: 0)
-    let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+    let limit = Stamp(milliseconds: context.environment.now() + Limits.clockDriftMilliseconds)
     assignSlots(mayAdd: true)
     var failure: StoreError?
     var views: [RecordView] = []
@@ -64,7 +64,7 @@ extension Engine {
         failure = failure ?? error
       }
     }
-    isWritingIndex = false
+    status.isWritingIndex = false
     if let failure { throw failure }
     if let last = views.last { lastRef = last.segment.ref(at: last.offset) }
     publishApplied()
@@ -136,7 +136,7 @@ extension Engine {
 
   mutating func beginIndexWrite(from start: Location) {
     index.checkpoint.beginWrite(from: start)
-    isWritingIndex = true
+    status.isWritingIndex = true
   }
 
   @inline(__always)
@@ -148,14 +148,14 @@ extension Engine {
     checkpoint.moveDigest(to: applied.packed)
     index.hashIndex.setApplied(applied.packed)
     checkpoint.endWrite()
-    isWritingIndex = false
+    status.isWritingIndex = false
   }
 
   /// Abandons an index with a faulted page: its content is visible to this process only, and compaction drops
   /// records that the index does not name.
   @inline(never)
   mutating func abandonFaultedIndex() {
-    isWritingIndex = false
+    status.isWritingIndex = false
     indexMismatchError("had a page refused by the kernel: make room, or check the disk")
     rebuildIndex()
   }
@@ -166,17 +166,9 @@ extension Engine {
   }
 
   private mutating func recordDamage(_ damage: JournalDamage, of key: [UInt8]?) {
-    guard gapSet.insert(damage).inserted else { return }
-    gaps.append(damage)
+    guard self.damage.add(damage, of: key) else { return }
     publish()
     recordDamageFound()
-    let location = damage.location
-    if let key {
-      // Replay is in journal order: this is the latest location.
-      damagedKeys[key] = location
-    } else {
-      unattributed.append(damage)
-    }
   }
 
   mutating func apply(_ view: RecordView, limit: Stamp, indexing: Bool) {
@@ -230,13 +222,12 @@ extension Engine {
       state.apply(local: key, nil)
       before = localMetadata.remove(key)
     }
-    if key.starts(with: IndexMetadata.keyPrefix) { indexNotes[key] = localMetadata[key] }
     return before
   }
 
   mutating func applyLoser(_ view: RecordView) {
-    losers.append(view.location)
-    if let record = view.decoded() { loserDigests.insert(StateDigest(of: record)) }
+    losers.locations.append(view.location)
+    if let record = view.decoded() { losers.digests.insert(StateDigest(of: record)) }
   }
 
   /// The fields of a write that replay needs.
@@ -275,7 +266,7 @@ extension Engine {
   private mutating func applySpecialWrite(_ write: WriteSummary, at view: RecordView, _ applies: Bool) {
     let key = view.bytes.bytes(write.key)
     if !applies {
-      parked[key, default: []].append(view.location)
+      parked.add(view.location, to: key)
       if parked.count == 1 { publish() }
     }
     if applies, write.isReserved { reserved.insert(key) }
@@ -382,7 +373,7 @@ extension Engine {
     guard let location, let segment = journal.segment(location.segment) else { return }
     let bytes = segment.extent(at: location.offset).end - location.offset
     segment.liveBytes -= bytes
-    if segment.number != journal.segments.last?.number { deadBytes += bytes }
+    if segment.number != journal.segments.last?.number { compaction.deadBytes += bytes }
   }
 }
 

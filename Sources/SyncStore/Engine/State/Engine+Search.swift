@@ -7,7 +7,7 @@ extension Engine {
     while true {
       let changes = index.checkpoint.seqlock
       let found = Self.search(key, index: index, segments: journal.table)?.found?.location
-      if isWritingIndex || indexIsInvalid { return found }
+      if status.isWritingIndex || indexIsInvalid { return found }
       let newest = changes & 1 == 0 ? found : newest(of: key, found)
       if changes == index.checkpoint.seqlock { return newest }
     }
@@ -31,7 +31,7 @@ extension Engine {
   mutating func search(_ key: Span<UInt8>) -> Search {
     let changes = index.checkpoint.seqlock
     if let search = Self.search(key, index: index, segments: journal.table),
-      isWritingIndex || changes & 1 == 0 && changes == index.checkpoint.seqlock
+      status.isWritingIndex || changes & 1 == 0 && changes == index.checkpoint.seqlock
     {
       return search
     }
@@ -40,12 +40,12 @@ extension Engine {
 
   @inline(never)
   private mutating func retrySearch(_ key: Span<UInt8>) -> Search {
-    if isWritingIndex { return searchWhileIndexing(key) }
+    if status.isWritingIndex { return searchWhileIndexing(key) }
     for _ in 0..<Self.attempts {
       if indexIsInvalid { rebuildIndex() }
       let changes = index.checkpoint.seqlock
       guard var search = Self.search(key, index: index, segments: journal.table) else { continue }
-      if isWritingIndex || changes & 1 == 0 && changes == index.checkpoint.seqlock { return search }
+      if status.isWritingIndex || changes & 1 == 0 && changes == index.checkpoint.seqlock { return search }
       guard changes & 1 != 0 else { continue }
       // The seqlock holder may be suspended or dead; readers must not spin on it.
       if isBehind { do throws(StoreError) { try catchUp() } catch { index.failure = error } }
@@ -82,7 +82,7 @@ extension Engine {
   /// all records being indexed already count.
   private func newest(of key: Span<UInt8>, _ found: Location?) -> Location? {
     guard let start = index.checkpoint.pending, journal.index(of: start.segment) != nil else { return found }
-    let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+    let limit = Stamp(milliseconds: context.environment.now() + Limits.clockDriftMilliseconds)
     var newest = found
     var version = found.flatMap { try? journal.record(at: $0).version }
     let wanted = Array(copying: key)

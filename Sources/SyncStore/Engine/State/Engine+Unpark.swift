@@ -19,11 +19,10 @@ extension Engine {
         continue
       }
       let key = view.key(shape)
-      let left = (parked[key] ?? []).filter { $0 != location }
-      parked[key] = left.isEmpty ? nil : left
+      parked.remove([location], from: key)
       state.observe(version, applied: true)
       if view.isReserved(shape) { reserved.insert(key) }
-      sortedIndex = nil
+      sortedKeys.index = nil
       if parked.isEmpty { publish() }
     }
   }

@@ -4,115 +4,110 @@
 /// Invariants: everything here can be rebuilt from the journal. It changes only by replay, which reads
 /// committed bytes, in the same way for own writes, for those of other processes and at opening.
 struct Engine {
-  let environment: Environment
-  let control: ControlPage
-  let files: JournalIndex.Files
-  /// Whether this is the only process that uses the directory.
-  let isSoleProcess: Bool
-  /// The view that threads read without the lock.
-  let readers: EpochProtected
+  /// What the view works with; fixed for its lifetime.
+  let context: Context
   var journal: Journal
   /// The journal was replayed up to here.
   var applied = Location(segment: 0, offset: 0)
+  /// The last position in the journal.
+  var position: UInt64 = 0
+  /// Record ref of the last indexed record; 0 if unknown.
+  var lastRef: UInt64 = 0
   var index: JournalIndex
   var state = ReplicaState()
   var localMetadata = LocalMetadata()
-  /// Those entries of `localMetadata` that tell which collection indexes are complete. Few, and copied into
-  /// snapshots.
-  var indexNotes: [[UInt8]: [UInt8]] = [:]
-  /// Records stamped too far ahead, by key; not applied yet.
-  var parked: [[UInt8]: [Location]] = [:]
-  /// Stamp up to which due parked records could not be applied, because the disk was full; nil if there are
-  /// none, as far as this process has tried. Readers and writers see them in place of the applied records
-  /// (`effectiveRecord`).
-  var overdueParkedUpTo: Stamp?
-  /// Losers of conflicts.
-  var losers: [Location] = []
-  /// Digests of the losers, so that a redelivered one is not kept again (F66). By content, not by dot: two
-  /// incarnations of one machine may have given the same dot to different values.
-  var loserDigests: Set<StateDigest> = []
+  var parked = ParkedRecords()
+  var losers = ConflictLosers()
   /// Keys whose greatest record has a deadline, and some that had one: their part of the digest depends on
   /// the time. Nil until first needed.
   var expiring: Set<[UInt8]>?
-  /// Damaged ranges of committed bytes, as far as the journal was replayed.
-  var gaps: [JournalDamage] = []
-  /// The elements of `gaps` as a set: there may be as many as a segment has records.
-  var gapSet: Set<JournalDamage> = []
-  /// Keys whose record was in a damaged range, where the bytes still tell.
-  var damagedKeys: [[UInt8]: Location] = [:]
-  /// Damage whose bytes do not reveal the key.
-  var unattributed: [JournalDamage] = []
-  /// Fingerprints of lost keys, for the part of `unattributed` that an older index could name.
-  var lostKeysByDamage: [JournalDamage: LostKeyFingerprints] = [:]
-  /// Cached result computed from the damage.
-  var possiblyLostKeysCache: PossiblyLostKeysCache?
-  /// The last position in the journal.
-  var position: UInt64 = 0
-  /// State of a run of large batches; the next single record has to finish it.
-  var batchBuffer: BatchBuffer?
   /// Reserved keys that are held: few, and searched at every handshake.
   var reserved: Set<[UInt8]> = []
-  var pins: [HeldPin] = []
-  /// Tests lower it.
-  var heldLimit = Limits.heldBytes
-  /// Approximate number of dead bytes in closed segments, and the value at which they are recounted.
-  var deadBytes = 0
-  var deadBytesReviewThreshold = 0
-  /// Number of compactions of the directory that this view has applied.
-  var compactions: UInt64
-  var sortedIndex: SortedKeyIndex? {
-    didSet { if sortedIndex == nil { orderInvalidations += 1 } }
-  }
-  /// How often the sorted index was invalidated: an order being built concurrently must not be installed
-  /// after that.
-  private(set) var orderInvalidations = 0
-  /// Number of special records when their list was last rewritten.
-  var specialRecordsAtRewrite = 0
-  /// Whether the list of special records may name parked records that were applied since.
-  var specialRecordsAreStale = false
-  /// End of the journal when compactions of other processes were last applied: every record they dropped was
-  /// beaten before it.
-  var compactionsAppliedAt = Location(segment: 0, offset: 0)
-  /// Whether the journal was read before a writer had recovered it: what was read may yet be truncated and
-  /// segments renamed.
-  var needsRecovery = false
-  /// The last compaction that is completely installed in index and special records.
-  var installedCompaction: UInt32 = 0
-  /// Whether the file of a replaced segment could not be removed.
-  var hasUnremovedSegments = false
-  /// Record ref of the last indexed record; 0 if unknown.
-  var lastRef: UInt64 = 0
-  /// Whether this view was restored from the checkpoint, without replay.
-  var isRestored = false
-  /// Whether this is the view of an open store. A view under construction must not be published.
-  var isPublished = false
-  /// Whether this view is writing the index.
-  var isWritingIndex = false
-  /// Appends simple records to the active segment, as long as `FastPathWriter.isValid` holds.
-  var writer: FastPathWriter?
-  /// Whether puts may take the fast path. Tests turn it off to compare it with the general path.
-  var usesFastPath: Bool
+  var damage = KnownDamage()
+  /// State of a run of large batches; the next single record has to finish it.
+  var batchBuffer: BatchBuffer?
+  var pinned = PinnedMappings()
+  var compaction: CompactionProgress
+  var sortedKeys = CachedKeyOrder()
+  var specialRecords = SpecialRecordList()
+  var status = Status()
+  var fastPath: FastPath
 
-  init(_ surroundings: EngineContext, journal: Journal, index: JournalIndex, compactions: UInt64) {
-    (environment, control) = (surroundings.environment, surroundings.control)
-    (files, isSoleProcess, readers) = (surroundings.files, surroundings.isSoleProcess, surroundings.readers)
-    (self.journal, self.index, self.compactions) = (journal, index, compactions)
-    usesFastPath = !environment.usesPwrite
+  init(_ context: Context, journal: Journal, index: JournalIndex, compactions: UInt64) {
+    (self.context, self.journal, self.index) = (context, journal, index)
+    compaction = CompactionProgress(count: compactions)
+    fastPath = FastPath(isOn: !context.environment.usesPwrite)
   }
 
   /// The environment in which an engine works.
-  struct EngineContext {
+  struct Context {
     let environment: Environment
     let control: ControlPage
     let files: JournalIndex.Files
+    /// Whether this is the only process that uses the directory.
     let isSoleProcess: Bool
+    /// The view that threads read without the lock.
     let readers: EpochProtected
   }
 
-  var context: EngineContext {
-    EngineContext(
-      environment: environment, control: control, files: files, isSoleProcess: isSoleProcess, readers: readers
-    )
+  /// Pins of readers, which keep replaced segments mapped.
+  struct PinnedMappings {
+    var all: [HeldPin] = []
+    /// Bytes of replaced segments that pins may keep mapped. Tests lower it.
+    var limit = Limits.heldBytes
+  }
+
+  /// How far compactions of the directory have been applied, and when the next one is due.
+  struct CompactionProgress {
+    /// Number of compactions of the directory that this view has applied.
+    var count: UInt64
+    /// End of the journal when compactions of other processes were last applied: every record they dropped
+    /// was beaten before it.
+    var appliedAt = Location(segment: 0, offset: 0)
+    /// The last compaction that is completely installed in index and special records.
+    var installed: UInt32 = 0
+    /// Whether the file of a replaced segment could not be removed.
+    var hasUnremovedSegments = false
+    /// Approximate number of dead bytes in closed segments, and the value at which they are recounted.
+    var deadBytes = 0
+    var deadBytesReviewThreshold = 0
+  }
+
+  /// All keys in order, as of the last scan.
+  struct CachedKeyOrder {
+    var index: SortedKeyIndex? {
+      didSet { if index == nil { invalidations += 1 } }
+    }
+    /// How often the index was invalidated: an order being built concurrently must not be installed after
+    /// that.
+    private(set) var invalidations = 0
+  }
+
+  /// The list of special records in the index checkpoint.
+  struct SpecialRecordList {
+    /// Their number when the list was last rewritten.
+    var countAtRewrite = 0
+    /// Whether the list may name parked records that were applied since.
+    var isStale = false
+  }
+
+  struct Status {
+    /// Whether the journal was read before a writer had recovered it: what was read may yet be truncated and
+    /// segments renamed.
+    var needsRecovery = false
+    /// Whether this view was restored from the checkpoint, without replay.
+    var isRestored = false
+    /// Whether this is the view of an open store. A view under construction must not be published.
+    var isPublished = false
+    /// Whether this view is writing the index.
+    var isWritingIndex = false
+  }
+
+  struct FastPath {
+    /// Appends simple records to the active segment, as long as `FastPathWriter.isValid` holds.
+    var writer: FastPathWriter?
+    /// Whether puts may take the fast path. Tests turn it off to compare it with the general path.
+    var isOn: Bool
   }
 
   // MARK: Reading
@@ -129,7 +124,7 @@ struct Engine {
   @inline(__always)
   private mutating func view(of key: Span<UInt8>, _ search: Search) throws(StoreError) -> RecordView? {
     let location = search.found?.location
-    if !gaps.isEmpty { try checkNotShadowedByDamage(key, found: location) }
+    if !damage.gaps.isEmpty { try checkNotShadowedByDamage(key, found: location) }
     guard let location else { return nil }
     guard let segment = journal.segment(location.segment),
       let view = segment.record(at: location.offset, limit: segment.mapping.count)
@@ -159,7 +154,7 @@ struct Engine {
   /// The facts about the replaced record that a write needs, for a key already looked up.
   @inline(__always)
   mutating func replaced(_ key: Span<UInt8>, search: Search) -> ReplacedRecord? {
-    if overdueParkedUpTo != nil, let shown = effectiveRecord(Array(copying: key)) { return shown.replaced }
+    if parked.overdueUpTo != nil, let shown = effectiveRecord(Array(copying: key)) { return shown.replaced }
     guard search.found != nil else { return nil }
     return (try? view(of: key, search))?.replaced
   }
@@ -287,7 +282,7 @@ struct Engine {
           try segment.checkUnchanged(at: view.offset)
           if !goesOn { return }
         case .gap(let range):
-          if gapSet.contains(JournalDamage(segment: segment.number, bytes: range)) { continue }
+          if damage.gapSet.contains(JournalDamage(segment: segment.number, bytes: range)) { continue }
           guard isComplete else {
             lost(segment, range)
             continue

@@ -21,6 +21,9 @@ struct LocalMetadata: Sendable {
   /// divided by the last byte of their hash.
   private var parts: [[[UInt8]: Item]] = []
 
+  /// Those entries that tell which collection indexes are complete. Few, and copied into snapshots.
+  private(set) var indexNotes: [[UInt8]: [UInt8]] = [:]
+
   private static func part(of key: [UInt8]) -> Int {
     guard key.starts(with: AbsentBlob.prefix), let last = key.last else { return 0 }
     return Int(last) + 1
@@ -38,6 +41,7 @@ struct LocalMetadata: Sendable {
 
   /// Sets a value and returns the location of the record that it replaces.
   mutating func set(_ key: [UInt8], _ value: [UInt8], at place: Location) -> Location? {
+    if key.starts(with: IndexMetadata.keyPrefix) { indexNotes[key] = value }
     let note = Item(value: value, location: place)
     if parts.isEmpty {
       if let index = few.firstIndex(where: { $0.key == key }) {
@@ -57,6 +61,7 @@ struct LocalMetadata: Sendable {
 
   /// Removes a key and returns the location of its record.
   mutating func remove(_ key: [UInt8]) -> Location? {
+    indexNotes[key] = nil
     guard parts.isEmpty else { return parts[Self.part(of: key)].removeValue(forKey: key)?.location }
     return few.firstIndex { $0.key == key }.map { few.remove(at: $0).item.location }
   }

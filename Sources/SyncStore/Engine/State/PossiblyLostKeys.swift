@@ -107,6 +107,50 @@ struct PossiblyLostKeys: Sendable {
   }
 }
 
+/// Damaged ranges of committed bytes, as far as the journal was replayed, and the keys known to be affected.
+struct KnownDamage {
+  private(set) var gaps: [JournalDamage] = []
+  /// The elements of `gaps` as a set: there may be as many as a segment has records.
+  private(set) var gapSet: Set<JournalDamage> = []
+  /// Keys whose record was in a damaged range, where the bytes still tell.
+  private(set) var keys: [[UInt8]: Location] = [:]
+  /// Damage whose bytes do not reveal the key.
+  private(set) var unattributed: [JournalDamage] = []
+  /// Fingerprints of lost keys, for the part of `unattributed` that an older index could name.
+  var lostKeys: [JournalDamage: LostKeyFingerprints] = [:]
+  fileprivate var possiblyLostKeysCache: PossiblyLostKeysCache?
+
+  /// Adds damage found by replay. False if it is known.
+  mutating func add(_ damage: JournalDamage, of key: [UInt8]?) -> Bool {
+    guard gapSet.insert(damage).inserted else { return false }
+    gaps.append(damage)
+    if let key {
+      // Replay is in journal order: this is the latest location.
+      keys[key] = damage.location
+    } else {
+      unattributed.append(damage)
+    }
+    return true
+  }
+
+  /// Adds what an older index tells about lost keys.
+  mutating func attribute(_ found: [JournalDamage: LostKeyFingerprints]) {
+    lostKeys.merge(found) { $1 }
+    possiblyLostKeysCache = nil
+  }
+
+  /// Forgets damage in segments that compaction has replaced: it is resolved, and copied segments have none.
+  mutating func forget(where isGone: (Location) -> Bool) {
+    guard !gaps.isEmpty else { return }
+    gaps.removeAll { isGone($0.location) }
+    gapSet = gapSet.filter { !isGone($0.location) }
+    unattributed.removeAll { isGone($0.location) }
+    lostKeys = lostKeys.filter { !isGone($0.key.location) }
+    keys = keys.filter { !isGone($0.value) }
+    possiblyLostKeysCache = nil
+  }
+}
+
 /// The cached `PossiblyLostKeys` and what they were computed from; recomputed when that changes.
 struct PossiblyLostKeysCache {
   /// The counts that change with the inputs of `PossiblyLostKeys`: damage is only added, or removed with
@@ -128,23 +172,21 @@ struct PossiblyLostKeysCache {
 extension Engine {
   private var lostKeysCacheOrigin: PossiblyLostKeysCache.Origin {
     PossiblyLostKeysCache.Origin(
-      gaps: gaps.count, unattributed: unattributed.count,
-      lost: lostKeysByDamage.count + state.lostKeysByDamage.count,
-      keys: damagedKeys.count,
+      gaps: damage.gaps.count, unattributed: damage.unattributed.count,
+      lost: damage.lostKeys.count + state.lostKeysByDamage.count,
+      keys: damage.keys.count,
       resolved: state.resolvedDamage.count, segments: journal.segments.count, replaced: journal.replacedCount)
   }
 
   /// The keys put in doubt by damage; nil if there are none.
   var possiblyLostKeys: PossiblyLostKeys? {
     mutating get {
-      guard !gaps.isEmpty else { return nil }
+      guard !damage.gaps.isEmpty else { return nil }
       let origin = lostKeysCacheOrigin
-      if let possiblyLostKeysCache, possiblyLostKeysCache.origin == origin {
-        return possiblyLostKeysCache.possiblyLostKeys
-      }
+      if let cached = damage.possiblyLostKeysCache, cached.origin == origin { return cached.possiblyLostKeys }
       let resolved = state.resolvedDamage
       var (unknown, lost): ([Location], [(place: Location, keys: LostKeyFingerprints)]) = ([], [])
-      for damage in unattributed where !resolved.contains(damage.location) {
+      for damage in self.damage.unattributed where !resolved.contains(damage.location) {
         if let keys = lostKeys(in: damage) {
           lost.append((damage.location, keys))
         } else {
@@ -152,9 +194,9 @@ extension Engine {
         }
       }
       let doubts = PossiblyLostKeys(
-        unattributed: unknown, keys: damagedKeys.filter { !resolved.contains($0.value) }, hashed: lost,
+        unattributed: unknown, keys: damage.keys.filter { !resolved.contains($0.value) }, hashed: lost,
         in: journal)
-      possiblyLostKeysCache = PossiblyLostKeysCache(origin: origin, possiblyLostKeys: doubts)
+      damage.possiblyLostKeysCache = PossiblyLostKeysCache(origin: origin, possiblyLostKeys: doubts)
       return doubts
     }
   }
@@ -174,22 +216,11 @@ extension Engine {
 
 extension Engine {
   /// Damage whose lost records are not known to have come again from a peer.
-  var unresolvedDamage: [JournalDamage] { gaps.filter { !state.resolvedDamage.contains($0.location) } }
+  var unresolvedDamage: [JournalDamage] { damage.gaps.filter { !state.resolvedDamage.contains($0.location) } }
 
   /// Ranges of resolved damage in a segment, by their start.
   func resolvedDamage(in number: UInt32) -> [Int: Range<Int>] {
-    let resolved = gaps.filter { $0.segment == number && state.resolvedDamage.contains($0.location) }
+    let resolved = damage.gaps.filter { $0.segment == number && state.resolvedDamage.contains($0.location) }
     return Dictionary(resolved.map { ($0.bytes.lowerBound, $0.bytes) }, uniquingKeysWith: { $1 })
-  }
-
-  /// Forgets damage in segments that compaction has replaced: it is resolved, and copied segments have none.
-  mutating func forgetDamage(where isGone: (Location) -> Bool) {
-    guard !gaps.isEmpty else { return }
-    gaps.removeAll { isGone($0.location) }
-    gapSet = gapSet.filter { !isGone($0.location) }
-    unattributed.removeAll { isGone($0.location) }
-    lostKeysByDamage = lostKeysByDamage.filter { !isGone($0.key.location) }
-    damagedKeys = damagedKeys.filter { !isGone($0.value) }
-    possiblyLostKeysCache = nil
   }
 }

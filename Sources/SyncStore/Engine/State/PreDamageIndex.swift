@@ -10,14 +10,14 @@ struct PreDamageIndex {
   private let end: Location
   private let seqlock: UInt64
   /// Parked records by key, which are in no index. Nil if only the checkpoint lists them.
-  private let parked: [[UInt8]: [Location]]?
+  private let parked: ParkedRecords?
   /// Damage known when the index was built, or found since by its owner: the index need not name the records
   /// it hit.
   private let known: [JournalDamage]
 
   /// Nil if the index is not sound. `parked` and `known` come from the engine that owns the index; at opening
   /// there is no engine, and the journal's own records tell what is known.
-  init?(_ index: JournalIndex, parked: [[UInt8]: [Location]]? = nil, known: [JournalDamage] = []) {
+  init?(_ index: JournalIndex, parked: ParkedRecords? = nil, known: [JournalDamage] = []) {
     (self.index, self.parked, self.known) = (index, parked, known)
     guard index.failure == nil, !index.namesUnmappedSegment, !index.hasFaulted, !index.hashIndex.isRetired,
       index.checkpoint.seqlock & 1 == 0, (try? index.hashIndex.isInterrupted) == false,
@@ -35,7 +35,7 @@ struct PreDamageIndex {
     let places = DamageLocator(damages.filter { covers($0, in: engine.journal) })
     var lost = attributableDamage(places, state: engine.state)
     guard !lost.isEmpty else { return [:] }
-    let gaps = DamageLocator(engine.gaps)
+    let gaps = DamageLocator(engine.damage.gaps)
     var isSound = true
     try index.hashIndex.forEachEntry { place, fingerprint in
       guard let found = location(ofRef: place) else { return isSound = false }
@@ -127,8 +127,8 @@ struct PreDamageIndex {
     throws(StoreError)
   {
     if let parked {
-      for (key, locations) in parked {
-        for damage in locations.compactMap({ places.damage(at: $0) }) {
+      for key in parked.keys {
+        for damage in (parked[key] ?? []).compactMap({ places.damage(at: $0) }) {
           let seed = index.hashIndex.seed
           lost[damage]?.insert(LostKeyFingerprints.fingerprint(of: key, seed: seed), seed: seed)
         }
@@ -184,19 +184,18 @@ struct PreDamageIndex {
 
 extension Engine {
   /// The index of this view, for attributing damage that it has not found yet.
-  var preDamageIndex: PreDamageIndex? { PreDamageIndex(index, parked: parked, known: gaps) }
+  var preDamageIndex: PreDamageIndex? { PreDamageIndex(index, parked: parked, known: damage.gaps) }
 
   /// Attributes damage found by the last replay to keys, with an index from before the damage.
   mutating func attributeDamage(by former: PreDamageIndex) {
-    let open = unattributed.filter { lostKeys(in: $0) == nil }
+    let open = damage.unattributed.filter { lostKeys(in: $0) == nil }
     guard !open.isEmpty, let found = try? former.keys(lostIn: open, of: self) else { return }
-    lostKeysByDamage.merge(found) { $1 }
-    possiblyLostKeysCache = nil
+    damage.attribute(found)
   }
 
   /// The keys lost in a damaged range; nil if unknown.
   func lostKeys(in damage: JournalDamage) -> LostKeyFingerprints? {
-    if let found = lostKeysByDamage[damage] { return found }
+    if let found = self.damage.lostKeys[damage] { return found }
     guard state.handledDamage[damage.location].map(Int.init) == damage.bytes.upperBound else { return nil }
     return state.lostKeysByDamage[damage.location]
   }

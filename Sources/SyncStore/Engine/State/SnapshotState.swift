@@ -183,7 +183,7 @@ extension Store {
       return try reading { engine throws(StoreError) in
         SnapshotState(
           order: try engine.sortedKeyIndex(), possiblyLostKeys: engine.possiblyLostKeys,
-          indexNotes: engine.indexNotes)
+          indexNotes: engine.localMetadata.indexNotes)
       }
     }
   }
@@ -192,7 +192,7 @@ extension Store {
   private func cachedSnapshotState() throws(StoreError) -> SnapshotState? {
     try reading { engine throws(StoreError) in
       try engine.cachedSortedKeyIndex().map {
-        SnapshotState(order: $0, possiblyLostKeys: engine.possiblyLostKeys, indexNotes: engine.indexNotes)
+        SnapshotState(order: $0, possiblyLostKeys: engine.possiblyLostKeys, indexNotes: engine.localMetadata.indexNotes)
       }
     }
   }

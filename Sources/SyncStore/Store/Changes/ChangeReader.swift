@@ -167,7 +167,7 @@ extension Engine {
 
   /// Positions of parked records, in order.
   func parkedPositions() throws(StoreError) -> [UInt64] {
-    parked.values.joined().compactMap { try? journal.record(at: $0).position }.sorted()
+    parked.locations.compactMap { try? journal.record(at: $0).position }.sorted()
   }
 }
 

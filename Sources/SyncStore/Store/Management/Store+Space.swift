@@ -124,7 +124,7 @@ extension Store {
 
   /// Drops caches: the sorted key index, cached records and blob state. The next scan sorts anew.
   public func purgeMemory() {
-    engine.withLock { $0.sortedIndex = nil }
+    engine.withLock { $0.sortedKeys.index = nil }
     journalKeys.decryptedRecords?.removeAll()
     // An unopened tier holds no memory, and opening it here would create its files.
     openedBlobs?.forget()
