@@ -101,7 +101,7 @@ import Testing
     for number in 0..<20 { try server.put("key \(number)", "value") }
     _ = try await client.node.synchronize(with: "first")
     // A member that acknowledged before it had seen everything acknowledges again an hour later.
-    try await Self.until { server.store.lifecycle.withLock { $0.deletesScannedTo } > 20 }
+    try await Self.until { server.store.compactor.deletesScannedTo.load(ordering: .relaxed) > 20 }
     for number in 0..<10 { try server.store.delete(Key("key \(number)")) }
     for number in 10..<15 { try client.store.delete(Key("key \(number)")) }
     func purge() throws -> Bool {

@@ -21,7 +21,7 @@ struct ClosingTests {
     environment.onInstallYield = betweenAdoptions
     let store = try Store.open(
       at: "/store", configuration: host.configured(Self.configuration), environment: environment)
-    store.lifecycle.withLock { $0.keysWorthClosing = 1000 }
+    store.core.keysWorthClosing.store(1000, ordering: .relaxed)
     for part in [0, 0, 1, 2, 3] {
       try store.transaction { transaction in
         for number in (part * Self.count / 4)..<((part + 1) * Self.count / 4) {
@@ -38,7 +38,7 @@ struct ClosingTests {
   }
 
   private static func isIndexClosed(_ store: Store) -> Bool {
-    store.engine.withLock { !$0.index.hashIndex.isWriting }
+    store.core.engine.withLock { !$0.index.hashIndex.isWriting }
   }
 
   /// Opens it after a power loss that drops everything that is not durable.
@@ -54,7 +54,7 @@ struct ClosingTests {
     let store = try store()
     try store.close()
     let again = try openAfterLoss()
-    #expect(again.engine.withLock { $0.status.isRestored })
+    #expect(again.core.engine.withLock { $0.status.isRestored })
     #expect(try again.status().keys == Self.count)
   }
 
@@ -167,7 +167,7 @@ struct ClosingTests {
     closing.withLock { $0 }?.join()
     opened.withLock { $0 = nil }
     let again = try openAfterLoss()
-    #expect(again.engine.withLock { $0.status.isRestored })
+    #expect(again.core.engine.withLock { $0.status.isRestored })
     #expect(try again.status().keys == Self.count)
     try again.compact()
     #expect(try again.status().keys == Self.count && again.verify().isClean)

@@ -306,9 +306,9 @@ struct CompactBatchTests {
           scope: nil,
           expansion: nil))
     }
-    #expect(store.engine.withLock { $0.batchBuffer != nil })
+    #expect(store.core.engine.withLock { $0.batchBuffer != nil })
     for number in 0..<200 { try store.put(Key("single \(number)"), [UInt8](repeating: 3, count: 5000)) }
-    #expect(store.engine.withLock { $0.batchBuffer == nil })
+    #expect(store.core.engine.withLock { $0.batchBuffer == nil })
     let digest = try store.digest()
     try store.close()
     store = try Store.open(at: path)

@@ -307,7 +307,7 @@ struct CompactionTests {
     // After that run it ends.
     plan.fail(.rename, on: "-3.segment", forever: true)
     _ = try? store.compact()
-    #expect(try Picture(store) == picture && store.engine.withLock { $0.journal.fileBytes } < 400_000)
+    #expect(try Picture(store) == picture && store.core.engine.withLock { $0.journal.fileBytes } < 400_000)
     host.killProcesses()
     let again = try Store.open(on: host, configuration: Self.small)
     #expect(try Picture(again) == picture && again.verify().isClean)

@@ -33,7 +33,7 @@ struct ConcurrentOpeningTests {
     let other = try Store.openSecond(on: host, configuration: shared)
     for number in 0..<20 { try store.put(Key("key \(number)"), "first \(number)") }
     #expect(try other.text("key 7") == "first 7")
-    other.engine.withLock { engine in
+    other.core.engine.withLock { engine in
       engine.index.failure = StoreError(.damaged, "for the test")
       engine.rebuildIndex()
     }
@@ -82,12 +82,12 @@ struct ConcurrentOpeningTests {
     let shared = Configuration(mode: .shared, durability: .relaxed)
     let store = try Store.create(on: host, configuration: shared)
     try store.put("a", "1")
-    let applied = try store.engine.withLock { try $0.index.hashIndex.applied }
+    let applied = try store.core.engine.withLock { try $0.index.hashIndex.applied }
     try store.put("b", "2")
     // All of it is recorded, except how far that is.
-    store.engine.withLock { $0.index.hashIndex.setApplied(applied) }
+    store.core.engine.withLock { $0.index.hashIndex.setApplied(applied) }
     let other = try Store.openSecond(on: host, configuration: shared)
-    #expect(other.engine.withLock { $0.index.isShared })
+    #expect(other.core.engine.withLock { $0.index.isShared })
     #expect(try other.text("b") == "2")
     if isSettled { try store.put("c", "3") }
     try other.put("d", "4")
@@ -95,7 +95,7 @@ struct ConcurrentOpeningTests {
     #expect(try other.digest() == store.digest())
     host.killProcesses()
     let again = try Store.open(on: host, configuration: shared)
-    #expect(again.engine.withLock { $0.status.isRestored })
+    #expect(again.core.engine.withLock { $0.status.isRestored })
     #expect(try again.text("b") == "2" && again.text("d") == "4")
     #expect(try again.verify().isClean)
   }

@@ -114,7 +114,7 @@ struct DeltaScanTests {
     try Self.expectExact(store, RoundReceiver(cursor: nil, covered: VersionVector()), "all")
     let scope = try KeyScope(prefixes: ["key 1"])
     try Self.expectExact(store, RoundReceiver(cursor: nil, covered: VersionVector(), scope: scope), "some")
-    let digest = try store.engine.withLock { try $0.computeDigest(isExclusive: true).digest }
+    let digest = try store.core.engine.withLock { try $0.computeDigest(isExclusive: true).digest }
     var sum = StateDigest()
     try store.reading { engine throws(StoreError) in
       for location in try engine.locations() {
@@ -165,10 +165,10 @@ struct DeltaScanTests {
     }
     for _ in 0..<Int.random(in: 60..<400, using: &random) { try change() }
     // A known digest is not recomputed, and does not depend on locations.
-    store.engine.withLock { $0.index.checkpoint.setDigest(nil, at: 0) }
+    store.core.engine.withLock { $0.index.checkpoint.setDigest(nil, at: 0) }
     let ground = try #require(try store.replicaSummary(digestAt: host.time).scanContext)
     #expect(try store.replicaSummary(digestAt: host.time).scanContext == nil)
-    #expect(ground.current?.count == Int(store.engine.withLock { $0.keyCount }))
+    #expect(ground.current?.count == Int(store.core.engine.withLock { $0.keyCount }))
     for _ in 0..<[0, 5, 200][seed % 3] { try change() }
     let scope = try KeyScope(prefixes: ["key 1", "key 3"])
     for receiver in [

@@ -21,7 +21,7 @@ struct EncryptedIndexTests {
     return try IndexHeader(Array(bytes[..<IndexLayout.Header.fixedLength]), path: "index")
   }
 
-  static func random(_ store: Store) -> [UInt8] { store.engine.withLock { $0.index.hashIndex.secret } }
+  static func random(_ store: Store) -> [UInt8] { store.core.engine.withLock { $0.index.hashIndex.secret } }
 
   @Test("is keyed by a secret that is not on the disk, and reveals nothing about guessable values")
   func noPlaintext() throws {
@@ -30,7 +30,7 @@ struct EncryptedIndexTests {
     let digest = try store.digest()
     try store.put("another", "no")
     let after = try store.digest()
-    let seed = store.engine.withLock { $0.index.hashIndex.seed }
+    let seed = store.core.engine.withLock { $0.index.hashIndex.seed }
     try store.close()
     #expect(try Self.header(host).check?.count == IndexKeys.checkBytes)
     let ledger = try Self.bytes(host, "ledger")
@@ -53,7 +53,7 @@ struct EncryptedIndexTests {
     host.killProcesses()
     let again = try Store.open(on: host)
     #expect(Self.random(again) == random)
-    let kept = again.engine.withLock { $0.index.checkpoint.digest(at: $0.applied.packed) }
+    let kept = again.core.engine.withLock { $0.index.checkpoint.digest(at: $0.applied.packed) }
     #expect(kept == digest)
     #expect(try again.text("7") == "another")
     try again.delete("8")
@@ -114,7 +114,7 @@ struct EncryptedIndexTests {
     #expect(try !store.decrypt().isComplete)
     let third = try RekeyTests.open(host, SimulatedHost.passphrase, host.environmentOf(process: 3_000))
     let stores = [store, other, third]
-    for one in stores { #expect(one.engine.withLock { $0.index.isShared }) }
+    for one in stores { #expect(one.core.engine.withLock { $0.index.isShared }) }
     for number in 0..<30 {
       try stores[number % 3].put(Key("later \(number)"), "\(number)")
       for reader in stores { #expect(try reader.text(Key("later \(number)")) == "\(number)") }

@@ -97,7 +97,7 @@ struct FailingDiskTests {
     let image = try LoopImage(megabytes: 24)
     let store = try filled(image)
     let lost = 0..<(256 << 10)
-    let first = store.engine.withLock { $0.journal.segments[0] }
+    let first = store.core.engine.withLock { $0.journal.segments[0] }
     try #require(image.forget(lost, of: first.file.path, first.mapping))
     try image.shrink(to: 64 << 10)
     var failed: Set<Int> = []

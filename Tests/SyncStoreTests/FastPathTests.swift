@@ -16,7 +16,7 @@ struct FastPathTests {
   func store(_ seed: UInt64, _ id: StoreID, takesShortWay: Bool) throws -> (SimulatedHost, Store) {
     let host = SimulatedHost(seed: seed)
     let store = try Store.create(on: host, id: id, configuration: Self.configuration)
-    store.engine.withLock { $0.fastPath.isOn = takesShortWay }
+    store.core.engine.withLock { $0.fastPath.isOn = takesShortWay }
     return (host, store)
   }
 

@@ -25,7 +25,7 @@ struct ForgedNumbersTests {
 
   private func expectUsable(wasRestored: Bool) throws {
     let store = try Store.open(on: host)
-    #expect(store.engine.withLock { $0.status.isRestored } == wasRestored)
+    #expect(store.core.engine.withLock { $0.status.isRestored } == wasRestored)
     #expect(try store.text("key") == "value 7")
     try store.put("key", "new")
     #expect(try store.text("key") == "new")

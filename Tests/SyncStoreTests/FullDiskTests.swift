@@ -115,7 +115,7 @@ struct FullDiskTests {
     }
     #expect(try host.storage.status(Self.journal + "/reserve") == nil)
     let tail = Location(packed: store.control.tail)
-    #expect(store.engine.withLock { $0.journal.segment(tail.segment)?.header.isReserve } == true)
+    #expect(store.core.engine.withLock { $0.journal.segment(tail.segment)?.header.isReserve } == true)
     // The segment has space, but not for these.
     #expect(#expect(throws: StoreError.self) { try store.put("p", "x") }?.code == .diskFull)
     let second = try Store.openSecond(on: host, configuration: shared)

@@ -93,7 +93,7 @@ struct FullStateConcurrencyTests {
     for key in ["doomed", "late"] as [Key] { try sender.delete(key) }
     try purgeAtSender()
     try receive(between: batch, inOtherProcess: inOtherProcess)
-    let held = try #require(try receiver.engine.withLock { try $0.held(Array("late".utf8)) })
+    let held = try #require(try receiver.core.engine.withLock { try $0.held(Array("late".utf8)) })
     #expect(held.dot.actor == (try receiver.actor))
     for _ in 0..<2 { try meet() }
     for copy in copies {
@@ -135,7 +135,7 @@ struct FullStateConcurrencyTests {
   /// deleted.
   private func expectIssuedAgain(_ witness: Store) throws {
     let held = try ["late", "calm"].map { key in
-      try #require(try receiver.engine.withLock { try $0.held(Array(key.utf8)) }).dot.actor
+      try #require(try receiver.core.engine.withLock { try $0.held(Array(key.utf8)) }).dot.actor
     }
     #expect(try held == [receiver.actor, other.actor])
     for _ in 0..<3 {
@@ -188,9 +188,9 @@ struct FullStateConcurrencyTests {
     if coversFloorBefore { try again.receive(from: witness) }
     #expect(try again.replicaSummary().health == (coversFloorBefore ? .unconfirmed : .healthy))
     try again.receive(from: sender)
-    let held = try #require(try again.engine.withLock { try $0.held(Array("late".utf8)) })
+    let held = try #require(try again.core.engine.withLock { try $0.held(Array("late".utf8)) })
     #expect(held.dot.actor == (try again.actor))
-    #expect(again.engine.withLock { $0.state.reconcileFrom } == nil)
+    #expect(again.core.engine.withLock { $0.state.reconcileFrom } == nil)
     #expect(try again.replicaSummary().health == .healthy)
   }
 }

@@ -18,7 +18,7 @@ struct LeadingDefinitionTests {
 
   /// All segments except the first, as mapped by an open; each starts with this copy's name.
   private func mapped(isLast: Bool) throws -> [Segment] {
-    try store.engine.withLock { engine in
+    try store.core.engine.withLock { engine in
       try engine.journal.segments.dropFirst().map { segment in
         try #require(try engine.journal.map(segment.header.name, isLast: isLast))
       }

@@ -23,7 +23,7 @@ struct LiveMarkTests {
 
   private func put(_ text: String, marked: Bool = false) throws {
     // A writer that finds a waiting session makes the mark of the next round.
-    if marked { store.liveSessions.setAwaited() }
+    if marked { store.deltas.live.setAwaited() }
     try store.put(Key(text), [1], durability: .full)
   }
 

@@ -70,7 +70,7 @@ struct LockFreeReadingTests {
     let value = [UInt8](repeating: 7, count: 1000)
     try store.put("large", value, expiration: .at(host.time + 1000))
     try store.put("small", "x")
-    try store.engine.withLock { _ in
+    try store.core.engine.withLock { _ in
       let answers = Locked<[[UInt8]?]>([])
       try Threaded.run(1) { _ in
         let copied = try store.get("large")?.bytes

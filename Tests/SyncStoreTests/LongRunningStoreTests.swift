@@ -34,7 +34,7 @@ struct LongRunningStoreTests {
   @Test("F93 keeps what a reader reads, within bounds, and reports how much")
   func endlessReader() throws {
     let store = try Store.create(on: host, configuration: Self.small)
-    store.engine.withLock { $0.pinned.limit = 1 << 20 }
+    store.core.engine.withLock { $0.pinned.limit = 1 << 20 }
     try churn(store, 0)
     let round = try store.openRound(since: nil, covered: VersionVector())
     #expect(try store.status().readers == 1)
@@ -61,7 +61,7 @@ struct LongRunningStoreTests {
   @Test("F93 ends the oldest of several readers first")
   func oldestFirst() throws {
     let store = try Store.create(on: host, configuration: Self.small)
-    store.engine.withLock { $0.pinned.limit = 1 << 20 }
+    store.core.engine.withLock { $0.pinned.limit = 1 << 20 }
     try churn(store, 0)
     var rounds: [DeltaStream] = []
     var ended = 0

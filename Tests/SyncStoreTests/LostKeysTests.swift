@@ -62,7 +62,7 @@ struct LostKeysTests {
     try expectOnlyLost(store, "in use")
     #expect(try !store.verify().isClean)
     try expectOnlyLost(store, "after verify")
-    try store.recoverFromDamage()
+    try store.recovery.recoverFromDamage()
     try expectOnlyLost(store, "after the journal was read")
     try store.close()
     store = try Store.open(on: host)
@@ -85,7 +85,7 @@ struct LostKeysTests {
       #expect(code { _ = try store.get("lost 1") } == .damaged)
       try store.close()
       let again = try Store.open(on: test.host, configuration: Configuration(mode: mode))
-      #expect(again.engine.withLock { $0.damage.gaps.count } == 1, "it has read all of the journal")
+      #expect(again.core.engine.withLock { $0.damage.gaps.count } == 1, "it has read all of the journal")
       try test.expectOnlyLost(again, "\(mode)")
     }
   }
@@ -98,7 +98,7 @@ struct LostKeysTests {
     let peer = try Store.create(on: SimulatedHost(seed: 5, machine: "peer", encrypted: false), id: store.id)
     if hasThem { try peer.receive(from: store) }
     try damage()
-    try store.recoverFromDamage()
+    try store.recovery.recoverFromDamage()
     let losses = try store.keysToRecover()
     try store.receive(from: peer)
     #expect(try store.replicaSummary().health == .healthy && store.status().damagedPlaces == 0)
@@ -125,7 +125,7 @@ struct LostKeysTests {
       try damage()
     }
     host.time += 5
-    try store.recoverFromDamage()
+    try store.recovery.recoverFromDamage()
     try store.receive(from: peer)
     for _ in 0..<2 { try store.synchronize(with: third) }
     for key in Self.lost {
@@ -139,10 +139,10 @@ struct LostKeysTests {
     let store = try filled()
     let (first, last) = (try place(of: "lost 1its second"), try place(of: "newx"))
     try overwrite(first..<(try place(of: "lost 2its second") + 8))
-    try store.recoverFromDamage()
+    try store.recovery.recoverFromDamage()
     #expect(try store.keysToRecover().count == 2)
     try overwrite(first..<last + 2)
-    try store.recoverFromDamage()
+    try store.recovery.recoverFromDamage()
     #expect(try store.keysToRecover().count == 4)
     for key in Self.lost + ["new"] { #expect(code { _ = try store.get(key) } == .damaged, "\(key)") }
     #expect(try store.text("old 1") == "first" && store.get("never there") == nil)
@@ -165,7 +165,7 @@ struct LostKeysTests {
     let start = try place(of: "beforex") + 16
     try overwrite(start..<(try place(of: "newx") - RecordLayout.fixedLength))
     #expect(try store.get("gone") == nil)
-    try store.recoverFromDamage()
+    try store.recovery.recoverFromDamage()
     for key in Self.lost + ["gone", "old 1", "never there"] {
       #expect(code { _ = try store.get(key) } == .damaged, "\(key)")
     }
@@ -196,7 +196,7 @@ struct LostKeysTests {
       }
       return
     }
-    try store.recoverFromDamage()
+    try store.recovery.recoverFromDamage()
     #expect(code { _ = try store.get("old 1") } == .damaged)
     #expect(try store.text("old 2") == "first" && store.reservedKeyDamage == nil)
   }

@@ -141,7 +141,7 @@ struct MappingFaultTests {
     // The index checkpoint's page with the segment numbers, which has no checksum.
     try cut("/ledger", to: 4096)
     try store.put("behind", "2")
-    #expect(!store.engine.withLock { $0.index.isShared })
+    #expect(!store.core.engine.withLock { $0.index.isShared })
     #expect(try DiskStorage().status(path + "/index") == nil)
     #expect(try store.text("before") == "1" && store.text("behind") == "2")
     try store.close()
@@ -226,7 +226,7 @@ struct MappingFaultTests {
       unsafe action.__sigaction_handler.sa_handler = SIG_DFL
       unsafe sigaction(SIGBUS, &action, nil)
       try DiskStorage().open(path + Self.first, .readWrite).resize(to: 0)
-      let segment = store.engine.withLock { $0.journal.segments[0] }
+      let segment = store.core.engine.withLock { $0.journal.segments[0] }
       _exit(segment.mapping.load(4096, as: UInt8.self) == 0 ? 1 : 2)
     }
   }

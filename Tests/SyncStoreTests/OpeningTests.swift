@@ -93,7 +93,7 @@ struct OpeningTests {
     if seed.isMultiple(of: 2) { try store.close() }
     host.killProcesses()
     let again = try Store.open(on: host, configuration: Self.small)
-    #expect(again.engine.withLock { $0.index.isShared && $0.status.isRestored })
+    #expect(again.core.engine.withLock { $0.index.isShared && $0.status.isRestored })
     let after = try Knowledge(again)
     #expect(after.differences(from: before) == [], "seed \(seed)")
     #expect(after.live == before.live, "seed \(seed)")
@@ -117,12 +117,12 @@ struct OpeningTests {
     let host = SimulatedHost(compacting: .onRequest)
     let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
     let store = try Store.create(on: host, configuration: shared)
-    let secret = store.engine.withLock { $0.index.hashIndex.secret }
+    let secret = store.core.engine.withLock { $0.index.hashIndex.secret }
     for _ in 0..<4 {
       try CompactionTests.churn(store, writes: 100)
       try store.compact()
       let other = try Store.openSecond(on: host, configuration: shared)
-      #expect(other.engine.withLock { $0.index.isShared })
+      #expect(other.core.engine.withLock { $0.index.isShared })
       try other.put("other", "x")
       #expect(try store.text("other") == "x")
       try store.delete("other")
@@ -131,7 +131,7 @@ struct OpeningTests {
     }
     host.killProcesses()
     let again = try Store.open(on: host, configuration: shared)
-    #expect(again.engine.withLock { $0.index.hashIndex.secret } == secret)
+    #expect(again.core.engine.withLock { $0.index.hashIndex.secret } == secret)
     #expect(try again.verify().isClean)
   }
 
@@ -293,7 +293,7 @@ struct OpeningTests {
       let store = try Store.open(on: host, configuration: Self.small)
       // From now on it is kept.
       _ = try store.digest()
-      let keys = store.engine.withLock { $0.index.hashIndex }
+      let keys = store.core.engine.withLock { $0.index.hashIndex }
       var images: [[String: [UInt8]]] = []
       let storage = host.storage
       keys.observer = { if let image = try? storage.files(below: "/store") { images.append(image) } }
@@ -312,7 +312,7 @@ struct OpeningTests {
         try host.storage.restore(image)
         host.killProcesses()
         let again = try Store.open(on: host, configuration: Self.small)
-        #expect(again.engine.withLock { $0.status.isRestored }, "\(kind), moment \(moment)")
+        #expect(again.core.engine.withLock { $0.status.isRestored }, "\(kind), moment \(moment)")
         let expected: [Key: String] = kind == "put" ? ["fresh": "new"] : ["3": "new"]
         for (key, value) in expected { #expect(try again.text(key) == value, "\(kind), moment \(moment)") }
         if kind == "transaction" {
@@ -322,7 +322,7 @@ struct OpeningTests {
           #expect(try again.text("another") == "new", "\(kind), moment \(moment)")
         }
         #expect(try again.text("15") == "old")
-        let digest = try again.engine.withLock { try $0.computeDigest(isExclusive: true).digest }
+        let digest = try again.core.engine.withLock { try $0.computeDigest(isExclusive: true).digest }
         #expect(try again.digest() == digest, "\(kind), moment \(moment)")
         try again.put("after", "x")
         #expect(try again.verify().isClean)
@@ -344,7 +344,7 @@ struct OpeningTests {
     let before = try CompactionTests.Picture(store)
     var images: [[String: [UInt8]]] = []
     var stores = 0
-    store.engine.withLock { $0.index.hashIndex }.observer = {
+    store.core.engine.withLock { $0.index.hashIndex }.observer = {
       stores += 1
       if stores % 7 == 1, let image = try? host.storage.files(below: "/store") { images.append(image) }
     }
@@ -357,11 +357,11 @@ struct OpeningTests {
       }
       try host.storage.restore(image)
       let again = try Store.open(on: host, configuration: Self.small)
-      #expect(again.engine.withLock { $0.status.isRestored }, "moment \(moment)")
+      #expect(again.core.engine.withLock { $0.status.isRestored }, "moment \(moment)")
       let after = try CompactionTests.Picture(again)
       #expect(after.values == before.values && after.digest == before.digest, "moment \(moment)")
       #expect(after.log == before.log && after.conflicts == before.conflicts, "moment \(moment)")
-      #expect(again.engine.withLock { $0.status.isRestored }, "moment \(moment)")
+      #expect(again.core.engine.withLock { $0.status.isRestored }, "moment \(moment)")
       try again.compact()
       #expect(try CompactionTests.Picture(again).values == before.values, "moment \(moment)")
       #expect(try again.verify().isClean, "moment \(moment)")

@@ -63,7 +63,7 @@ struct PulledSimulatedDiskTests {
       try open.put("k", "v")
       if isPulled { host.pullDisk(keeping: { _, _ in .survives }) } else { host.killProcesses() }
       let again = try Store.open(on: host, configuration: Self.configuration)
-      #expect(again.engine.withLock { $0.status.isRestored } == !isPulled)
+      #expect(again.core.engine.withLock { $0.status.isRestored } == !isPulled)
       #expect(try again.text("k") == "v")
       host.killProcesses()
     }
@@ -83,7 +83,7 @@ struct PulledSimulatedDiskTests {
     try Store.create(on: host, configuration: Self.configuration).close()
     for number in 0..<5 {
       let store = try open()
-      #expect(number == 0 || !store.engine.withLock { $0.status.isRestored })
+      #expect(number == 0 || !store.core.engine.withLock { $0.status.isRestored })
       for before in 0..<number {
         #expect(try store.get(Key("\(before)"))?.bytes == pattern(5000, seed: UInt64(before)))
       }

@@ -254,7 +254,7 @@ struct PurgeTests {
   }
 
   private func version(of key: String, in store: Store) throws -> Version? {
-    try store.engine.withLock { engine in try engine.held(Array(key.utf8))?.version }
+    try store.core.engine.withLock { engine in try engine.held(Array(key.utf8))?.version }
   }
 
   @Test("an interrupted full state resumes where it stopped", arguments: 1..<6)

@@ -16,10 +16,10 @@ struct PwriteTailTests {
   @Test("is used on copy-on-write file systems, and not on others (F26)")
   func chosen() throws {
     let store = try Store.create(on: host)
-    #expect(store.engine.withLock { $0.journal.segments[0].usesPwrite })
+    #expect(store.core.engine.withLock { $0.journal.segments[0].usesPwrite })
     host.storage.type = 0xEF53
     let other = try Store.create("/other", on: host)
-    #expect(!other.engine.withLock { $0.journal.segments[0].usesPwrite })
+    #expect(!other.core.engine.withLock { $0.journal.segments[0].usesPwrite })
     #expect(try !DiskStorage().fileSystem("/dev/shm").mappedStoresMayFail)
   }
 
@@ -150,7 +150,7 @@ struct PwriteTailTests {
     let forced = Configuration(allowsNetworkFileSystem: true)
     let store = try Store.open(on: plain, configuration: forced)
     try store.put("k", "v")
-    #expect(store.engine.withLock { $0.journal.segments[0].usesPwrite })
+    #expect(store.core.engine.withLock { $0.journal.segments[0].usesPwrite })
     try store.close()
     #expect(try Store.create("/third", on: plain, configuration: forced).status().keys == 0)
     #expect(try DiskStorage().fileSystem("/tmp").network == nil)
@@ -163,7 +163,7 @@ struct PwriteTailTests {
     let image = try LoopImage(megabytes: 120, type: "btrfs", make: ["-m", "single"])
     let path = image.path + "/store"
     let store = try Store.create(at: path, configuration: Self.small)
-    #expect(store.engine.withLock { $0.journal.segments[0].usesPwrite })
+    #expect(store.core.engine.withLock { $0.journal.segments[0].usesPwrite })
     let value = [UInt8](repeating: 7, count: 15_000)
     var acknowledged: [Int] = []
     try RotationTests.fill(store, 10)

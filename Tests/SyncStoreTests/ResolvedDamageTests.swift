@@ -41,9 +41,9 @@ struct ResolvedDamageTests {
     for _ in 0..<2 { try store.synchronize(with: other) }
     #expect(try store.status().damagedPlaces == 0 && store.verify().isClean)
     #expect(try store.text("key 20") == "value of 20")
-    #expect(store.engine.withLock { $0.damage.gaps.count } == 1)
+    #expect(store.core.engine.withLock { $0.damage.gaps.count } == 1)
     try store.compact()
-    #expect(store.engine.withLock { $0.damage.gaps.isEmpty }, "the segment was replaced")
+    #expect(store.core.engine.withLock { $0.damage.gaps.isEmpty }, "the segment was replaced")
     #expect(try store.status().journalBytes < before)
     for number in 0..<200 { #expect(try store.text(Key("key \(number)")) == "value of \(number)") }
     #expect(try store.digest() == other.digest() && store.verify().isClean)

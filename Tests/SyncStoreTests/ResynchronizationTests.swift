@@ -31,7 +31,7 @@ struct ResynchronizationTests {
   private func walk(_ store: Store, garbage word: (_ offset: Int) -> UInt64) throws -> (
     hashed: Int, keys: [String]
   ) {
-    let found = store.engine.withLock { engine in
+    let found = store.core.engine.withLock { engine in
       engine.find(Array("large".utf8)).map { (place: $0.offset, segment: engine.journal.segment($0.segment)) }
     }
     let place = try #require(found?.place)
@@ -43,7 +43,7 @@ struct ResynchronizationTests {
       bytes += (0..<8).map { UInt8(truncatingIfNeeded: word >> ($0 * 8)) }
     }
     try host.storage.open("/store/journal/" + name, .readWrite).write(bytes, at: place)
-    let end = store.engine.withLock { $0.applied.offset }
+    let end = store.core.engine.withLock { $0.applied.offset }
     var walker = ResyncingRecordIterator(segment, limit: end)
     var (keys, gaps): ([String], [Range<Int>]) = ([], [])
     while let step = walker.next() {
@@ -98,7 +98,7 @@ struct ResynchronizationTests {
     let store = try Store.create(
       on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 64 << 10))
     for number in 0..<3000 { try store.put(Key("k\(number % 500)"), [UInt8](repeating: 1, count: 60)) }
-    let journal = store.engine.withLock { $0.journal }
+    let journal = store.core.engine.withLock { $0.journal }
     var random = SplitMix64(seed: 7)
     func place() -> Location {
       let segment = journal.segments[Int(random.next() % UInt64(journal.segments.count))]

@@ -65,7 +65,7 @@ struct RotationTests {
     let prepare: @Sendable () -> Journal.PreparedSegment? = {
       try? Journal.prepare(directory: Self.journal, size: 1 << 20, storage: storage, isDurable: false)
     }
-    store.preparedSegment.withLock { $0 = prepare() }
+    store.writes.segments.ready.withLock { $0 = prepare() }
     plan.before(.rename, of: "next.new") {
       _ = try? storage.remove(Self.journal + "/next")
       _ = prepare()

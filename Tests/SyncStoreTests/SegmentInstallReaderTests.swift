@@ -52,7 +52,7 @@ struct SegmentInstallReaderTests {
       #expect(throws: Never.self) { _ = try found.get() }
       #expect((try? found.get()) == "\(number)")
     }
-    #expect(other.engine.withLock { $0.index.isShared }, "it uses the index of all")
+    #expect(other.core.engine.withLock { $0.index.isShared }, "it uses the index of all")
   }
 
   /// Compacts `store`, and checks `other` at each yield and at the end. Returns the number of checks at
@@ -134,7 +134,7 @@ struct SegmentInstallReaderTests {
       }
       // A record that was not moved.
       #expect(throws: Never.self) { try other.put(Key("new \(Self.kept - number)"), "other") }
-      #expect(other.engine.withLock { $0.index.isShared }, "it uses the index of all")
+      #expect(other.core.engine.withLock { $0.index.isShared }, "it uses the index of all")
     }
     try store.compact()
     turns.set(nil)

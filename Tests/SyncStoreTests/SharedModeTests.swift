@@ -21,7 +21,7 @@ struct SharedModeTests {
 
   /// A process stops using the shared index.
   private static func giveUpIndex(of store: Store) {
-    store.engine.withLock { engine in
+    store.core.engine.withLock { engine in
       engine.index.failure = StoreError(.inputOutput, "for the test")
       engine.rebuildIndex()
     }
@@ -53,7 +53,7 @@ struct SharedModeTests {
     try first.put("before", "x")
     #expect(try second.text("before") == "x")
     // The state after another process has started a segment and is about to index it.
-    second.engine.withLock { $0.journal.forgetSlots() }
+    second.core.engine.withLock { $0.journal.forgetSlots() }
     if isTransaction {
       try second.transaction { transaction in
         for number in 0..<3 { try transaction.put(Key("behind \(number)"), Array("y".utf8)) }
@@ -61,7 +61,7 @@ struct SharedModeTests {
     } else {
       try second.put("behind 0", "y")
     }
-    #expect(second.engine.withLock { $0.index.isShared && !$0.journal.lacksSlots })
+    #expect(second.core.engine.withLock { $0.index.isShared && !$0.journal.lacksSlots })
     for store in [first, second] {
       #expect(try store.text("before") == "x")
       #expect(try store.text("behind 0") == "y")
@@ -77,7 +77,7 @@ struct SharedModeTests {
     let second = try Store.openSecond(on: host, configuration: Self.shared)
     for number in 0..<300 { try first.put(Key("\(number % 7)"), [UInt8](repeating: 9, count: 9000)) }
     #expect(try second.get("6") != nil)
-    second.engine.withLock { $0.journal.forgetSlots() }
+    second.core.engine.withLock { $0.journal.forgetSlots() }
     #expect(try second.compact() > 1 << 20)
     for store in [first, second] {
       #expect(try store.get("6")?.bytes.count == 9000)
@@ -159,7 +159,7 @@ struct SharedModeTests {
     Self.giveUpIndex(of: first)
     try first.put("k", "new")
     if isDamaged {
-      second.engine.withLock { engine in
+      second.core.engine.withLock { engine in
         engine.index.hashIndex.write(12345, to: engine.index.hashIndex.header, IndexLayout.Header.intent)
       }
     }

@@ -66,7 +66,7 @@ struct SnapshotTests {
     #expect(try first.compact() > 0)
     let names = try SegmentName.all(in: "/store/journal", host.storage).filter { $0.compaction > 0 }
     var adopted = 0
-    let order = try second.engine.withLock { engine throws(StoreError) in
+    let order = try second.core.engine.withLock { engine throws(StoreError) in
       for name in names {
         guard let segment = try engine.journal.map(name), segment.header.closedLength > 20_000
         else { continue }

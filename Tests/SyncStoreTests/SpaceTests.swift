@@ -59,10 +59,10 @@ struct SpaceTests {
     let store = try Store.create(on: host)
     for number in 0..<100 { try store.put(Key("\(number)"), "x") }
     #expect(try store.list().count == 100)
-    #expect(store.engine.withLock { $0.sortedKeys.index != nil })
+    #expect(store.core.engine.withLock { $0.sortedKeys.index != nil })
     let snapshot = try store.snapshot()
     store.purgeMemory()
-    #expect(store.engine.withLock { $0.sortedKeys.index == nil })
+    #expect(store.core.engine.withLock { $0.sortedKeys.index == nil })
     try store.delete("5")
     #expect(try store.list().count == 99 && snapshot.list().count == 100)
   }

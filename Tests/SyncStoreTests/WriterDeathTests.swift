@@ -12,7 +12,7 @@ struct WriterDeathTests {
   static func dies(_ store: Store, _ body: @escaping @Sendable (inout Engine) throws -> Void) {
     let thread = Thread {
       _ = store.control.lock()
-      store.engine.withLock { try? body(&$0) }
+      store.core.engine.withLock { try? body(&$0) }
     }
     thread.start()
     while !thread.isFinished { usleep(1000) }

@@ -75,7 +75,7 @@ struct BackupSection {
           if var current = copier.take() {
             let views = open
             open = []
-            guard store.engine.withLock({ _ in current.copy(transaction: views) }) else {
+            guard store.core.engine.withLock({ _ in current.copy(transaction: views) }) else {
               throw StoreError(
                 .damaged, "a record lost its author or position: run `Store.verify`, then back up again",
                 path: store.path)

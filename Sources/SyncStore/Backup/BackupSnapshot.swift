@@ -85,7 +85,7 @@ struct BackupSnapshot: Sendable {
   {
     var copier = try begin(header)
     for local in stateRecords() {
-      let isCopied = try store.engine.withLock { _ throws(StoreError) in
+      let isCopied = try store.core.engine.withLock { _ throws(StoreError) in
         guard let view = local.segment.record(at: local.offset, limit: local.segment.mapping.count) else {
           throw local.segment.faultError ?? Self.damaged(local.segment, local.offset)
         }

@@ -187,15 +187,15 @@ extension Store {
   /// state, which writes are known elsewhere (rule R9).
   private func backupSnapshot(after position: UInt64, token: [UInt8]) throws(StoreError) -> BackupSnapshot {
     try checkWritable()
-    throttleWriter()
-    try lockWriters()
+    writes.compaction.throttleWriter()
+    try writes.lockWriters()
     let snapshot: BackupSnapshot
     do {
       defer { control.unlock() }
-      snapshot = try engine.withLock { engine throws(StoreError) in
+      snapshot = try core.engine.withLock { engine throws(StoreError) in
         guard let actor = engine.state.actor else { throw missingActorError }
         var builder = engine.transactionBuilder(wall: environment.now(), limit: Limits.transactionBytes)
-        _ = try mark(&builder, position: engine.position, digest: engine.runningDigest)
+        _ = try deltas.mark(&builder, position: engine.position, digest: engine.runningDigest)
         let vector = ReplicaState.encode(builder.state.vector)
         if engine.localMetadata[StateKey.vector] != vector { try builder.setLocal(StateKey.vector, vector) }
         for key in Self.tokensToForget(engine.localMetadata, keeping: token) {
@@ -203,7 +203,7 @@ extension Store {
         }
         try builder.setLocal(
           StateKey.backup(token), Self.tokenValue(actor, engine.position, after: position))
-        try commit(builder, &engine)
+        try writes.commit(builder, &engine)
         return try BackupSnapshot(after: position, in: engine)
       }
     }

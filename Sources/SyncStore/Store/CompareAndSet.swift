@@ -53,7 +53,7 @@ extension Store {
     // Write the blob before taking the mutex: it takes long. The sweep removes it if it turns out not to be
     // needed.
     let content = try content(of: value)
-    let (version, tail) = try append { builder throws(StoreError) in
+    let (version, tail) = try writes.append { builder throws(StoreError) in
       try self.put(
         key, content: content, type: type, deadline: self.deadline(for: expiration), expecting: expectation,
         &builder)
@@ -68,7 +68,7 @@ extension Store {
   public func delete(
     _ key: Key, expecting expectation: Expected, durability: Durability? = nil
   ) throws(StoreError) -> Bool {
-    let (deleted, tail) = try append { builder throws(StoreError) in
+    let (deleted, tail) = try writes.append { builder throws(StoreError) in
       try self.delete(key, expecting: expectation, &builder)
     }
     if deleted { try awaitDurability(tail, durability: durability) }
@@ -94,7 +94,7 @@ extension Store {
       return false
     }
     let content = try content(of: value)
-    let (changed, tail) = try append { builder throws(StoreError) in
+    let (changed, tail) = try writes.append { builder throws(StoreError) in
       try self.putIfChanged(key, value: value, content: content, type: type, deadline: deadline, &builder)
     }
     try awaitDurability(tail, durability: durability)
@@ -107,7 +107,7 @@ extension Store {
     _ key: Key, content: Record.Content, type: ValueType, deadline: UInt64?,
     expecting expectation: Expected, _ builder: inout TransactionBuilder
   ) throws(StoreError) -> Dot? {
-    try issuePending(&builder)
+    try writes.issuePending(&builder)
     guard try meetsExpectation(key, expected: expectation, in: builder) else { return nil }
     return try issue(key, content: content, type: type, deadline: deadline, &builder)
   }
@@ -115,7 +115,7 @@ extension Store {
   func delete(
     _ key: Key, expecting expectation: Expected, _ builder: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
-    try issuePending(&builder)
+    try writes.issuePending(&builder)
     guard try meetsExpectation(key, expected: expectation, in: builder) else { return false }
     return try delete(key, &builder)
   }
@@ -125,7 +125,7 @@ extension Store {
     _ key: Key, value: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?,
     _ builder: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
-    try issuePending(&builder)
+    try writes.issuePending(&builder)
     // An unreadable record is replaced.
     if let held = try? liveRecord(key, in: builder),
       Self.matches(held, value: value, type: type, deadline: deadline)
@@ -147,7 +147,7 @@ extension Store {
     _ builder: inout TransactionBuilder
   ) throws(StoreError) -> Dot? {
     try retainBlob(of: content)
-    let held = try heldForWriting(key.bytes, in: builder)
+    let held = try writes.heldForWriting(key.bytes, in: builder)
     try builder.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
     return builder.record(of: key.bytes)?.dot
   }
@@ -171,7 +171,7 @@ extension Store {
   {
     let wall = builder.wall
     if let record = builder.record(of: key.bytes) { return record.isLive(at: wall) ? record : nil }
-    let held = try engine.withLock { engine throws(StoreError) -> Record? in
+    let held = try core.engine.withLock { engine throws(StoreError) -> Record? in
       if let shown = engine.effectiveRecord(key.bytes) { return shown.record }
       return try engine.held(key.bytes)
     }

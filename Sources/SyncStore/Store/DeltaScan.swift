@@ -101,25 +101,25 @@ struct DeltaScan {
   }
 
   /// Scans the journal as it was at the start of the scan. False if that needs the engine lock.
-  mutating func scan(in store: Store) throws(StoreError) -> Bool {
+  mutating func scan(in deltas: DeltaSource) throws(StoreError) -> Bool {
     // The bitmap cannot decide for a record that another process is moving; if so, scan with index lookups.
-    if let current = context.current, filter.begin == 0, try scan(through: context.slice, current, in: store)
+    if let current = context.current, filter.begin == 0, try scan(through: context.slice, current, in: deltas)
     {
       return true
     }
-    return try scan(through: context.slice, in: store)
+    return try scan(through: context.slice, in: deltas)
   }
 
   /// Scans from the current position to the end of `stretch`. `current`, if given, must cover all of it and
   /// replaces the index lookups. False if the scan needs the engine lock.
   mutating func scan(
-    through stretch: JournalSlice, _ current: LiveRecordBitmap? = nil, in store: Store
+    through stretch: JournalSlice, _ current: LiveRecordBitmap? = nil, in deltas: DeltaSource
   ) throws(StoreError) -> Bool {
     guard stretch.sources.allSatisfy({ $0.slot != nil }) else { return false }
     // Tests run code at each yield and therefore need a single thread. Segments vary in size: with more parts
     // than threads, a thread that finishes a small one takes another.
     let most = min(Background.processors, 4) * (current == nil ? 4 : 1)
-    let parts = stretch.parts(store.environment.onScanYield == nil ? most : 1, current)
+    let parts = stretch.parts(deltas.environment.onScanYield == nil ? most : 1, current)
     let (choice, context, reached, group) = (filter, context, reached, group)
     let found = Locked([Result<DeltaScanTask?, StoreError>](repeating: .success(nil), count: parts.count))
     Background.concurrentPerform(parts.count) { number in
@@ -128,7 +128,7 @@ struct DeltaScan {
         choice, context: context, current: current, reached: reached, group: group &+ UInt32(number) << 30,
         expected: Int(clamping: min(stretch.position - reached, context.keyCount)) / parts.count)
       let result = Result { () throws(StoreError) in
-        try part.scan(through: parts[number], in: store) ? part : nil
+        try part.scan(through: parts[number], in: deltas) ? part : nil
       }
       found.withLock { $0[number] = result }
     }
@@ -246,54 +246,5 @@ extension Engine {
     guard !parked.isEmpty else { return [] }
     return Set(
       parked.locations.compactMap { journal.segment($0.segment)?.extent(at: $0.offset).position })
-  }
-}
-
-extension Store {
-  /// Bounds the passes over records appended during the scan.
-  private static let maxPasses = 8
-
-  /// Finds the records of a round, concurrently with writers. Nil if so few records remain that writers can
-  /// wait for the scan, or if the journal is damaged.
-  func deltaScan(
-    for receiver: RoundReceiver, after begin: UInt64, isLive: Bool
-  ) throws(StoreError) -> DeltaScan? {
-    let few = environment.scanBatchPositions
-    // A live session calls this for each write: check the position without the engine lock first.
-    let last = control.position
-    if isLive { guard last > begin, last - begin > few else { return nil } }
-    let begun = try reading { engine throws(StoreError) -> (DeltaFilter, DeltaScanContext)? in
-      let isFull = Self.givesFullState(engine.state, to: receiver, isLive: isLive)
-      let choice = DeltaFilter(for: receiver, after: begin, isFull: isFull)
-      return DeltaScanContext(after: choice.begin, few: few, in: &engine).map { (choice, $0) }
-    }
-    return try begun.flatMap { choice, context throws(StoreError) in try deltaScan(choice, context: context) }
-  }
-
-  /// Finds the records of a round from an existing context; nil also if that context does not suit this
-  /// receiver.
-  func deltaScan(
-    for receiver: RoundReceiver, after begin: UInt64, on context: DeltaScanContext
-  ) throws(StoreError) -> DeltaScan? {
-    let isFull = try reading { engine throws(StoreError) in
-      Self.givesFullState(engine.state, to: receiver, isLive: false)
-    }
-    let choice = DeltaFilter(for: receiver, after: begin, isFull: isFull)
-    return choice.begin == 0 ? try deltaScan(choice, context: context) : nil
-  }
-
-  private func deltaScan(_ choice: DeltaFilter, context: DeltaScanContext) throws(StoreError) -> DeltaScan? {
-    let few = environment.scanBatchPositions
-    var delta = DeltaScan(choice: choice, context: context)
-    guard try delta.scan(in: self) else { return nil }
-    for _ in 1..<Self.maxPasses {
-      let reached = delta.reached
-      let more = try reading { engine throws(StoreError) in
-        engine.position > reached && engine.position - reached > few ? engine.slice(after: reached) : nil
-      }
-      guard let more else { break }
-      guard try delta.scan(through: more, in: self) else { return nil }
-    }
-    return delta
   }
 }

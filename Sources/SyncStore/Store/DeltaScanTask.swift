@@ -38,18 +38,18 @@ struct DeltaScanTask {
   }
 
   /// False if the scan needs the engine lock.
-  mutating func scan(through stretch: JournalSlice, in store: Store) throws(StoreError) -> Bool {
+  mutating func scan(through stretch: JournalSlice, in deltas: DeltaSource) throws(StoreError) -> Bool {
     for source in stretch.sources {
-      guard try scanSource(through: source, in: store) else { return false }
+      guard try scanSource(through: source, in: deltas) else { return false }
     }
-    try resolveCandidates(store)
+    try resolveCandidates(deltas)
     return !isOver
   }
 
   private mutating func scanSource(
-    through source: JournalSlice.Source, in store: Store
+    through source: JournalSlice.Source, in deltas: DeltaSource
   ) throws(StoreError) -> Bool {
-    let most = min(Self.recordsPerLookup, Int(clamping: store.environment.scanBatchPositions))
+    let most = min(Self.recordsPerLookup, Int(clamping: deltas.environment.scanBatchPositions))
     // Local copies: no reference count per record.
     let (choice, unconfirmed, keys, reached) = (filter, context.unconfirmedRanges, context.keys, reached)
     let (segment, actors) = (source.segment, source.actors)
@@ -88,7 +88,7 @@ struct DeltaScanTask {
       guard let hash = ofPlain ?? view.flatMap({ $0.hash(keys) }) else { continue }
       keys.prefetch(hash)
       candidates.append(Candidate(hash: hash, ref: place, item: item))
-      if candidates.count >= most { try resolveCandidates(store) }
+      if candidates.count >= most { try resolveCandidates(deltas) }
     }
     return reader.offset >= source.bytes.upperBound && segment.mapping.fault == nil
   }
@@ -120,10 +120,10 @@ struct DeltaScanTask {
   }
 
   /// Adds the candidates that are current to `items`.
-  private mutating func resolveCandidates(_ store: Store) throws(StoreError) {
+  private mutating func resolveCandidates(_ deltas: DeltaSource) throws(StoreError) {
     defer {
       candidates.removeAll(keepingCapacity: true)
-      store.yieldEngineLock()
+      deltas.yieldEngineLock()
     }
     var unsure: [Candidate] = []
     for candidate in candidates {
@@ -136,7 +136,7 @@ struct DeltaScanTask {
     }
     // Superseded, moved by a compaction, parked, or the index must be rebuilt: decide under the engine lock.
     let pin = context.pin
-    let answers = try store.reading { engine throws(StoreError) in
+    let answers = try deltas.reading { engine throws(StoreError) in
       // Compacted segments may be gone.
       if pin.isEnded { return [Bool]() }
       return unsure.map { engine.isCurrent(at: $0.item.location, $0.hash) }

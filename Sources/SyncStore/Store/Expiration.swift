@@ -111,7 +111,7 @@ extension Store {
   public func expire(
     _ key: Key, _ expiration: Expiration, durability: Durability? = nil
   ) throws(StoreError) -> Bool {
-    let (isLive, tail) = try append { builder throws(StoreError) in
+    let (isLive, tail) = try writes.append { builder throws(StoreError) in
       try self.expire(key, expiration: expiration, &builder)
     }
     if isLive { try awaitDurability(tail, durability: durability) }
@@ -121,10 +121,10 @@ extension Store {
   func expire(
     _ key: Key, expiration: Expiration, _ builder: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
-    try issuePending(&builder)
+    try writes.issuePending(&builder)
     var held = builder.record(of: key.bytes)
     if held == nil {
-      held = try engine.withLock { engine throws(StoreError) in try engine.held(key.bytes) }
+      held = try core.engine.withLock { engine throws(StoreError) in try engine.held(key.bytes) }
     }
     guard let held, held.isLive(at: builder.wall) else { return false }
     let deadline = expiration.deadline(from: builder.wall)

@@ -16,10 +16,10 @@ package struct KeysToRecover: Sendable {
   }
 }
 
-extension Store {
+extension WritingPart {
   /// The keys lost in damage that no full state has resolved yet. Passes over all keys in steps if there are
   /// any.
-  package func keysToRecover() throws(StoreError) -> KeysToRecover {
+  func keysToRecover() throws(StoreError) -> KeysToRecover {
     let (all, doubts) = try reading { engine throws(StoreError) in
       let resolved = engine.state.resolvedDamage
       let known = engine.damage.keys.filter { !resolved.contains($0.value) }
@@ -46,7 +46,7 @@ extension Store {
 
   /// The number of these keys for which no other record has come since: no copy contacted so far has their
   /// latest values, or they were deleted there and purged. Passes over all keys in steps.
-  package func countUnrecovered(of losses: KeysToRecover) throws(StoreError) -> Int {
+  func countUnrecovered(of losses: KeysToRecover) throws(StoreError) -> Int {
     guard losses.count > 0 else { return 0 }
     var left = losses
     try visitRecords(restart: { left = losses }) { key, stamp, _ in
@@ -85,5 +85,15 @@ extension FullStateVerdict {
   func forOutdated(_ record: Record, at time: UInt64) -> FullStateVerdict {
     guard self == .reissue else { return self }
     return record.isGone(at: time) ? .drop : .setAside
+  }
+}
+
+extension Store {
+  /// The keys lost in damage that no full state has resolved yet.
+  package func keysToRecover() throws(StoreError) -> KeysToRecover { try applier.keysToRecover() }
+
+  /// The number of these keys for which no other record has come since.
+  package func countUnrecovered(of losses: KeysToRecover) throws(StoreError) -> Int {
+    try applier.countUnrecovered(of: losses)
   }
 }

@@ -1,8 +1,6 @@
-private import Synchronization
-
 /// Recovery of records whose blobs were lost with the power.
 ///
-/// A small blob is not synced when it is put, but before the journal is (`Store.syncBlobs`). Every write
+/// A small blob is not synced when it is put, but before the journal is (`BlobTier.syncBlobs`). Every write
 /// acknowledged as durable therefore has its blob. Of other writes the record may have reached the disk
 /// without its blob: it is truncated with everything after it, like a torn tail (rules R3, R7).
 extension Journal {
@@ -72,52 +70,6 @@ extension RecoveryPlan {
   fileprivate mutating func truncateTorn(at index: Int, _ offset: Int) {
     watermark = index == durableIndex ? durableOffset : SegmentHeader.length
     (tailIndex, tailOffset, truncates) = (index, offset, true)
-  }
-}
-
-extension Store {
-  /// Makes blobs durable before the records that refer to them can become durable (rule R7): those of this
-  /// process, of others, and those that an earlier process has left.
-  ///
-  /// - Throws: `.diskFull` if blobs of an earlier process must first be copied and there is no room; `.busy`
-  ///   if another process must copy them or is doing so; `.inputOutput` without a free descriptor. In these
-  ///   cases nothing of this process was lost, and the next sync retries. `.poisoned` on any other failure:
-  ///   nothing more is written.
-  func syncBlobs() throws(StoreError) {
-    let put = control.blobsPut
-    let isFirst = !hasSyncedBlobs.load(ordering: .acquiring)
-    guard isFirst || put != control.blobsDurable else { return }
-    var mayWait = true
-    do throws(StoreError) {
-      let packs = path + "/" + StoreLayout.blobs + "/packs"
-      if try put == control.blobsDurable ? environment.storage.status(packs) != nil : true {
-        let blobs = try blobs
-        try blobs.salvageFailedPacks()
-        mayWait = false
-        try blobs.sync()
-      }
-    } catch {
-      // Closed before the sync began: nothing has failed, and nothing is reported as durable.
-      if error.code == .closed || error.code == .forked { throw error }
-      // None of this process's own writes has failed.
-      guard error.code == .busy || error.isOutOfDescriptors || mayWait && error.code == .diskFull else {
-        throw poisoned(by: error)
-      }
-      throw StoreError(
-        error.code, "large values that could not be made durable are to be copied first: \(error.message)",
-        path: error.path, errno: error.errno)
-    }
-    control.raiseBlobsDurable(to: put)
-    hasSyncedBlobs.store(true, ordering: .releasing)
-  }
-
-  /// The blob tier opened read-only for recovery.
-  static func blobsForRecovery(
-    at path: String, environment: Environment, journalKeys: JournalKeys
-  ) throws(StoreError) -> BlobStore {
-    try BlobStore.open(
-      directory: path + "/" + StoreLayout.blobs, storage: environment.storage, access: .readOnly,
-      keys: BlobKeySource(journalKeys), environment: BlobEnvironment(environment))
   }
 }
 

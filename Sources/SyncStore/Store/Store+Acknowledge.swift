@@ -1,3 +1,5 @@
+private import Synchronization
+
 /// Acknowledgements: each member reports how far it has come, so that the others may purge (rule R8).
 extension Store {
   /// Publishes what this copy covers, if that may let others purge: it has applied a delete or a record with
@@ -19,7 +21,7 @@ extension Store {
     case .isDue: return try acknowledge(as: device)
     case .isEarly: return false
     case .dependsOnDeletes:
-      let looked = lifecycle.withLock { $0.deletesScannedTo }
+      let looked = compactor.deletesScannedTo.load(ordering: .relaxed)
       guard try hasDeletes(after: max(looked, known)) else { return false }
       return try acknowledge(as: device)
     }
@@ -29,11 +31,11 @@ extension Store {
   private func hasDeletes(after position: UInt64) throws(StoreError) -> Bool {
     let end = try reading { engine throws(StoreError) in engine.position }
     guard end > position else { return false }
-    var walk = try deadRecords(after: position)
+    var walk = try compactor.deadRecords(after: position)
     while let more = try walk.next({ $2 || $3 != nil }) {
       if more.contains(where: { $0.position > position }) { return true }
     }
-    lifecycle.withLock { $0.deletesScannedTo = max($0.deletesScannedTo, end) }
+    compactor.deletesScannedTo.max(end, ordering: .relaxed)
     return false
   }
 
@@ -41,18 +43,18 @@ extension Store {
   /// cannot vouch for it now.
   @discardableResult
   package func acknowledge(as device: DeviceID) throws(StoreError) -> Bool {
-    let (isSaid, tail) = try append { builder throws(StoreError) in
+    let (isSaid, tail) = try writes.append { builder throws(StoreError) in
       let state = builder.state
       guard state.isHealthy, state.vector.covers(state.floor) else { return false }
-      if engine.withLock({ $0.localMetadata[StateKey.member] }) != device.bytes {
+      if core.engine.withLock({ $0.localMetadata[StateKey.member] }) != device.bytes {
         try builder.setLocal(StateKey.member, device.bytes)
       }
       let key = ReservedKey.frontier(device)
-      let held = try heldForWriting(key, in: builder)
+      let held = try writes.heldForWriting(key, in: builder)
       // During a round its records are not covered yet: do not record the position, so that they are checked
       // again.
       if state.cursors.values.allSatisfy(\.closed) {
-        let position = engine.withLock { $0.position }
+        let position = core.engine.withLock { $0.position }
         try builder.setLocal(StateKey.acknowledged, ReplicaState.encode(position: position))
       }
       try builder.issue(

@@ -7,7 +7,7 @@ extension Store {
   @discardableResult
   public func delete(_ key: Key, durability: Durability? = nil) throws(StoreError) -> Bool {
     let (deleted, tail) = try retryingAfterCompaction { () throws(StoreError) in
-      try append { builder throws(StoreError) in try self.delete(key, &builder) }
+      try writes.append { builder throws(StoreError) in try self.delete(key, &builder) }
     }
     try awaitDurability(tail, durability: durability)
     return deleted
@@ -20,13 +20,13 @@ extension Store {
   {
     while true {
       do throws(StoreError) { return try deletes() } catch {
-        guard error.code == .diskFull, try makeRoom() else { throw error }
+        guard error.code == .diskFull, try compactor.makeRoom() else { throw error }
       }
     }
   }
 
   func delete(_ key: Key, _ builder: inout TransactionBuilder) throws(StoreError) -> Bool {
-    try issuePending(&builder)
+    try writes.issuePending(&builder)
     switch try deleteTarget(key.bytes, in: builder) {
     case .nothing: return false
     case .value(let held):

@@ -84,8 +84,8 @@ extension Store {
     } else {
       content = .tombstone
     }
-    let (_, tail) = try append { builder throws(StoreError) in
-      let held = try self.heldForWriting(key.bytes, in: builder)
+    let (_, tail) = try writes.append { builder throws(StoreError) in
+      let held = try self.writes.heldForWriting(key.bytes, in: builder)
       try self.retainBlob(of: content)
       try builder.issue(
         key: key.bytes, content: content, type: beaten.type, deadline: beaten.deadline, held: held)

@@ -4,14 +4,4 @@ extension Store {
     get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.health } }
   }
 
-  /// Sets local keys durably in one append; nil removes a key.
-  package func setLocals(_ changes: [(key: [UInt8], value: [UInt8]?)]) throws(StoreError) {
-    let (_, tail) = try append { builder throws(StoreError) in
-      for change in changes {
-        precondition(!StateKey.isInternal(change.key), "the store keeps these keys itself")
-        try builder.setLocal(change.key, change.value)
-      }
-    }
-    try sync(upTo: tail)
-  }
 }

@@ -145,7 +145,7 @@ extension Store {
       }
     }
     let isNew = !fresh.isEmpty
-    if isNew, isWritable { try recoverFromDamage() }
+    if isNew, isWritable { try recovery.recoverFromDamage() }
     let problems = try self.blobs.verify(progress: progress)
     // A torn object that no record refers to belongs to a transaction that never committed: it is set aside,
     // nothing is lost.
@@ -336,7 +336,8 @@ extension Engine {
   fileprivate var segmentsToVerify: [SegmentToVerify] {
     journal.segments.enumerated().map { place, segment in
       let end = segment.number == applied.segment ? applied.offset : journal.closedLength(at: place) ?? 0
-      let known: Set<JournalDamage> = damage.gaps.isEmpty ? [] : damage.gapSet.filter { $0.segment == segment.number }
+      let known: Set<JournalDamage> =
+        damage.gaps.isEmpty ? [] : damage.gapSet.filter { $0.segment == segment.number }
       return SegmentToVerify(segment: segment, end: end, known: known)
     }
   }

@@ -16,7 +16,7 @@ extension Store {
       body()
       return true
     }
-    liveSessions.setAwaited()
+    deltas.live.setAwaited()
     let number = changeSignal.add(body)
     // Under the engine's lock: earlier writes are visible here, later ones call `body`.
     let now: UInt64
@@ -37,12 +37,12 @@ extension Store {
       body()
       return true
     }
-    liveSessions.setAwaited()
+    deltas.live.setAwaited()
     let number = changeSignal.add(body)
     // As above, earlier writes are visible here. Records that others appended and this view has not replayed
     // have no reliable position yet: a writer moves the tail first.
-    let now = engine.withLockIfFree { engine in engine.isBehind ? nil : engine.position } ?? nil
-    if now == position, !closed.load(ordering: .acquiring) { return true }
+    let now = core.engine.withLockIfFree { engine in engine.isBehind ? nil : engine.position } ?? nil
+    if now == position, !core.closed.load(ordering: .acquiring) { return true }
     changeSignal.remove(number)
     guard let now else { return false }
     if now > position { body() }
@@ -70,62 +70,27 @@ extension Store {
   /// concurrently (`whenDurable`).
   ///
   /// - Throws: `.rolledBack` as `openRound`.
-  package func openLiveUpdate(for receiver: RoundReceiver, after begin: UInt64) throws(StoreError)
-    -> LiveUpdate
-  {
-    if try isInDoubt { try reissueUnknown(to: receiver.covered, after: begin) }
-    let scan = try deltaScan(for: receiver, after: begin, isLive: true)
-    let (isAny, position) = try reading { engine throws(StoreError) in
-      // Thousands of sessions keep the vector: let them share its memory.
-      engine.state.foldOwnWrites()
-      let choice = DeltaFilter(for: receiver, after: begin, isFull: false)
-      let isFound =
-        if let scan, !scan.items.isEmpty {
-          true
-        } else {
-          try !Self.items(choice, after: scan?.reached, in: engine, limit: 1).isEmpty
-        }
-      // A write that was beaten before it was sent is covered, but not sent.
-      let isAny = isFound || !engine.state.isRecovering && !receiver.covered.covers(engine.state.vector)
-      return (isAny, engine.position)
-    }
-    guard isAny else { return LiveUpdate(position: position, tail: 0) }
-    let (round, tail) = try makeRound(for: receiver, after: begin, isLive: true, scan: scan)
-    return LiveUpdate(round: round, position: round.close.position, tail: tail)
+  package func openLiveUpdate(
+    for receiver: RoundReceiver, after begin: UInt64
+  ) throws(StoreError) -> LiveUpdate {
+    try deltas.openLiveUpdate(for: receiver, after: begin)
   }
 
   /// Called when the peer has confirmed to a session that used `mark` that it is past it.
-  package func releaseLiveMark(_ mark: RoundMark) { liveSessions.release(mark) }
+  package func releaseLiveMark(_ mark: RoundMark) { deltas.live.release(mark) }
 
   /// Called at the end of a session in which `peer` was given rounds under these marks: its cursor may bear
   /// one of them.
   package func retainLiveMarks(_ marks: [RoundMark], with peer: ActorID) {
-    liveSessions.retain(marks, with: peer)
+    deltas.live.retain(marks, with: peer)
   }
 
   /// Takes over the marks that earlier sessions retained for `peer`. The caller must retain them again or
   /// release them.
   package func claimLiveMarks(retainedWith peer: ActorID) -> [RoundMark] {
-    liveSessions.claimRetained(with: peer)
+    deltas.live.claimRetained(with: peer)
   }
 
-  /// Appends the mark of the round that will carry the write just made, so that one sync makes both durable.
-  ///
-  /// A mark must be durable before any record of its round is sent (R9). Only the first write of a burst
-  /// appends one.
-  @inline(never)
-  func appendingMark(to target: UInt64) -> UInt64 {
-    guard liveSessions.clearAwaited() else { return target }
-    // A mark implies that its clock may be known elsewhere. A clock that is ahead is not sent with any round
-    // before it was restamped.
-    if let ahead = try? isClockAhead, ahead { return target }
-    let appended = try? append(pacing: false) { builder throws(StoreError) in
-      let (position, digest) = engine.withLock { ($0.position, $0.runningDigest) }
-      _ = try mark(&builder, position: position, digest: digest, isLive: true)
-    }
-    // If this fails, the session makes the mark itself.
-    return appended?.1 ?? target
-  }
 }
 
 /// State shared by the live sessions of this process.

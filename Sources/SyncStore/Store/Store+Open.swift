@@ -274,9 +274,9 @@ extension Store {
     try store.reportDamage()
     try store.persistBlobSettings(from: configuration)
     // A failure here is retried at the next opening, and by `finishRekeying`.
-    try? store.finishRetiringKeys()
+    try? store.rekeyer.finishRetiringKeys()
     if store.isWritable, store.isRekeying, environment.compactionMode == .background {
-      Background.runMaintenance { [weak store] in _ = try? store?.finishRekeying(waiting: false) }
+      Background.runMaintenance { [weak store] in _ = try? store?.rekeyer.finish(waiting: false) }
     }
     return store
   }

@@ -133,7 +133,7 @@ extension Store {
   /// The blob of a key with a large value, found without a lock; nil if there is none, or it takes the lock
   /// to tell.
   func lockFreeBlob(_ key: Key) -> (blob: BlobReference, type: ValueType, deadline: UInt64?)? {
-    guard SystemCall.forksSeen == forkGeneration else { return nil }
+    guard SystemCall.forksSeen == core.forkGeneration else { return nil }
     guard let found = readers.read({ view in view.findBlob(key.bytes.span) }),
       found.deadline.map({ $0 > environment.now() }) ?? true
     else { return nil }
@@ -151,7 +151,7 @@ extension Store {
   private func readLockFree<Result>(
     _ key: Key, in view: LockFreeView, _ body: (SimpleRecord) -> Result
   ) -> LockFreeResult<Result>? {
-    guard SystemCall.forksSeen == forkGeneration else { return nil }
+    guard SystemCall.forksSeen == core.forkGeneration else { return nil }
     guard view.isEncrypted else { return liveResult(view.find(key.bytes.span), body) }
     // Memory of the decrypted record, kept until `body` has returned.
     var opened: Mapping?

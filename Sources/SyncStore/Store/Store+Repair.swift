@@ -92,11 +92,11 @@ extension Store {
         let differences = Self.differences(keys, theirs: theirs, scope: scope, engine: engine)
         return engine.state.actor.map { actor in differences.contains { $0.isFork(of: actor) } } ?? false
       }
-      if isForked { try preserveOverwrittenForkValues() }
+      if isForked { try applier.preserveOverwrittenForkValues() }
     }
-    let newActor = anotherActor()
-    let (outcome, tail) = try append(limit: .max) { builder throws(StoreError) in
-      let (differences, kept) = engine.withLock { engine in
+    let newActor = applier.anotherActor()
+    let (outcome, tail) = try writes.append(limit: .max) { builder throws(StoreError) in
+      let (differences, kept) = core.engine.withLock { engine in
         (Self.differences(keys, theirs: theirs, scope: scope, engine: engine), engine.losers.digests)
       }
       var outcome = RepairOutcome(keys: differences.map(\.key))
@@ -144,7 +144,7 @@ extension Store {
     _ body: (Record, _ keyHash: UInt64, _ position: UInt64) -> Void
   ) throws(StoreError) {
     let pin = SnapshotPin()
-    let (places, parked) = try readingExclusively { engine, isAlone throws(StoreError) in
+    let (places, parked) = try writes.readingExclusively { engine, isAlone throws(StoreError) in
       engine.retainSegments(for: pin)
       return (try engine.locations(isExclusive: isAlone), engine.parked)
     }
@@ -168,7 +168,7 @@ extension Store {
     }
     for key in parked.keys {
       let hash = RecordFingerprint.hash(key)
-      guard isWanted(hash), let (record, position) = engine.withLock({ $0.greatestWithPosition(key) }),
+      guard isWanted(hash), let (record, position) = core.engine.withLock({ $0.greatestWithPosition(key) }),
         !record.isReserved
       else { continue }
       body(record, hash, position)

@@ -47,7 +47,7 @@ extension Store {
   package func changeReservedKeys<Answer>(
     _ body: (inout ReservedKeyTransaction) throws(StoreError) -> Answer
   ) throws(StoreError) -> Answer {
-    let (answer, tail) = try append { builder throws(StoreError) in
+    let (answer, tail) = try writes.append { builder throws(StoreError) in
       var keys = ReservedKeyTransaction(store: self, builder: builder)
       let answer = try body(&keys)
       builder = keys.builder
@@ -66,12 +66,12 @@ package struct ReservedKeyTransaction {
   /// The value of a local key; nil if it has none.
   package func local(_ key: [UInt8]) -> [UInt8]? {
     if let changed = builder.locals[key] { return changed }
-    return store.engine.withLock { $0.localMetadata[key] }
+    return store.core.engine.withLock { $0.localMetadata[key] }
   }
 
   /// Local keys that begin with `prefix`, in order.
   package func locals(prefix: [UInt8]) -> [(key: [UInt8], value: [UInt8])] {
-    let notes = store.engine.withLock { $0.localMetadata.all(beginning: prefix) }
+    let notes = store.core.engine.withLock { $0.localMetadata.all(beginning: prefix) }
     var values = Dictionary(notes.map { ($0.key, $0.value) }, uniquingKeysWith: { $1 })
     for (key, value) in builder.locals where key.starts(with: prefix) { values[key] = value }
     return values.sorted { $0.key.lexicographicallyPrecedes($1.key) }.map { ($0.key, $0.value) }
@@ -87,12 +87,12 @@ package struct ReservedKeyTransaction {
   /// The value of a replicated reserved key; nil if it has none. As `Store.reserved`.
   package func reserved(_ key: [UInt8]) throws(StoreError) -> [UInt8]? {
     if let changed = builder.record(of: key) { return changed.reservedValue }
-    return try store.engine.withLock { engine throws(StoreError) in try engine.held(key) }?.reservedValue
+    return try store.core.engine.withLock { engine throws(StoreError) in try engine.held(key) }?.reservedValue
   }
 
   /// Replicated reserved keys that begin with `prefix`, in order.
   package func reserved(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
-    let keys = store.engine.withLock { $0.reserved.filter { $0.starts(with: prefix) } }
+    let keys = store.core.engine.withLock { $0.reserved.filter { $0.starts(with: prefix) } }
     var values: [(key: [UInt8], value: [UInt8])] = []
     for key in keys.sorted(by: { $0.lexicographicallyPrecedes($1) }) {
       if let value = try reserved(key) { values.append((key, value)) }
@@ -103,7 +103,7 @@ package struct ReservedKeyTransaction {
   /// Sets a replicated reserved key; nil deletes it.
   package mutating func putReserved(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     precondition(ReservedKey.isReserved(key), "a user's key is written by `put`")
-    let held = try store.heldForWriting(key, in: builder)
+    let held = try store.writes.heldForWriting(key, in: builder)
     try builder.issue(
       key: key, content: value.map { .inline($0) } ?? .tombstone, type: .bytes, deadline: nil, held: held)
   }

@@ -42,12 +42,12 @@ extension Store {
     try checkWritable()
     if let clockWarning { throw StoreError(.clock, "nothing is restamped: \(clockWarning)", path: path) }
     try sync()
-    throttleWriter()
-    try lockWriters()
+    writes.compaction.throttleWriter()
+    try writes.lockWriters()
     let (report, tail): (RestampReport, UInt64)
     do {
       defer { control.unlock() }
-      (report, tail) = try engine.withLock { engine throws(StoreError) in
+      (report, tail) = try core.engine.withLock { engine throws(StoreError) in
         (try restamp(&engine), control.tail)
       }
     }
@@ -140,7 +140,7 @@ extension Store {
     with transactions: [[JournalEntry]], wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) {
     let tail = Location(packed: control.tail)
-    try syncSegmentHeader(of: tail.segment, engine)
+    try writes.segments.syncHeader(of: tail.segment, engine)
     let durable = Location(packed: control.durable)
     let end: Int
     do throws(StoreError) {
@@ -155,7 +155,7 @@ extension Store {
     let segment = engine.journal.segments[engine.journal.segments.count - 1]
     control.raiseLastDurableSegment(to: segment.number)
     engine.compaction.deadBytesReviewThreshold = 0
-    publish(end, in: segment, wall: wall, &engine)
+    writes.publish(end, in: segment, wall: wall, &engine)
   }
 }
 

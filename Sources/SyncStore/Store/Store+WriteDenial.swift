@@ -11,7 +11,7 @@ extension Store {
   /// is already the state.
   package func setWriteDenial(_ denial: WriteDenial?) throws(StoreError) {
     guard try writeDenial != denial else { return }
-    let (_, tail) = try append { builder throws(StoreError) in
+    let (_, tail) = try writes.append { builder throws(StoreError) in
       guard builder.state.writeDenial != denial else { return }
       try builder.setLocal(StateKey.writeDenial, denial.map { [$0.rawValue] })
     }
@@ -21,7 +21,7 @@ extension Store {
   /// Refuses before blob bytes are staged that no record would refer to. The record itself is refused under
   /// the writers' mutex.
   func checkMayWrite() throws(StoreError) {
-    let denial = engine.withLock { $0.state.writeDenial }
+    let denial = core.engine.withLock { $0.state.writeDenial }
     if let denial { throw denial.error }
   }
 
@@ -87,12 +87,12 @@ extension Store {
     try checkWritable()
     let found = try ownWrites(after: position, limit: limit)
     let actor = environment.newActor()
-    let (dropped, tail) = try append(limit: .max) { builder throws(StoreError) -> [OwnWrite] in
+    let (dropped, tail) = try writes.append(limit: .max) { builder throws(StoreError) -> [OwnWrite] in
       guard builder.state.writeDenial != nil else {
         throw StoreError(
           .notAllowed, "this copy is read-write: what it has not sent leaves with the next sync", path: path)
       }
-      let current = engine.withLock { engine in
+      let current = core.engine.withLock { engine in
         found.filter { engine.readable($0.key.bytes)?.version == $0.version }
       }
       guard !current.isEmpty else { return [] }

@@ -7,12 +7,12 @@ package struct WritesAhead: Hashable, Sendable {
   package var until: UInt64
 }
 
-extension Store {
+extension StorePart {
   /// Whether writes made here are stamped further ahead of the clock than other members tolerate.
   ///
   /// The group's purge horizon may put a copy ahead by up to an hour: that is not an error of its clock, and
   /// is tolerated.
-  package var isClockAhead: Bool {
+  var stampsAreAhead: Bool {
     get throws(StoreError) {
       let wall = environment.now()
       return try reading { engine throws(StoreError) in
@@ -20,6 +20,11 @@ extension Store {
       }
     }
   }
+}
+
+extension Store {
+  /// Whether writes made here are stamped further ahead of the clock than other members tolerate.
+  package var isClockAhead: Bool { get throws(StoreError) { try stampsAreAhead } }
 
   /// Writes stamped ahead of the clock that no other member can have yet and that `restampUnsent` can
   /// correct; nil if there are none.

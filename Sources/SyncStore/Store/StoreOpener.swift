@@ -130,9 +130,9 @@ struct StoreOpener {
   {
     engine.status.needsRecovery = !control.recovered
     return Store(
-      path: path, identity: identity, configuration: configuration, environment: environment,
-      control: control,
-      controlFile: file, engine: engine)
+      OpenStore(
+        path: path, identity: identity, configuration: configuration, environment: environment,
+        control: control, controlFile: file, engine: engine))
   }
 
   private func openShared(_ file: any StorageFile, control: ControlPage) throws(StoreError) -> Store {
@@ -156,7 +156,7 @@ struct StoreOpener {
     // Otherwise recovery sets the actor.
     if writable, control.recovered { _ = try store.actor }
     if writable, !control.recovered {
-      try store.recover(identity, lastLife: nil, isCopied: !isAtOriginalPlace, finding: nil)
+      try store.recovery.recover(identity, lastLife: nil, isCopied: !isAtOriginalPlace, finding: nil)
     }
     return store
   }
@@ -257,7 +257,7 @@ struct StoreOpener {
     if found == nil { found = try read(file, control: control, last: last) }
     guard let (store, finding) = found else { throw busyError }
     if writable {
-      try store.recover(identity, lastLife: last, isCopied: !isAtOriginalPlace, finding: finding)
+      try store.recovery.recover(identity, lastLife: last, isCopied: !isAtOriginalPlace, finding: finding)
     }
     // A failure, as on a failing disk, does not prevent opening: the next process tries again.
     if writable { try? Leftovers.remove(path, storage: storage, isEncrypted: journalKeys.isEncrypted) }
@@ -284,7 +284,7 @@ struct StoreOpener {
     }
     if last == nil {
       try journal.truncateAtLostBlob(&plan) { () throws(StoreError) in
-        try Store.blobsForRecovery(at: path, environment: environment, journalKeys: journal.keys)
+        try BlobTier.blobsForRecovery(at: path, environment: environment, journalKeys: journal.keys)
       }
     }
     let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)

@@ -80,7 +80,7 @@ final class StoreRegistry: Sendable {
     return stores.withLock { stores in
       // An instance opened before a fork belongs to the parent, and is useless to the child, which is told to
       // open it again.
-      stores.held.first { $0.place == place && $0.store?.forkGeneration == generation }?.store
+      stores.held.first { $0.place == place && $0.store?.core.forkGeneration == generation }?.store
     }
   }
 

@@ -87,7 +87,9 @@ extension Engine {
         adoption.losers.append(view.location)
         return true
       }
-      if !parked.isEmpty, let places = parked[key], let former = places.first(where: { isCopy(of: view, at: $0) }) {
+      if !parked.isEmpty, let places = parked[key],
+        let former = places.first(where: { isCopy(of: view, at: $0) })
+      {
         parked.move(former, of: key, to: view.location)
         return true
       }
@@ -107,7 +109,8 @@ extension Engine {
 
   private mutating func finishInstall(_ adoption: SegmentInstall, indexing: Bool) {
     losers.locations =
-      losers.locations.filter { !adoption.replaces($0) && $0.segment != adoption.segment.number } + adoption.losers
+      losers.locations.filter { !adoption.replaces($0) && $0.segment != adoption.segment.number }
+      + adoption.losers
     sortedKeys.index = nil
     let segment = adoption.segment
     damage.forget { adoption.replaces($0) }
@@ -191,7 +194,8 @@ extension Engine {
     // index of this process alone, until this view has replayed the records that finished the compaction.
     guard !journal.replaced.isEmpty,
       index.isShared
-        ? context.control.installedCompactions >= compaction.count && !hasUninstalledCopy : applied >= compaction.appliedAt
+        ? context.control.installedCompactions >= compaction.count && !hasUninstalledCopy
+        : applied >= compaction.appliedAt
     else { return }
     // The cached writer keeps replaced segments mapped. The next write builds another one in any case.
     fastPath.writer = nil

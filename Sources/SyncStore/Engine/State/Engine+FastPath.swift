@@ -66,7 +66,8 @@ extension Engine {
           let earlier = previous - TransactionBuilder.firstPendingIndex
           held = writer.own(at: (earlier == 0 ? start : ends[earlier - 1])..<ends[earlier])
         }
-        compaction.deadBytes += try writer.indexWrite(write.hash, bytes: offset..<ends[index], replacing: held)
+        compaction.deadBytes += try writer.indexWrite(
+          write.hash, bytes: offset..<ends[index], replacing: held)
         lastRef = writer.ref(at: offset)
         offset = ends[index]
       }

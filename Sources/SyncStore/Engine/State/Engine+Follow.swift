@@ -78,7 +78,8 @@ extension Engine {
     try journal.extend(to: tail.segment)
     try journal.loadReplaced()
     let index =
-      index.isShared ? self.index : JournalIndex.inMemory(context.files, secret: context.environment.random(16))
+      index.isShared
+      ? self.index : JournalIndex.inMemory(context.files, secret: context.environment.random(16))
     var fresh = Engine(context, journal: journal, index: index, compactions: compactions)
     fresh.fastPath.isOn = fastPath.isOn
     // Pins now protect segments from the start of the reloaded journal.

@@ -187,7 +187,9 @@ extension Engine {
   }
 
   /// Whether another process may change the index concurrently.
-  private func mayChange(_ isExclusive: Bool) -> Bool { index.isShared && !context.isSoleProcess && !isExclusive }
+  private func mayChange(_ isExclusive: Bool) -> Bool {
+    index.isShared && !context.isSoleProcess && !isExclusive
+  }
 
   /// Locations of all keys, including those whose record was damaged after opening: the caller must not
   /// mistake the rest for everything.

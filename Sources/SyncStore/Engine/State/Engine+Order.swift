@@ -46,7 +46,8 @@ extension Engine {
   /// Installs an order built without the lock. Discarded if anything but appends happened since: a parked
   /// record was applied or segments were replaced, so that the position to continue from is unknown.
   mutating func install(_ view: SortedKeyIndex, builtFrom origin: SortInput) {
-    guard sortedKeys.invalidations == origin.orderInvalidations, journal.segments.count >= origin.numbers.count,
+    guard sortedKeys.invalidations == origin.orderInvalidations,
+      journal.segments.count >= origin.numbers.count,
       zip(journal.segments, origin.numbers).allSatisfy({ $0.number == $1 })
     else { return }
     sortedKeys.index = view

@@ -1,8 +1,8 @@
 /// Passes over all keys in short steps: a writer waits for one step at most.
-extension Store {
+extension WritingPart {
   /// Maximum number of records, and of their bytes, per step.
-  static let recordsPerStep = 256
-  static let bytesPerStep = 1 << 20
+  static var recordsPerStep: Int { 256 }
+  static var bytesPerStep: Int { 1 << 20 }
 
   /// Reads the record of each key, a few at a time under the engine lock. A key written concurrently may be
   /// seen before or after the write; a key that is not written is seen exactly once.
@@ -24,7 +24,7 @@ extension Store {
       path: path)
   }
 
-  private static let maxPassAttempts = 8
+  private static var maxPassAttempts: Int { 8 }
 
   /// False if the index was rebuilt since.
   private func visitKeysOnce<Element>(
@@ -34,7 +34,7 @@ extension Store {
     let pin = SnapshotPin()
     // Inside a transaction of this thread, and for a reader in shared mode, writers cannot be excluded
     // between steps: find all keys in one step.
-    let isWhole = isInTransaction || !isWritable
+    let isWhole = writes.isInTransaction || !isWritable
     let pass = try reading { engine throws(StoreError) -> (keys: HashIndex, units: Int) in
       engine.retainSegments(for: pin)
       return (engine.index.hashIndex, isWhole ? 1 : try engine.scanUnitCount())
@@ -44,7 +44,7 @@ extension Store {
       if isWhole {
         places = try reading { engine throws(StoreError) in try engine.locations() }
       } else {
-        places = try readingExclusively { engine, _ throws(StoreError) in
+        places = try writes.readingExclusively { engine, _ throws(StoreError) in
           guard engine.index.hashIndex === pass.keys else { return nil }
           return try engine.locations(unit: unit, of: pass.units)
         }
@@ -59,7 +59,7 @@ extension Store {
   /// Ends a step: threads waiting for the engine lock get it next. Without this a pass that retakes the lock
   /// at once starves them: puts waited for up to 520 ms during `status` of 1,000,000 keys.
   func yieldEngineLock() {
-    engine.yieldToWaiters()
+    core.engine.yieldToWaiters()
     environment.onScanYield?()
   }
 

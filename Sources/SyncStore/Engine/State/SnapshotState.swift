@@ -192,7 +192,8 @@ extension Store {
   private func cachedSnapshotState() throws(StoreError) -> SnapshotState? {
     try reading { engine throws(StoreError) in
       try engine.cachedSortedKeyIndex().map {
-        SnapshotState(order: $0, possiblyLostKeys: engine.possiblyLostKeys, indexNotes: engine.localMetadata.indexNotes)
+        SnapshotState(
+          order: $0, possiblyLostKeys: engine.possiblyLostKeys, indexNotes: engine.localMetadata.indexNotes)
       }
     }
   }

@@ -143,10 +143,10 @@ extension Store {
   ) throws(StoreError) -> UInt64? {
     var end: UInt64?
     for start in stride(from: 0, to: notes.count, by: Self.localRecordBatchSize) {
-      let (_, tail) = try append(limit: .max) { builder throws(StoreError) in
+      let (_, tail) = try writes.append(limit: .max) { builder throws(StoreError) in
         let part = notes[start..<min(start + Self.localRecordBatchSize, notes.count)]
         let present = noted.map { noted in
-          engine.withLock { engine in
+          core.engine.withLock { engine in
             part.filter {
               noted.places[$0.key] != nil && noted.places[$0.key] == engine.localMetadata.location(of: $0.key)
             }

@@ -4,13 +4,13 @@ extension Store {
   package typealias BlobFetching = @Sendable (BlobReference) throws(StoreError) -> Void
 
   /// Sets the function that fetches missing blobs on read; nil disables fetching.
-  package func setBlobFetching(_ fetching: BlobFetching?) { blobFetching.withLock { $0 = fetching } }
+  package func setBlobFetching(_ fetching: BlobFetching?) { blobTier.fetching.withLock { $0 = fetching } }
 
   /// Fetches a blob that could not be read. False if that is impossible: no node runs, or this thread is
   /// within a transaction, for which the arrival would have to wait.
   private func fetch(_ blob: BlobReference, after error: StoreError) throws(StoreError) -> Bool {
     guard error.code == .blobUnavailable || error.code == .damaged, isWritable,
-      !isInTransaction, let fetch = blobFetching.withLock({ $0 })
+      !isInTransaction, let fetch = blobTier.fetching.withLock({ $0 })
     else { return false }
     try fetch(blob)
     return true

@@ -85,12 +85,6 @@ public struct Changes: AsyncSequence, Sendable {
 }
 
 extension Store {
-  /// Wakes waiters after the journal has grown.
-  @inline(__always)
-  func signalChange() {
-    if control.hasWaiters { changeSignal.wake() }
-  }
-
   /// The end of the journal: changes from there on are those not written yet.
   ///
   /// With `interval` and `relaxed` durability a power loss may take the last writes, and with them the

@@ -48,6 +48,23 @@ extension Store {
     }
   }
 
+  /// Reclaims the space of superseded records, and of deletes that every member has seen, except in the
+  /// active segment. Reading and writing continue concurrently. Returns the bytes gained.
+  ///
+  /// - Throws: `.diskFull` if there is room for no copy: nothing is lost then. If only some copies do not
+  ///   fit, the others have reclaimed their space. `.busy` within a transaction of this thread.
+  @discardableResult
+  public func compact() throws(StoreError) -> UInt64 { try compactor.compact() }
+
+  /// Purges tombstones and expired records that every active member has seen, except those at the last
+  /// `spared` positions. Returns the number of keys purged.
+  ///
+  /// - Throws: as `compact`.
+  @discardableResult
+  package func purge(sparing spared: UInt64 = 0) throws(StoreError) -> Int {
+    try compactor.purge(sparing: spared)
+  }
+
   /// Reclaims space: compacts the journal, removes blobs that no record refers to any more and incomplete
   /// files of killed processes, drops caches. Returns the bytes gained on the disk.
   ///
@@ -74,7 +91,7 @@ extension Store {
     let referenced = try named.union(pinnedBlobs()).union(awaitedBlobs())
     _ = try blobs.sweepOrphans(referenced: referenced, graceSeconds: graceSeconds, now: now)
     // Blobs that an earlier version left unencrypted in an encrypted store.
-    if journalKeys.isEncrypted { _ = try renewBlobs() }
+    if journalKeys.isEncrypted { _ = try rekeyer.renewBlobs() }
     try blobs.checkpoint()
     purgeMemory()
     let after = try blobs.totalBytes()
@@ -102,11 +119,13 @@ extension Store {
   /// Visits each record of this copy that refers to a blob. All of them are durable before the first visit.
   func eachReferenceToBlob(_ visit: (_ hash: BlobHash, _ isBeaten: Bool) -> Void) throws(StoreError) {
     try checkWritable()
-    try lockWriters()
+    try writes.lockWriters()
     let snapshot: BackupSnapshot
     do {
       defer { control.unlock() }
-      snapshot = try engine.withLock { engine throws(StoreError) in try BackupSnapshot(after: 0, in: engine) }
+      snapshot = try core.engine.withLock { engine throws(StoreError) in
+        try BackupSnapshot(after: 0, in: engine)
+      }
     }
     // After a power loss an overwritten record counts again, unless the record that replaced it is durable
     // (rule R7).
@@ -124,10 +143,10 @@ extension Store {
 
   /// Drops caches: the sorted key index, cached records and blob state. The next scan sorts anew.
   public func purgeMemory() {
-    engine.withLock { $0.sortedKeys.index = nil }
+    core.engine.withLock { $0.sortedKeys.index = nil }
     journalKeys.decryptedRecords?.removeAll()
     // An unopened tier holds no memory, and opening it here would create its files.
-    openedBlobs?.forget()
+    blobTier.opened?.forget()
   }
 }
 

@@ -23,7 +23,7 @@ public struct OpenTransaction: ~Copyable {
   fileprivate init(store: Store, durability: Durability?, hold: WriterLockHold) {
     (self.store, self.durability, self.hold) = (store, durability, hold)
     transaction = Transaction(
-      store: store, builder: store.newTransactionBuilder(limit: Limits.transactionBytes))
+      store: store, builder: store.writes.newTransactionBuilder(limit: Limits.transactionBytes))
   }
 
   /// Commits all its writes atomically. They are as durable as the mode requires when this returns.
@@ -55,14 +55,14 @@ private final class WriterLockHold {
   /// The caller has acquired the mutex.
   init(_ store: Store) {
     (self.store, thread) = (store, SystemCall.thread)
-    store.transactionThread.store(thread, ordering: .relaxed)
+    store.writes.transactionThread.store(thread, ordering: .relaxed)
   }
 
   func end() {
     guard !isEnded else { return }
     precondition(thread == SystemCall.thread, "a transaction is ended by the thread that has begun it")
     isEnded = true
-    store.transactionThread.store(0, ordering: .relaxed)
+    store.writes.transactionThread.store(0, ordering: .relaxed)
     store.control.unlock()
   }
 
@@ -77,8 +77,8 @@ extension Store {
   @available(*, noasync, message: "its thread has to end it: use AsyncStore.transaction")
   public func beginTransaction(durability: Durability? = nil) throws(StoreError) -> OpenTransaction {
     try checkWritable()
-    throttleWriter()
-    try lockWriters()
+    writes.compaction.throttleWriter()
+    try writes.lockWriters()
     return OpenTransaction(store: self, durability: durability, hold: WriterLockHold(self))
   }
 
@@ -88,18 +88,18 @@ extension Store {
   @available(*, noasync, message: "its thread has to end it: use AsyncStore.transaction")
   public func tryBeginTransaction(durability: Durability? = nil) throws(StoreError) -> OpenTransaction? {
     try checkWritable()
-    guard try lockWriters(waits: false) else { return nil }
+    guard try writes.lockWriters(waits: false) else { return nil }
     return OpenTransaction(store: self, durability: durability, hold: WriterLockHold(self))
   }
 
   /// Whether this thread is within a transaction of this store. If so, it must write through that
   /// transaction.
-  public var isInTransaction: Bool { transactionThread.load(ordering: .relaxed) == SystemCall.thread }
+  public var isInTransaction: Bool { writes.isInTransaction }
 
   /// Appends the writes of a transaction. The caller holds the writers' mutex.
   func commit(_ transaction: inout Transaction) throws(StoreError) {
     if !transaction.pendingBlobs.isEmpty { try blobs.makeDurable(transaction.pendingBlobs, withPacks: false) }
     let composed = transaction.builder
-    try engine.withLock { engine throws(StoreError) in try commit(composed, &engine) }
+    try core.engine.withLock { engine throws(StoreError) in try writes.commit(composed, &engine) }
   }
 }

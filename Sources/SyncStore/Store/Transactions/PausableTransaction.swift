@@ -51,21 +51,21 @@ extension Store {
   private func advance(
     _ report: inout PausableReport, _ step: (inout Transaction) throws -> TransactionStep
   ) throws -> TransactionStep {
-    throttleWriter()
-    try lockWriters()
-    transactionThread.store(SystemCall.thread, ordering: .relaxed)
+    writes.compaction.throttleWriter()
+    try writes.lockWriters()
+    writes.transactionThread.store(SystemCall.thread, ordering: .relaxed)
     defer {
-      transactionThread.store(0, ordering: .relaxed)
+      writes.transactionThread.store(0, ordering: .relaxed)
       control.unlock()
     }
     while true {
       var transaction = Transaction(
-        store: self, builder: newTransactionBuilder(limit: Limits.transactionBytes))
+        store: self, builder: writes.newTransactionBuilder(limit: Limits.transactionBytes))
       let outcome = try step(&transaction)
       try commit(&transaction)
       report.steps += 1
       // A compaction acquires the mutex like any writer.
-      if outcome == .done || control.isContended || writeThrottle.isUrgent {
+      if outcome == .done || control.isContended || writes.compaction.throttle.isUrgent {
         return outcome
       }
     }

@@ -46,8 +46,8 @@ public struct Transaction: ~Copyable {
       return try builder.enqueue(key: key.bytes, value: value, type: type)
     }
     trackBlob(of: content)
-    try store.issuePending(&builder)
-    let held = try store.heldForWriting(key.bytes, in: builder)
+    try store.writes.issuePending(&builder)
+    let held = try store.writes.heldForWriting(key.bytes, in: builder)
     try builder.issue(
       key: key.bytes, content: content, type: type, deadline: deadline, held: held)
   }
@@ -89,12 +89,12 @@ public struct Transaction: ~Copyable {
   /// A local key of this copy, including earlier writes of this transaction.
   func local(_ key: [UInt8]) -> [UInt8]? {
     if let value = builder.locals[key] { return value }
-    return store.engine.withLock { $0.localMetadata[key] }
+    return store.core.engine.withLock { $0.localMetadata[key] }
   }
 
   /// Sets a local key of this copy in the same append; nil removes it.
   mutating func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
-    try store.issuePending(&builder)
+    try store.writes.issuePending(&builder)
     try builder.setLocal(key, value)
   }
 }

@@ -3,27 +3,27 @@
 /// The outcome of `TransactionBuilder.receive` is known beforehand: each record wins, against nothing. So the
 /// bytes received go into the journal without becoming objects; a batch with any other record takes the
 /// general path as a whole.
-extension Store {
+extension BatchApplier {
   /// Appends the records of a batch and those added by `conclude`. Nil, with nothing done, if the batch needs
   /// the general path.
   func bulkInsert(
     _ batch: CompactBatch, _ conclude: (inout TransactionBuilder) throws(StoreError) -> Void
   ) throws(StoreError) -> (echo: (after: UInt64, upTo: UInt64), tail: UInt64)? {
     try checkWritable()
-    throttleWriter()
-    try lockWriters()
+    writes.compaction.throttleWriter()
+    try writes.lockWriters()
     defer { control.unlock() }
-    var builder = newTransactionBuilder(limit: Limits.transactionBytes)
+    var builder = writes.newTransactionBuilder(limit: Limits.transactionBytes)
     var extent = AppendExtent()
     extent.add(batch)
     guard extent.bytes <= 2 * Limits.batchBytes,
-      let intake = engine.withLock({ $0.prepareBulkInsert(of: batch, limit: builder.stampLimit) })
+      let intake = core.engine.withLock({ $0.prepareBulkInsert(of: batch, limit: builder.stampLimit) })
     else { return nil }
     try conclude(&builder)
     for entry in builder.entries { extent.add(entry) }
-    return try engine.withLock { engine throws(StoreError) in
+    return try core.engine.withLock { engine throws(StoreError) in
       let position = engine.position
-      try commit(builder.entries, extent: extent, after: intake, wall: builder.wall, &engine)
+      try writes.commit(builder.entries, extent: extent, after: intake, wall: builder.wall, &engine)
       return ((position, engine.position), control.tail)
     }
   }
@@ -60,7 +60,8 @@ extension Engine {
   ///
   /// Only for the holder of the writers' mutex, with everything committed indexed.
   mutating func prepareBulkInsert(of batch: CompactBatch, limit: Stamp) -> PreparedBulkInsert? {
-    guard state.scope == nil, damage.gaps.isEmpty, parked.isEmpty, !indexIsInvalid, !batch.entries.isEmpty else {
+    guard state.scope == nil, damage.gaps.isEmpty, parked.isEmpty, !indexIsInvalid, !batch.entries.isEmpty
+    else {
       return nil
     }
     let vector = state.vector

@@ -1,156 +1,12 @@
-/// The writes that the sender of a full state holds, collected while it arrives (rule R8).
-package final class FullState: Sendable {
-  private struct Known {
-    var present = DotSet()
-    /// Keys where the sender's record or the one held here is in doubt: whether this copy now holds the
-    /// sender's record.
-    var doubtful: [[UInt8]: Bool] = [:]
-  }
-
-  private let known = LockedField(Known())
-
-  /// Nothing received yet.
-  package init() {}
-
-  /// Approximate memory, in bytes, for the dots that the sender holds.
-  package var bytes: Int { known.withLock { $0.present.bytes } }
-
-  /// Records the dots named by a batch.
-  func record(_ batch: IncomingBatch) {
-    known.withLock { known in
-      for item in batch.records.list { known.present.insert(item.record.dot) }
-      for dot in batch.present { known.present.insert(dot) }
+/// Comparing a copy with the full state of another one, and closing it.
+extension BatchApplier {
+  /// Whether writes of this copy are unconfirmed (rule R9).
+  var isInDoubt: Bool {
+    get throws(StoreError) {
+      try reading { engine throws(StoreError) in !engine.state.unconfirmedRanges.isEmpty }
     }
   }
 
-  /// Records that the sender holds `record` where this copy holds `held`; the dot of one of them may have
-  /// been used twice. `isTaken` unless the sender's record is parked, or this copy covers its dot, possibly
-  /// with another content.
-  func record(doubtful record: Record, against held: Record?, isTaken: Bool) {
-    var (record, held) = (record, held)
-    record.continues = false
-    held?.continues = false
-    // The winner is held from now on; if that is the sender's, both hold the same. Of two records with the
-    // same dot the held one stays.
-    let wins = isTaken && held.map { $0.dot != record.dot && $0.version < record.version } ?? true
-    let isSame = wins || record == held
-    known.withLock { $0.doubtful[record.key] = isSame }
-  }
-
-  /// Whether the sender holds a write with this dot.
-  func isPresent(_ dot: Dot) -> Bool { known.withLock { $0.present.contains(dot) } }
-
-  /// The sender's record of the key of a record held here in `state`.
-  func holding(of record: Record, in state: ReplicaState) -> SenderHolding {
-    guard state.isUnconfirmed(record.dot) else { return isPresent(record.dot) ? .same : .nothing }
-    switch known.withLock({ $0.doubtful[record.key] }) {
-    case true?: return .same
-    case false?: return .different
-    case nil: return .nothing
-    }
-  }
-}
-
-/// The sender's record of a key, compared with the record held here.
-enum SenderHolding {
-  /// Not this write. Whether another one of the key is recorded only for a record in doubt.
-  case nothing
-  /// This very write.
-  case same
-  /// Another record, which does not beat the one held here.
-  case different
-}
-
-/// The fate of a record held here after another copy's full state has arrived; decided without I/O.
-enum FullStateVerdict: Equatable {
-  case keep
-  /// Dead: the sender covers it and does not hold it.
-  case drop
-  /// Issue again as a new write: what had beaten it may have been purged, or its dot is in doubt.
-  case reissue
-  /// Unknown whether it was deleted: remove it, but keep it as a conflict loser.
-  case setAside
-
-  /// Verdict on the current record of a key, held by this copy in `state`. Up to `horizon`, a purged delete
-  /// may have beaten it.
-  init(
-    _ record: Record, state: ReplicaState, close: RoundClose, horizon: Stamp, senderHolds held: SenderHolding,
-    at time: UInt64
-  ) {
-    let isCovered = close.vector.covers(record.dot)
-    if record.isReserved || held == .same {
-      self = .keep
-    } else if state.isUnconfirmed(record.dot) {
-      if !isCovered || held == .different || record.stamp > close.horizon {
-        self = .reissue
-      } else {
-        self = record.isGone(at: time) ? .drop : .setAside
-      }
-    } else if isCovered {
-      // The sender may cover the dot with the other content.
-      self = state.isAmbiguous(record.dot) && !record.isGone(at: time) ? .setAside : .drop
-    } else if state.isRecovering, state.isMine(record.dot) {
-      self = .reissue
-    } else {
-      // Do not decide by expiration: this clock may be wrong.
-      self = record.stamp <= horizon && !record.isTombstone ? .reissue : .keep
-    }
-  }
-
-  /// Verdict on a parked record.
-  init(parked record: Record, _ close: RoundClose, horizon: Stamp, isPresent: Bool) {
-    let isCovered = close.vector.covers(record.dot)
-    if isCovered {
-      self = isPresent ? .keep : .drop
-    } else {
-      self = record.stamp <= horizon && !record.isTombstone ? .reissue : .keep
-    }
-  }
-}
-
-/// The rule that gives the verdict on records held here.
-private enum VerdictRule {
-  /// Another copy's complete full state. Records after the given position were not compared on arrival with
-  /// the deletes purged here, up to that horizon.
-  case fullState(FullState, RoundClose, after: UInt64, horizon: Stamp)
-  /// This copy is about to send a round to a receiver that covers this vector: unconfirmed writes not covered
-  /// there are issued again.
-  case unknown(VersionVector)
-
-  /// Whether any verdict but `keep` is possible.
-  func concerns(_ dot: Dot, state: ReplicaState) -> Bool {
-    switch self {
-    case .fullState(let full, _, _, _): return !full.isPresent(dot) || state.isUnconfirmed(dot)
-    case .unknown(let covered): return state.isUnconfirmed(dot) && !covered.covers(dot)
-    }
-  }
-
-  func verdict(
-    on record: Record, at position: UInt64, _ state: ReplicaState, at time: UInt64
-  ) -> FullStateVerdict {
-    // Records outside the scope belong to a scope expansion, which restarts and brings them anew. Dropping an
-    // own write among them would leave this copy covering what it no longer holds.
-    guard state.scope.holds(record.key), concerns(record.dot, state: state) else { return .keep }
-    switch self {
-    case .fullState(let full, let close, let start, let horizon):
-      let horizon = position > start ? horizon : close.horizon
-      return FullStateVerdict(
-        record, state: state, close: close, horizon: horizon,
-        senderHolds: full.holding(of: record, in: state), at: time)
-    case .unknown: return record.isReserved ? .keep : .reissue
-    }
-  }
-
-  /// Verdict on a parked record.
-  func verdict(onParked record: Record, at position: UInt64) -> FullStateVerdict {
-    guard case .fullState(let full, let close, let start, let horizon) = self else { return .keep }
-    return FullStateVerdict(
-      parked: record, close, horizon: position > start ? horizon : close.horizon,
-      isPresent: full.isPresent(record.dot))
-  }
-}
-
-extension Store {
   /// Issues unconfirmed writes again that the receiver of a round does not cover, as the receiver's full
   /// state would do.
   ///
@@ -167,18 +23,6 @@ extension Store {
     try applyVerdicts(to: places, rule: .unknown(covered), pin: pin)
   }
 
-  /// The number of keys held here, reserved keys and tombstones included.
-  package func heldKeyCount() throws(StoreError) -> UInt64 {
-    try reading { engine throws(StoreError) in engine.keyCount }
-  }
-
-  /// Whether writes of this copy are unconfirmed (rule R9).
-  var isInDoubt: Bool {
-    get throws(StoreError) {
-      try reading { engine throws(StoreError) in !engine.state.unconfirmedRanges.isEmpty }
-    }
-  }
-
   /// Records compared or dropped per step, while writers wait.
   private static let recordsPerVerdictStep = 256
 
@@ -190,7 +34,7 @@ extension Store {
   /// last of them in the step that merges the vector. They were not compared on arrival with the deletes that
   /// this copy itself has purged (`TransactionBuilder.receive`): that is done here as well.
   func finish(_ full: FullState, close: RoundClose) throws(StoreError) {
-    let (raised, _) = try append(limit: .max) {
+    let (raised, _) = try writes.append(limit: .max) {
       builder throws(StoreError) -> (after: UInt64, horizon: Stamp) in
       try requireReceiver(of: close, builder.state)
       let covered = close.covered(by: builder.state)
@@ -204,7 +48,7 @@ extension Store {
     let losses = try keysToRecover()
     let pin = SnapshotPin()
     let rule = VerdictRule.fullState(full, close, after: raised.after, horizon: raised.horizon)
-    var (compared, places, waiting) = try readingExclusively { engine, isAlone throws(StoreError) in
+    var (compared, places, waiting) = try writes.readingExclusively { engine, isAlone throws(StoreError) in
       engine.retainSegments(for: pin)
       let waiting = engine.dueParked(upTo: .maximum)
       let compared = ComparedPosition(position: engine.position, waiting: Set(waiting))
@@ -227,8 +71,8 @@ extension Store {
       compared = rest.compared
     }
     while true {
-      let (left, tail) = try append(limit: .max) { builder throws(StoreError) -> Arrivals? in
-        let rest = try engine.withLock { engine throws(StoreError) in
+      let (left, tail) = try writes.append(limit: .max) { builder throws(StoreError) -> Arrivals? in
+        let rest = try core.engine.withLock { engine throws(StoreError) in
           try arrivals(after: compared, rule: rule, pin: pin, engine: engine)
         }
         guard rest.fitsClosingStep else { return rest }
@@ -238,7 +82,7 @@ extension Store {
         return nil
       }
       guard let left else {
-        try sync(upTo: tail)
+        try journalSync.sync(upTo: tail)
         return logUnrecovered(of: losses)
       }
       try applyVerdicts(left, rule: rule, pin: pin)
@@ -272,7 +116,7 @@ extension Store {
 
     /// Whether they fit into the closing step: one transaction must not become too large to be sent.
     var fitsClosingStep: Bool {
-      waiting.isEmpty && affected.count <= Store.recordsPerVerdictStep
+      waiting.isEmpty && affected.count <= BatchApplier.recordsPerVerdictStep
         && (affected.count <= 1 || affected.reduce(0) { $0 + $1.bytes } <= Limits.transactionBytes / 2)
     }
   }
@@ -328,7 +172,7 @@ extension Store {
         return self.affected(
           places[start..<min(start + Self.recordsPerVerdictStep, places.count)], rule: rule, engine: engine)
       }
-      engine.yieldToWaiters()
+      core.engine.yieldToWaiters()
     }
     // Reissued writes keep their original order.
     affected.sort { $0.version < $1.version }
@@ -368,7 +212,7 @@ extension Store {
   }
 
   private func applyInOneTransaction(_ affected: ArraySlice<Affected>, rule: VerdictRule) throws(StoreError) {
-    try append(limit: Limits.transactionBytes) { builder throws(StoreError) in
+    try writes.append(limit: Limits.transactionBytes) { builder throws(StoreError) in
       if case .fullState(_, let close, _, _) = rule { try requireReceiver(of: close, builder.state) }
       try carryOut(affected, rule: rule, &builder)
     }
@@ -380,9 +224,9 @@ extension Store {
     guard !affected.isEmpty else { return }
     var doomed: [TransactionBuilder.RecordToPurge] = []
     var again: [Record] = []
-    let kept = engine.withLock { $0.losers.digests }
+    let kept = core.engine.withLock { $0.losers.digests }
     for item in affected {
-      let (held, isOutdated) = engine.withLock { ($0.readable(item.key), $0.isOutdated(item.key)) }
+      let (held, isOutdated) = core.engine.withLock { ($0.readable(item.key), $0.isOutdated(item.key)) }
       guard let record = held, record.version == item.version else { continue }
       var verdict = rule.verdict(on: record, at: item.position, builder.state, at: builder.wall)
       if isOutdated { verdict = verdict.forOutdated(record, at: builder.wall) }
@@ -403,9 +247,9 @@ extension Store {
   private func applyVerdict(
     parked place: Location, rule: VerdictRule, pin: SnapshotPin
   ) throws(StoreError) {
-    try append(limit: .max) { builder throws(StoreError) in
+    try writes.append(limit: .max) { builder throws(StoreError) in
       if case .fullState(_, let close, _, _) = rule { try requireReceiver(of: close, builder.state) }
-      let (record, position, held) = try engine.withLock { engine throws(StoreError) in
+      let (record, position, held) = try core.engine.withLock { engine throws(StoreError) in
         try pin.check(path)
         guard let view = try? engine.journal.record(at: place), let record = try? engine.decoded(view),
           engine.isParked(record)

@@ -1,5 +1,5 @@
 /// Applying records stamped ahead of this machine's clock, once they are due.
-extension Store {
+extension WritePath {
   /// Applies the parked records that are due. The caller holds the mutex.
   ///
   /// On a full disk they stay parked until there is room: a delete or a compaction, which makes room, must

@@ -1,16 +1,21 @@
 /// Small secret files in `keys/`, encrypted where the store is encrypted (`schemas/keys.md`).
-extension Store {
+///
+/// `changing` is taken before the lock of the control file, and excludes other threads as that excludes other
+/// processes.
+final class KeyFiles: StorePart {
+  let core: OpenStore
+  private let changing = LockedField(())
+
+  init(_ core: OpenStore) { self.core = core }
+
   private static let encryptedHeader = Array("syncstore-sealed 1\n".utf8)
   private static let keyFilesDirectory = JournalKeys.directory + "/"
   /// Bytes that encryption adds, and the size limit of a secret file.
   private static let encryptionOverhead = encryptedHeader.count + AES256GCM.nonceBytes + AES256GCM.tagBytes
   private static let keyFileLimit = 1 << 20
 
-  /// The content of `keys/` + `name`; nil if there is none.
-  ///
-  /// - Throws: `.damaged` if it was tampered with; `.unsafeDirectory` if other users can read it;
-  ///   `.foreignFile` if it is longer than `limit` bytes.
-  package func readKeyFile(_ name: String, limit: Int) throws(StoreError) -> [UInt8]? {
+  /// `Store.readKeyFile`.
+  func read(_ name: String, limit: Int) throws(StoreError) -> [UInt8]? {
     let file = path + "/" + Self.keyFilesDirectory + name
     guard let status = try environment.storage.status(file) else { return nil }
     guard status.permissions & 0o077 == 0 else {
@@ -44,7 +49,7 @@ extension Store {
   }
 
   /// Replaces a secret file durably.
-  package func writeKeyFile(_ name: String, _ bytes: [UInt8]) throws(StoreError) {
+  func write(_ name: String, _ bytes: [UInt8]) throws(StoreError) {
     let storage = environment.storage
     let directory = path + "/" + JournalKeys.directory
     // An existing directory may be left from a process killed before it was made durable.
@@ -71,10 +76,9 @@ extension Store {
       + AES256GCM.encrypt(bytes, key: key, nonce: nonce, authenticating: Array(name.utf8))
   }
 
-  /// Excludes all other threads and processes from changing secret files during `body`, so that it can read,
-  /// modify and write.
-  package func changeKeyFiles(_ body: () throws(StoreError) -> Void) throws(StoreError) {
-    try changingKeyFiles.withLock { _ throws(StoreError) in
+  /// `Store.changeKeyFiles`.
+  func change(_ body: () throws(StoreError) -> Void) throws(StoreError) {
+    try changing.withLock { _ throws(StoreError) in
       guard try controlFile.lock(byte: StoreLayout.keyFilesByte, .exclusive, wait: true) else {
         throw StoreError(.busy, "another process changes its keys: try again", path: path)
       }
@@ -87,19 +91,19 @@ extension Store {
   ///
   /// `body` runs before the lock is released, so no other process can write a file in the old form in
   /// between.
-  package func rewriteKeyFiles(
+  func rewrite(
     isPlain: Bool = false, then body: () throws(StoreError) -> Void = {}
   ) throws(StoreError) {
     let storage = environment.storage
     let directory = path + "/" + JournalKeys.directory
     guard let ring = journalKeys.ring, try storage.status(directory) != nil else { return try body() }
-    try changeKeyFiles { () throws(StoreError) in
-      try rewriteKeyFiles(in: directory, isPlain: isPlain, ring)
+    try change { () throws(StoreError) in
+      try rewrite(in: directory, isPlain: isPlain, ring)
       try body()
     }
   }
 
-  private func rewriteKeyFiles(in directory: String, isPlain: Bool, _ ring: KeyRing) throws(StoreError) {
+  private func rewrite(in directory: String, isPlain: Bool, _ ring: KeyRing) throws(StoreError) {
     let storage = environment.storage
     for name in try storage.list(directory) where directory + "/" + name != journalKeys.path {
       let file = directory + "/" + name
@@ -111,11 +115,35 @@ extension Store {
         bytes.starts(with: Self.encryptedHeader) == isPlain
       else { continue }
       if isPlain {
-        guard let plain = try readKeyFile(name, limit: Self.keyFileLimit) else { continue }
+        guard let plain = try read(name, limit: Self.keyFileLimit) else { continue }
         try storage.replace(file, with: plain)
       } else {
         try storage.replace(file, with: encrypted(name: name, bytes: bytes, ring: ring))
       }
     }
   }
+}
+
+extension Store {
+  /// The content of `keys/` + `name`; nil if there is none.
+  ///
+  /// - Throws: `.damaged` if it was tampered with; `.unsafeDirectory` if other users can read it;
+  ///   `.foreignFile` if it is longer than `limit` bytes.
+  package func readKeyFile(_ name: String, limit: Int) throws(StoreError) -> [UInt8]? {
+    try rekeyer.keyFiles.read(name, limit: limit)
+  }
+
+  /// Replaces a secret file durably.
+  package func writeKeyFile(_ name: String, _ bytes: [UInt8]) throws(StoreError) {
+    try rekeyer.keyFiles.write(name, bytes)
+  }
+
+  /// Excludes all other threads and processes from changing secret files during `body`, so that it can read,
+  /// modify and write.
+  package func changeKeyFiles(_ body: () throws(StoreError) -> Void) throws(StoreError) {
+    try rekeyer.keyFiles.change(body)
+  }
+
+  /// Rewrites the secret files that are not in the wanted form: encrypted.
+  package func rewriteKeyFiles() throws(StoreError) { try rekeyer.keyFiles.rewrite() }
 }

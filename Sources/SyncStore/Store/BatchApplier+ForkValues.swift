@@ -1,5 +1,5 @@
 /// After a fork: preserving own values whose dot another incarnation of the actor also used.
-extension Store {
+extension BatchApplier {
   private static let recordsPerLookBackStep = 4096
 
   /// Keeps, as conflict losers, the values of the present actor that others have overwritten, as far as the
@@ -12,9 +12,9 @@ extension Store {
     let last = try lastOwnWrites()
     let now = environment.now()
     let oldest = now - min(now, Limits.conflictMilliseconds)
-    try append(limit: .max) { builder throws(StoreError) in
+    try writes.append(limit: .max) { builder throws(StoreError) in
       for (key, version) in last where version.version.stamp.milliseconds >= oldest {
-        let (held, record, kept) = try engine.withLock { engine throws(StoreError) in
+        let (held, record, kept) = try core.engine.withLock { engine throws(StoreError) in
           (try engine.held(key), try? engine.record(at: version.location), engine.losers.digests)
         }
         guard let held, !builder.state.isMine(held.dot), let record,

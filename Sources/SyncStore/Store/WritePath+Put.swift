@@ -1,24 +1,6 @@
 /// The put of an inline value. Its fast path makes the same record by the same rules as the general path
 /// (`TransactionBuilder`, `commit`), without intermediate copies; all other cases take the general path.
-extension Store {
-  /// Sets a key with the store's default expiry.
-  ///
-  /// Returns false, with nothing written, if the value is too large to be inline, if `unlessKnown` and
-  /// something is known of the key, or if the store holds the local key `note`.
-  func putInline(
-    _ key: Key, _ value: Span<UInt8>, type: ValueType, unlessKnown: Bool, unlessNoted note: [UInt8],
-    durability: Durability?
-  ) throws(StoreError) -> Bool {
-    try checkWritable()
-    guard value.count <= configuration.blobThreshold,
-      let tail = try putInline(
-        key.bytes, value: value, type: type, deadline: deadline(for: nil), unlessKnown: unlessKnown,
-        unlessNoted: note)
-    else { return false }
-    try awaitDurability(tail, durability: durability)
-    return true
-  }
-
+extension WritePath {
   /// Appends the write and returns the packed location after it.
   ///
   /// Nil if nothing was written because something is known of the key (`unlessKnown`) or the store holds the
@@ -30,10 +12,10 @@ extension Store {
     // Prefetches the cache lines of the index, which arrive while the mutex is acquired and the clock is
     // read.
     let prefetched = readers.read { $0.prefetch(key.span) }
-    throttleWriter()
+    compaction.throttleWriter()
     try acquireWriters()
     defer { control.unlock() }
-    return try engine.withLock { engine throws(StoreError) in
+    return try core.engine.withLock { engine throws(StoreError) in
       try prepareToWrite(&engine)
       if let note, engine.localMetadata.indexNotes[note] != nil { return nil }
       let wall = environment.now()

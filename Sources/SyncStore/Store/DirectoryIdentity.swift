@@ -3,7 +3,7 @@
 /// All file names are relative to the directory, which is held open (`Storage.anchored`): renaming it, or
 /// putting another one in its place, changes nothing. Emptying it or exchanging its contents does: new files
 /// would mix with another store's, or be lost. This is checked when files are created, not at each write.
-extension Store {
+extension StorePart {
   /// Whether `path` still leads to the directory that this instance has open.
   var isAtItsPath: Bool { get throws(StoreError) { try environment.storage.resolvesToAnchor(path) } }
 

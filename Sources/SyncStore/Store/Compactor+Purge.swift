@@ -1,5 +1,7 @@
+private import Synchronization
+
 /// Purging of tombstones that all members have seen (rule R8).
-extension Store {
+extension Compactor {
   /// Candidates purged in one append.
   private static let purgesPerAppend = 256
 
@@ -10,7 +12,7 @@ extension Store {
   ///
   /// - Returns: the number of keys purged.
   @discardableResult
-  package func purge(sparing spared: UInt64 = 0) throws(StoreError) -> Int {
+  func purge(sparing spared: UInt64 = 0) throws(StoreError) -> Int {
     try checkWritable()
     let (rule, position) = try reading { engine throws(StoreError) in
       (engine.purgeRule(at: environment.now()), engine.position)
@@ -30,7 +32,7 @@ extension Store {
     purged += try purge(candidates)
     // The records written by this purge must not trigger the next one.
     let now = try reading { engine throws(StoreError) in engine.position }
-    lifecycle.withLock { $0.purgedAt = now }
+    purgedAt.store(now, ordering: .relaxed)
     return purged
   }
 
@@ -42,7 +44,7 @@ extension Store {
   func purgeBeforeCompaction(
     always: Bool, sparing spared: UInt64 = Limits.changesKept
   ) throws(StoreError) {
-    let purgedAt = lifecycle.withLock { $0.purgedAt }
+    let purgedAt = purgedAt.load(ordering: .relaxed)
     let isDue = try reading { engine throws(StoreError) in
       guard try engine.allMembersReported(at: environment.now()) else { return false }
       let written = engine.position - min(purgedAt, engine.position)
@@ -66,10 +68,10 @@ extension Store {
   private func purge(_ candidates: [PurgeCandidate]) throws(StoreError) -> Int {
     guard !candidates.isEmpty else { return 0 }
     // Compaction itself purges: throttling would make it wait for itself.
-    return try append(limit: .max, pacing: false) { builder throws(StoreError) in
+    return try writes.append(limit: .max, pacing: false) { builder throws(StoreError) in
       var dead: [TransactionBuilder.RecordToPurge] = []
       var last: UInt64 = 0
-      try engine.withLock { engine throws(StoreError) in
+      try core.engine.withLock { engine throws(StoreError) in
         let rule = engine.purgeRule(at: builder.wall)
         for candidate in candidates {
           guard let record = try? engine.held(candidate.key), record.version == candidate.version,

@@ -1,5 +1,11 @@
-/// Recovery by the first process that opens a store for writing.
-extension Store {
+/// Recovery by the first process that opens a store for writing, and after damage was found in use.
+///
+/// Takes the writers' mutex, then the engine's lock for each step.
+struct StoreRecovery: WritingPart {
+  let core: OpenStore
+  let writes: WritePath
+  let journalSync: JournalSync
+
   /// Carries out what recovery decided, and becomes a new actor where rule R9 requires it. Does nothing if
   /// another process has done so since this control page was begun.
   ///
@@ -13,17 +19,17 @@ extension Store {
     let acquisition = control.lock()
     defer { control.unlock() }
     guard !control.recovered else {
-      if case .ownerDied = acquisition { try recoverDeadWriterOrPoison() }
+      if case .ownerDied = acquisition { try writes.recoverDeadWriterOrPoison() }
       return
     }
-    if isCopied { try engine.withLock { engine throws(StoreError) in try engine.journal.checkCopy() } }
+    if isCopied { try core.engine.withLock { engine throws(StoreError) in try engine.journal.checkCopy() } }
     // Idempotent: after a death in the middle, the next recovery redoes everything from the start.
     var renewal: TransactionBuilder.ActorChangeReason? = isCopied ? .copied : nil
     var cutDamage: JournalDamage?
     // The copy may never have been synced; its content counts as durable from here on.
     if isCopied { try environment.storage.syncFileSystem(path) }
     if isCopied || lastLife == nil {
-      try engine.withLock { engine throws(StoreError) in try engine.journal.removeUsed() }
+      try core.engine.withLock { engine throws(StoreError) in try engine.journal.removeUsed() }
     }
     if let finding, finding.needsNoTruncation, !isCopied, !control.poisoned {
       // As below, without reading the journal once more.
@@ -34,20 +40,20 @@ extension Store {
     } else {
       try truncateJournal(lastLife: lastLife, foreign: isCopied, &renewal)
     }
-    try engine.withLock { engine throws(StoreError) in
+    try core.engine.withLock { engine throws(StoreError) in
       if !engine.index.isShared {
         try engine.journal.removeReplaced()
         try installIndex(&engine)
       }
     }
-    let damage = engine.withLock { $0.newDamage }
+    let damage = core.engine.withLock { $0.newDamage }
     if !damage.isEmpty {
       renewal = .damaged(damage)
-    } else if renewal == nil, engine.withLock({ $0.state.actor }) == nil {
+    } else if renewal == nil, core.engine.withLock({ $0.state.actor }) == nil {
       renewal = .actorRecordMissing
     }
     if let renewal {
-      try engine.withLock { engine throws(StoreError) in try changeActor(renewal, &engine) }
+      try core.engine.withLock { engine throws(StoreError) in try changeActor(renewal, &engine) }
     } else if let cutDamage {
       renewal = .damaged([cutDamage])
     }
@@ -56,20 +62,21 @@ extension Store {
     control.clearPoison()
     control.setRecovered(boot: environment.bootWord)
     if !isCopied { control.home = identity.homeWord }
-    engine.withLock { $0.status.needsRecovery = false }
+    core.engine.withLock { $0.status.needsRecovery = false }
     if finding?.isUnfinished ?? false {
-      scheduleCompaction(isUrgent: environment.compactionMode == .byNextWriter)
+      writes.compaction.schedule(isUrgent: environment.compactionMode == .byNextWriter)
     }
     guard let renewal else { return }
     logActorChange(renewal)
-    do throws(StoreError) { try sync(upTo: control.tail) } catch {
+    do throws(StoreError) { try journalSync.sync(upTo: control.tail) } catch {
       // The new actor becomes durable with the next write that does. A copied store becomes a new actor again
       // at its next opening.
       guard error.code == .diskFull, !control.poisoned else { throw error }
       return
     }
     guard isCopied else { return }
-    try StoreIdentity.write(id: id, name: name, to: path, environment: environment)
+    try StoreIdentity.write(
+      id: core.identity.id, name: core.identity.name, to: path, environment: environment)
     if let identity = try StoreIdentity.read(path, storage: environment.storage) {
       control.home = identity.homeWord
     }
@@ -143,15 +150,15 @@ extension Store {
   private func truncateJournal(
     lastLife: ControlPage.PriorState?, foreign: Bool, _ renewal: inout TransactionBuilder.ActorChangeReason?
   ) throws(StoreError) {
-    try engine.withLock { engine throws(StoreError) in
+    try core.engine.withLock { engine throws(StoreError) in
       var journal = Journal(
-        directory: journalDirectory, environment: environment, store: id, writable: true,
+        directory: journalDirectory, environment: environment, store: core.identity.id, writable: true,
         largestSegment: configuration.segmentBytes, keys: journalKeys)
       let blank = try journal.load()
       guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       if lastLife == nil, !foreign {
         try journal.truncateAtLostBlob(&plan) { () throws(StoreError) in
-          try Store.blobsForRecovery(at: path, environment: environment, journalKeys: journal.keys)
+          try BlobTier.blobsForRecovery(at: path, environment: environment, journalKeys: journal.keys)
         }
       }
       var rescued: [[JournalEntry]] = []
@@ -208,7 +215,7 @@ extension Store {
       if last.truncatedEnd != nil { fresh.journal.lengthen(last) }
       engine.replace(by: fresh)
       for entries in rescued[together...] {
-        try commit(entries, extent: AppendExtent(entries), wall: environment.now(), &engine)
+        try writes.commit(entries, extent: AppendExtent(entries), wall: environment.now(), &engine)
       }
       try engine.journal.finishRescue()
     }
@@ -223,7 +230,7 @@ extension Store {
   /// - Returns: the damage; nil if no record was lost.
   private func closeTruncatedSegment() throws(StoreError) -> JournalDamage? {
     let wall = environment.now()
-    return try engine.withLock { engine throws(StoreError) in
+    return try core.engine.withLock { engine throws(StoreError) in
       guard let last = engine.journal.segments.last, last.truncatedEnd != nil else { return nil }
       // Records that a killed writer had not published do not count.
       let end = engine.applied.offset
@@ -242,7 +249,7 @@ extension Store {
       let segment = engine.journal.segments[engine.journal.segments.count - 1]
       control.resetDurable(to: Location(segment: segment.number, offset: SegmentHeader.length).packed)
       control.raiseLastDurableSegment(to: segment.number)
-      publish(tail, in: segment, wall: wall, &engine)
+      writes.publish(tail, in: segment, wall: wall, &engine)
       engine.journal.lengthen(last)
       return damage
     }
@@ -278,11 +285,11 @@ extension Store {
   /// Replays the whole journal after damage was found in use, and becomes a new actor where rule R9 requires
   /// it.
   func recoverFromDamage() throws(StoreError) {
-    try lockWriters()
+    try writes.lockWriters()
     let tail: UInt64
     do {
       defer { control.unlock() }
-      try engine.withLock { engine throws(StoreError) in
+      try core.engine.withLock { engine throws(StoreError) in
         let index = JournalIndex.inMemory(engine.context.files, secret: environment.random(16))
         engine.rebuild(with: index, upTo: engine.applied)
         try installIndex(&engine)
@@ -291,7 +298,7 @@ extension Store {
       }
       tail = control.tail
     }
-    try sync(upTo: tail)
+    try journalSync.sync(upTo: tail)
   }
 
   /// Becomes a new actor. The caller holds the writers' mutex.
@@ -313,44 +320,7 @@ extension Store {
     }
     // With the claim of a compaction: without this record the store could not be opened, and no compaction
     // could make room.
-    try commit(builder, claim: .compaction, &engine)
-  }
-
-  /// `recoverDeadWriter`, which poisons the store if it fails. The caller holds the writers' mutex.
-  func recoverDeadWriterOrPoison() throws(StoreError) {
-    do throws(StoreError) {
-      try engine.withLock { engine throws(StoreError) in try recoverDeadWriter(&engine) }
-    } catch {
-      control.setPoisoned()
-      throw error
-    }
-  }
-
-  /// Recovers from the death of a writer: replays the records that it stored whole, blanks the rest (F2,
-  /// F13). The caller holds the writers' mutex.
-  func recoverDeadWriter(_ engine: inout Engine) throws(StoreError) {
-    try engine.changeSharedIndex { engine throws(StoreError) in
-      try engine.index.beginWriting()
-      _ = try engine.index.hashIndex.recoverIntent()
-    }
-    try catchUp(&engine)
-    var tail = Location(packed: control.tail)
-    if engine.journal.isNamed(tail.segment + 1) {
-      // The writer may have died before it made the name durable.
-      try environment.storage.syncDirectory(journalDirectory)
-      try engine.journal.extend(to: tail.segment + 1)
-      tail = Location(segment: tail.segment + 1, offset: SegmentHeader.length)
-    }
-    guard let segment = engine.journal.segment(tail.segment) else { return }
-    let writing = Location(packed: control.writing)
-    let limit = writing.segment == tail.segment ? max(writing.offset, tail.offset) : segment.mapping.count
-    let end = engine.journal.endOfUnpublished(from: tail.offset, to: limit, in: segment)
-    if let last = segment.mapping.lastNonZero(end..<max(end, limit)) {
-      try segment.blank(end..<(last + 1))
-    }
-    control.tail = Location(segment: tail.segment, offset: end).packed
-    try catchUp(&engine)
-    try engine.changeSharedIndex { engine throws(StoreError) in try engine.catchUpIndex() }
+    try writes.commit(builder, claim: .compaction, &engine)
   }
 }
 
@@ -374,7 +344,9 @@ extension RecordView {
 extension Engine {
   /// Damage that this copy has not handled yet. Damage that has grown since it was handled is new.
   fileprivate var newDamage: [JournalDamage] {
-    damage.gaps.filter { gap in state.handledDamage[gap.location].map { gap.bytes.upperBound > Int($0) } ?? true }
+    damage.gaps.filter { gap in
+      state.handledDamage[gap.location].map { gap.bytes.upperBound > Int($0) } ?? true
+    }
   }
 }
 

@@ -1,22 +1,33 @@
 private import Synchronization
 
 /// Beginning a segment at the tail, and preparing the next one concurrently with the writer (rule R1).
-extension Store {
+///
+/// Called under the writers' mutex, except for the background work: that touches only mapped memory beyond
+/// the tail, and the prepared segment under its own lock.
+final class SegmentPreparer: StorePart {
+  let core: OpenStore
+  /// The number of the segment whose successor is being prepared or was prepared.
+  private let prepared = Atomic<UInt32>(0)
+  /// The prepared segment, once it is ready.
+  let ready = LockedField<Journal.PreparedSegment?>(nil)
+
+  init(_ core: OpenStore) { self.core = core }
+
   /// Batches of at least this many bytes are assembled in memory and written to the file in one go. That
   /// creates the pages; stores would fault on each missing page, and prefilled zeros would be written in vain
   /// (decision 43).
   static let minBatchBytes = 64 << 10
 
   /// Begins a segment, which closes the one at the tail. The caller holds the writers' mutex.
-  func beginSegment(
+  func begin(
     after tail: Location, room: Int, claim: SpaceClaim = .ordinary, isBulk: Bool = false,
     _ engine: inout Engine
   ) throws(StoreError) -> Segment {
-    try syncSegmentHeader(of: tail.segment, engine)
+    try syncHeader(of: tail.segment, engine)
     if let last = engine.journal.segments.last { try checkHasName(last) }
     let durable = Location(packed: control.durable)
-    let ready = preparedSegment.withLock { exchange(&$0, with: nil) }
-    engine.journal.prepared = ready
+    let prepared = ready.withLock { exchange(&$0, with: nil) }
+    engine.journal.prepared = prepared
     do throws(StoreError) {
       try engine.journal.begin(
         after: tail.offset, durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
@@ -34,7 +45,7 @@ extension Store {
     }
     let segment = engine.journal.segments[engine.journal.segments.count - 1]
     guard environment.preallocatesSegments else { return segment }
-    let isReady = segment.mapping === ready?.mapping
+    let isReady = segment.mapping === prepared?.mapping
     engine.batchBuffer =
       isBulk ? Engine.BatchBuffer(buffer: engine.batchBuffer?.buffer, tailIsBlank: !isReady) : nil
     if !isReady, !isBulk, configuration.durability == .relaxed {
@@ -44,9 +55,9 @@ extension Store {
         populate(segment)
       }
     }
-    Background.run { [weak self] in
+    Background.run { [owner = core.owner] in
       // A failure poisons the store: the next writer gets the error.
-      try? self?.syncSegmentHeader(of: segment)
+      try? owner.store?.writes.segments.syncHeader(of: segment)
     }
     return segment
   }
@@ -62,14 +73,14 @@ extension Store {
   }
 
   /// Makes the header and the name of a segment durable. The caller holds the writers' mutex.
-  func syncSegmentHeader(of number: UInt32, _ engine: borrowing Engine) throws(StoreError) {
+  func syncHeader(of number: UInt32, _ engine: borrowing Engine) throws(StoreError) {
     guard control.lastDurableSegment < UInt64(number), let segment = engine.journal.segment(number) else {
       return
     }
-    try syncSegmentHeader(of: segment)
+    try syncHeader(of: segment)
   }
 
-  private func syncSegmentHeader(of segment: Segment) throws(StoreError) {
+  private func syncHeader(of segment: Segment) throws(StoreError) {
     do throws(StoreError) { try segment.file.sync(0..<SegmentHeader.length, of: segment.mapping) } catch {
       control.setPoisoned()
       throw error
@@ -108,24 +119,24 @@ extension Store {
       return
     }
     let isDurable = configuration.durability != .relaxed
-    Background.prepare { [weak self, journalDirectory, storage = environment.storage] in
+    Background.prepare { [owner = core.owner, journalDirectory, storage = environment.storage] in
       do throws(StoreError) {
         // Otherwise the files could be created in another store's directory. The writer meets the same
         // condition and reports it.
-        guard try self?.holdsStore ?? false else { return }
+        guard try owner.store?.holdsStore ?? false else { return }
         // First: the writer begins no segment for which the reserve is too small.
         try reserve.restore(next: size)
         let ready = try Journal.prepare(
           directory: journalDirectory, size: size, storage: storage, isDurable: isDurable)
         guard let ready else { return }
-        self?.preparedSegment.withLock { $0 = ready }
-        guard !isDurable, let self else { return }
+        owner.store?.writes.segments.ready.withLock { $0 = ready }
+        guard !isDurable, let store = owner.store else { return }
         // Its first pages are ready long before the tail reaches it, and the others before the tail reaches
         // those.
-        Journal.populate(ready.mapping) { _ in !self.closed.load(ordering: .relaxed) }
+        Journal.populate(ready.mapping) { _ in !store.core.closed.load(ordering: .relaxed) }
       } catch {
         // Without it the writer makes the segment itself, and reports the error if it persists.
-        self?.prepared.store(0, ordering: .relaxed)
+        owner.store?.writes.segments.prepared.store(0, ordering: .relaxed)
       }
     }
   }
@@ -134,9 +145,9 @@ extension Store {
   /// zeros to the disk: otherwise a sync would have to allocate the file's blocks for each record's page.
   private func prefill(_ segment: Segment) {
     guard configuration.durability != .relaxed else { return populate(segment) }
-    Background.populate { [weak self] in
+    Background.populate { [owner = core.owner] in
       Journal.populate(segment.mapping, Journal.writtenBackAtOnce) { start in
-        self?.isAhead(start, in: segment) ?? false
+        owner.store?.writes.segments.isAhead(start, in: segment) ?? false
       } then: {
         // Errors are ignored: a later sync does the work, or fails.
         try? segment.file.writeBack($0)
@@ -146,14 +157,16 @@ extension Store {
 
   /// Populates a segment that was not prepared, concurrently with the writer that fills it.
   private func populate(_ segment: Segment) {
-    Background.populate { [weak self] in
-      Journal.populate(segment.mapping) { start in self?.isAhead(start, in: segment) ?? false }
+    Background.populate { [owner = core.owner] in
+      Journal.populate(segment.mapping) { start in
+        owner.store?.writes.segments.isAhead(start, in: segment) ?? false
+      }
     }
   }
 
   /// Whether the offset is still ahead of the writer.
   private func isAhead(_ start: Int, in segment: Segment) -> Bool {
-    guard !closed.load(ordering: .relaxed) else { return false }
+    guard !core.closed.load(ordering: .relaxed) else { return false }
     let tail = Location(packed: control.tail)
     return tail.segment == segment.number && tail.offset < start
   }
@@ -174,54 +187,5 @@ extension Engine {
     let room = try? Mapping.blank(max(bytes, 2 << 20))
     batchBuffer = BatchBuffer(buffer: room, tailIsBlank: batchBuffer?.tailIsBlank ?? false)
     return room
-  }
-}
-
-extension Store {
-  /// Runs `first`, then writes the records encoded in `range`. On failure the range is zeroed: otherwise its
-  /// records would be taken for valid ones once new records end where they begin. If zeroing fails, too, or
-  /// the error is not a full disk, the store is poisoned (rule R4).
-  func flush(
-    _ range: Range<Int>, of segment: Segment, _ first: (Segment) throws(StoreError) -> Void
-  ) throws(StoreError) {
-    do throws(StoreError) {
-      try first(segment)
-      try segment.flush(range)
-    } catch {
-      segment.undoEncryption(from: range.lowerBound)
-      do throws(StoreError) { try segment.blank(range) } catch {
-        control.setPoisoned()
-        throw poisonedError(by: error, segment.file.path)
-      }
-      guard error.code == .diskFull else {
-        control.setPoisoned()
-        throw poisonedError(by: error, segment.file.path)
-      }
-      throw error
-    }
-  }
-
-  /// Checks that stored bytes are in the segment's file. Otherwise it poisons the store and fails (rule R4).
-  @inline(__always)
-  func checkStored(in segment: Segment) throws(StoreError) {
-    if segment.mapping.fault != nil || control.isLost { throw poisonBecause(of: segment) }
-  }
-
-  @inline(never)
-  private func poisonBecause(of segment: Segment) -> StoreError {
-    control.setPoisoned()
-    guard let error = segment.faultError else { return poisonedError }
-    return poisonedError(by: error)
-  }
-
-  var reserve: SpaceReserve { engine.withLock { $0.journal.reserve } }
-
-  /// Restores the parts taken from the reserve, if there is space again.
-  func restoreReserve(_ engine: borrowing Engine) {
-    let reserve = engine.journal.reserve
-    switch environment.compactionMode {
-    case .background: Background.run { try? reserve.restore() }
-    case .byNextWriter, .onRequest: try? reserve.restore()
-    }
   }
 }

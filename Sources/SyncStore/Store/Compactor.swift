@@ -4,21 +4,34 @@ internal import Synchronization
 /// renamed into place, every view switches to it, and the old files are removed (rule R5).
 ///
 /// At every moment either the old segments count or the copy does: the file names alone decide (F7).
-extension Store {
+///
+/// Locks: `compacting` first, then the compaction byte of the control file; the writers' mutex and the
+/// engine's lock are taken for single steps only.
+final class Compactor: WritingPart {
+  let core: OpenStore
+  let writes: WritePath
+  let journalSync: JournalSync
+  let schedule: CompactionSchedule
+  /// Number of compactions made by this instance; locked while one runs.
+  let compacting = LockedField(0)
+  /// Position at the last purge scan.
+  let purgedAt = Atomic<UInt64>(0)
+  /// Up to this position the journal has no delete that is not acknowledged.
+  let deletesScannedTo = Atomic<UInt64>(0)
+
+  init(_ core: OpenStore, writes: WritePath, journalSync: JournalSync) {
+    (self.core, self.writes, self.journalSync, schedule) = (core, writes, journalSync, writes.compaction)
+  }
+
   /// Records installed per step, while writers wait.
   private static let recordsPerInstallStep = 64
 
-  /// Reclaims the space of superseded records, and of deletes that every member has seen, except in the
-  /// active segment. Reading and writing continue concurrently. Returns the bytes gained.
-  ///
-  /// - Throws: `.diskFull` if there is room for no copy: nothing is lost then. If only some copies do not
-  ///   fit, the others have reclaimed their space. `.busy` within a transaction of this thread.
-  @discardableResult
-  public func compact() throws(StoreError) -> UInt64 {
+  /// `Store.compact`.
+  func compact() throws(StoreError) -> UInt64 {
     try checkWritable()
     // A compaction under way, here or in another process, waits for the writers' mutex: waiting for it inside
     // a transaction would deadlock.
-    try checkNotWriting("compact the store")
+    try writes.checkNotWriting("compact the store")
     return try compacting.withLock { compactions throws(StoreError) in
       var gained: UInt64 = 0
       while true {
@@ -63,45 +76,13 @@ extension Store {
     }
   }
 
-  /// Schedules a compaction if it is due.
-  func considerCompaction(_ engine: inout Engine) {
-    let (dead, live) = engine.reviewDeadBytes()
-    guard CompactionPlan.isDue(dead: dead, live: live) else { return }
-    scheduleCompaction(
-      isUrgent: environment.compactionMode == .byNextWriter
-        || CompactionPlan.isUrgent(dead: dead, live: live, largestSegment: configuration.segmentBytes))
-  }
-
-  /// Schedules a background compaction. If it `isUrgent`, writers are throttled until it is done.
-  func scheduleCompaction(isUrgent: Bool) {
-    guard environment.compactionMode != .onRequest else { return }
-    writeThrottle.set(isUrgent)
-    let begins = lifecycle.withLock { lifecycle in
-      defer { lifecycle.compactionScheduled = true }
-      return !lifecycle.compactionScheduled
-    }
-    guard begins, environment.compactionMode == .background else { return }
-    Background.runMaintenance { [weak self] in self?.compactWhileDue() }
-  }
-
-  /// Write throttle: called before a writer takes the mutex, so that the disk does not fill faster than
-  /// compaction reclaims it.
-  func throttleWriter() {
-    guard writeThrottle.isUrgent else { return }
-    if environment.compactionMode == .background {
-      writeThrottle.wait { closed.load(ordering: .relaxed) }
-    } else {
-      compactWhileDue()
-    }
-  }
-
-  private func compactWhileDue() {
+  /// Compacts runs of segments until none is due.
+  func compactWhileDue() {
     compacting.withLock { compactions in
       // Failures are retried with the next segment; a full disk stops the writer itself.
       _ = try? purgeBeforeCompaction(always: false)
       while (try? compactOnce(isThorough: false)) != nil { compactions += 1 }
-      lifecycle.withLock { $0.compactionScheduled = false }
-      writeThrottle.set(false)
+      schedule.end()
     }
   }
 
@@ -159,7 +140,7 @@ extension Store {
   private func compactOnce(isThorough: Bool, largestCopy: Int) throws(StoreError) -> UInt64? {
     // Taking the mutex completes what a crashed writer left: only then does the index tell what is live, and
     // every segment has a slot.
-    try lockWriters()
+    try writes.lockWriters()
     control.unlock()
     let run = try reading { engine throws(StoreError) -> CompactionRun? in
       var candidates = engine.candidates
@@ -181,9 +162,9 @@ extension Store {
   /// the compaction lock.
   func compact(_ run: CompactionRun) throws(StoreError) -> UInt64? {
     defer { reserve.copyHold.set(false) }
-    var progress = CompactionProgress(writeThrottle, gaining: run.deadBytes)
+    var progress = CompactionProgress(schedule.throttle, gaining: run.deadBytes)
     guard let (segment, known) = try copy(run, &progress) else {
-      engine.withLock { _ in run.markNotWorthCompacting() }
+      core.engine.withLock { _ in run.markNotWorthCompacting() }
       return nil
     }
     try installSegment(SegmentInstall(segment, replacing: run.numbers, known: known), &progress)
@@ -200,12 +181,12 @@ extension Store {
     var isFirst = true
     while !isAtEnd {
       if !isFirst {
-        engine.yieldToWaiters()
+        core.engine.yieldToWaiters()
         environment.onInstallYield?()
       }
-      try lockWriters()
+      try writes.lockWriters()
       defer { control.unlock() }
-      isAtEnd = engine.withLock { engine in
+      isAtEnd = core.engine.withLock { engine in
         if isFirst {
           let segment = adoption.segment
           if engine.journal.segment(segment.number) == nil { engine.journal.addUninstalled(segment) }
@@ -234,7 +215,7 @@ extension Store {
         failure = failure ?? error
       }
     }
-    engine.withLock { engine in
+    core.engine.withLock { engine in
       engine.compaction.hasUnremovedSegments = failure != nil
       engine.releaseReplaced()
     }
@@ -247,7 +228,9 @@ extension Store {
   func finishInstalls() throws(StoreError) {
     let names = try SegmentName.all(in: journalDirectory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1).names
-    let (adopted, leavesReplaced) = engine.withLock { ($0.compaction.installed, $0.compaction.hasUnremovedSegments) }
+    let (adopted, leavesReplaced) = core.engine.withLock {
+      ($0.compaction.installed, $0.compaction.hasUnremovedSegments)
+    }
     let unfinished = counted.filter { $0.compaction > adopted }
       .map { (copy: $0, replaced: SegmentName.replaced(by: $0, among: names)) }
       .filter { !$0.replaced.isEmpty }
@@ -261,7 +244,7 @@ extension Store {
         if let segment = engine.journal.segment(copy.number) { return segment }
         return try engine.journal.map(copy)
       }
-      var progress = CompactionProgress(writeThrottle, gaining: 0)
+      var progress = CompactionProgress(schedule.throttle, gaining: 0)
       if let segment {
         try installSegment(SegmentInstall(segment, replacing: replaced.map(\.number)), &progress)
       }
@@ -276,10 +259,10 @@ extension Store {
   /// truncated at the last such statement (rule R9): no record after it may depend on one that a compaction
   /// has dropped.
   private func appendDurableCheckpoint() throws(StoreError) {
-    let (_, tail) = try append(pacing: false, claim: .compaction) { builder throws(StoreError) in
+    let (_, tail) = try writes.append(pacing: false, claim: .compaction) { builder throws(StoreError) in
       try builder.checkpoint()
     }
-    try sync(upTo: tail)
+    try journalSync.sync(upTo: tail)
   }
 
   /// Writes the copy and renames it into place; nil if the run is damaged and cannot be copied.
@@ -326,7 +309,7 @@ extension Store {
     do throws(StoreError) {
       try persistOwnVector()
       // Records that supersede the dropped ones must be durable before these are gone (rule R7).
-      try sync(upTo: control.tail)
+      try journalSync.sync(upTo: control.tail)
       try appendDurableCheckpoint()
     } catch {
       if let part { reserve.putBack(part, from: temporary) }
@@ -340,18 +323,9 @@ extension Store {
       try file.sync()
       try storage.rename(temporary, to: journalDirectory + "/" + header.name.text)
       try syncNames()
-      return try engine.withLock { engine throws(StoreError) in try engine.journal.map(header.name) }
+      return try core.engine.withLock { engine throws(StoreError) in try engine.journal.map(header.name) }
     } catch {
       _ = try? storage.remove(temporary)
-      throw error
-    }
-  }
-
-  /// Makes the names of the segments durable; replaced segments must not be removed before. A failure poisons
-  /// the store (rule R4), except for want of a descriptor.
-  func syncNames() throws(StoreError) {
-    do throws(StoreError) { try environment.storage.syncDirectory(journalDirectory) } catch {
-      if !error.isOutOfDescriptors { control.setPoisoned() }
       throw error
     }
   }
@@ -379,9 +353,9 @@ extension Store {
   /// Stores the vector with the last own sequence: the record that bears this sequence may have been beaten
   /// by a peer's, and compaction drops it.
   private func persistOwnVector() throws(StoreError) {
-    try append(pacing: false, claim: .compaction) { builder throws(StoreError) in
+    try writes.append(pacing: false, claim: .compaction) { builder throws(StoreError) in
       let vector = ReplicaState.encode(builder.state.vector)
-      if engine.withLock({ $0.localMetadata[StateKey.vector] }) != vector {
+      if core.engine.withLock({ $0.localMetadata[StateKey.vector] }) != vector {
         try builder.setLocal(StateKey.vector, vector)
       }
     }
