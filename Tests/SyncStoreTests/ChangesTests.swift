@@ -317,7 +317,7 @@ struct ChangesTests {
     var writer = ByteWriter()
     writer.write(UInt64(3))
     let value = writer.bytes
-    try store.append { builder throws(StoreError) in try builder.setLocal(StateKey.purged, value) }
+    try store.writes.append { builder throws(StoreError) in try builder.setLocal(StateKey.purged, value) }
     let actor = try store.actor
     try await Self.expect(.changesLost, store, ChangePosition(actor: actor, position: 2, stamp: .zero))
     var iterator = try store.changes(from: ChangePosition(actor: actor, position: 3, stamp: .zero))

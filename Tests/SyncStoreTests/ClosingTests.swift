@@ -65,12 +65,12 @@ struct ClosingTests {
     try store.sync()
     try store.put("large", pattern(50_000))
     // As in a close whose last sync came before that.
-    store.closed.store(true, ordering: .releasing)
-    for sync in [{ try store.sync(upTo: store.control.tail) }, { try store.syncBlobs() }] {
+    store.core.closed.store(true, ordering: .releasing)
+    for sync in [{ try store.sync(upTo: store.control.tail) }, { try store.blobTier.syncBlobs() }] {
       #expect(throws: StoreError.self) { try sync() }.map { #expect($0.code == .closed) }
     }
     #expect(!store.control.poisoned)
-    store.closed.store(false, ordering: .releasing)
+    store.core.closed.store(false, ordering: .releasing)
     try store.close()
     #expect(try openAfterLoss().get("large")?.bytes == pattern(50_000))
   }

@@ -71,7 +71,7 @@ struct CompactBatchTests {
     func takesPlainly(_ records: [PositionedRecord]) throws -> Bool {
       guard case .compact(let batch) = BatchRecords(packing: records) else { return false }
       let limit = Stamp(milliseconds: hosts[0].time + Limits.clockDriftMilliseconds)
-      return copies[0].engine.withLock { $0.prepareBulkInsert(of: batch, limit: limit) != nil }
+      return copies[0].core.engine.withLock { $0.prepareBulkInsert(of: batch, limit: limit) != nil }
     }
   }
 

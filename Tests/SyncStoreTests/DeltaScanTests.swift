@@ -68,7 +68,7 @@ struct DeltaScanTests {
 
   /// The current records, found while writers are blocked.
   private static func current(_ store: Store, _ choice: DeltaFilter) throws -> [DeltaStream.Item] {
-    try store.reading { engine throws(StoreError) in try Store.items(choice, in: engine) }
+    try store.reading { engine throws(StoreError) in try DeltaSource.items(choice, in: engine) }
   }
 
   private static func expectExact(

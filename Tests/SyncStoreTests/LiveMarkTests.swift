@@ -47,7 +47,7 @@ struct LiveMarkTests {
     try put("k")
     let first = try burst()
     // The slower session has its round, of the same moment.
-    let second = try store.makeRound(for: receiver(), after: 0, isLive: true).round
+    let second = try store.deltas.makeRound(for: receiver(), after: 0, isLive: true).round
     #expect(second.close.mark == first.close.mark)
     store.releaseLiveMark(first.close.mark)
     try put("more")

@@ -227,7 +227,7 @@ struct ReplicationRulesTests {
     try b.put("poke", "y")
     #expect(try b.status().keys == 9_001 && b.status().parked == 0)
     #expect(try b.get("8999")?.bytes == [1] && b.get("0")?.bytes == [1])
-    #expect(try b.digest() == b.engine.withLock { try $0.computeDigest(isExclusive: true).digest })
+    #expect(try b.digest() == b.core.engine.withLock { try $0.computeDigest(isExclusive: true).digest })
     try b.compact()
     #expect(try b.status().keys == 9_001 && b.verify().isClean)
   }
@@ -236,7 +236,7 @@ struct ReplicationRulesTests {
   func manyActors() throws {
     let (a, b) = try copies()
     try a.put("k", "x")
-    b.engine.withLock { $0.journal.segments[0].define(ActorID(high: 9, low: 9), as: .max - 1, at: 0) }
+    b.core.engine.withLock { $0.journal.segments[0].define(ActorID(high: 9, low: 9), as: .max - 1, at: 0) }
     let records = (0..<5).map { number in
       let dot = Dot(actor: ActorID(high: 7, low: UInt64(number)), sequence: 1)
       let stamp = Stamp(milliseconds: right.time)

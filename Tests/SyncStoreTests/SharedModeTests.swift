@@ -126,7 +126,7 @@ struct SharedModeTests {
     #expect(try reader.text("k") == "v")
     #expect(#expect(throws: StoreError.self) { try reader.put("k", "w") }?.code == .readOnly)
     // The state after the other one has started a segment and is about to index it.
-    reader.engine.withLock { $0.journal.forgetSlots() }
+    reader.core.engine.withLock { $0.journal.forgetSlots() }
     #expect(try reader.digest() == first.digest())
     #expect(try reader.list().count == 1)
   }
@@ -164,7 +164,7 @@ struct SharedModeTests {
       }
     }
     // As a process that finds the mutex of a dead one.
-    try second.lockWriters()
+    try second.writes.lockWriters()
     try second.recoverDeadWriterOrPoison()
     second.control.unlock()
     try second.put("l", "x")

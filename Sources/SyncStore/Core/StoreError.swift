@@ -133,9 +133,6 @@ extension StoreError {
     return parts[0...1].joined().allSatisfy { digits.contains($0) }
       && parts[2].allSatisfy { digits.contains($0) || letters.contains($0) }
   }
-
-  /// Whether no descriptor was left (F33). The file was not touched, so retrying loses nothing.
-  var isOutOfDescriptors: Bool { SystemCall.isOutOfDescriptors(errno) }
 }
 
 extension StoreError: CustomStringConvertible {

@@ -162,6 +162,10 @@ enum StateKey {
   static let abandonedPrefix = Array("replica/parted/".utf8)
   static let retractedPrefix = Array("replica/forsaken/".utf8)
   static let damagePrefix = Array("replica/damage/".utf8)
+  /// Records of large values that are absent here (`AbsentBlob`).
+  static let absentBlobPrefix = Array("want/".utf8)
+  /// Records of the indexes of collections (`IndexMetadata`).
+  static let collectionPrefix = Array("collection/".utf8)
   static let cursorPrefix = Array("cursor/".utf8)
   static let markPrefix = Array("mark/".utf8)
 

@@ -137,3 +137,8 @@ package enum SystemCall {
     return (parent == "/" ? "" : parent) + trimmed[slash...]
   }
 }
+
+extension StoreError {
+  /// Whether no descriptor was left (F33). The file was not touched, so retrying loses nothing.
+  var isOutOfDescriptors: Bool { SystemCall.isOutOfDescriptors(errno) }
+}

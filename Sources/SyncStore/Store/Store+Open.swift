@@ -97,7 +97,9 @@ extension Store {
     for name in try storage.list(journalDirectory) { _ = try storage.remove(journalDirectory + "/" + name) }
     let id = id ?? StoreID(bytes: environment.random(16))
     guard let id else { preconditionFailure("16 bytes were asked for") }
-    let journalKeys = try JournalKeys.create(path, store: id, configuration, environment)
+    let journalKeys = try JournalKeys.create(
+      path, store: id, passphrase: configuration.passphrase, cost: configuration.passphraseCost,
+      environment: environment)
     var journal = Journal(
       directory: journalDirectory, environment: environment, store: id, writable: true,
       largestSegment: configuration.segmentBytes, keys: journalKeys)

@@ -266,24 +266,6 @@ final class IndexCheckpoint: Sendable {
     return LiveByteCounter(page: page, offset: offset + 8)
   }
 
-  /// Bytes of a segment's live records. Used for compaction only: it may be off by what one killed writer did
-  /// not count.
-  struct LiveByteCounter {
-    fileprivate let page: PageView
-    fileprivate let offset: Int
-
-    /// Values outside are corrupt; clamped before they are used.
-    private static let bounds: ClosedRange = -1 << 40...1 << 40
-
-    var live: Int {
-      get {
-        let live = Int(bitPattern: UInt(page.load(offset)))
-        return min(max(live, Self.bounds.lowerBound), Self.bounds.upperBound)
-      }
-      nonmutating set { page.store(UInt64(UInt(bitPattern: newValue)), at: offset) }
-    }
-  }
-
   private static func page(ofSegment slot: Int) -> UInt32 { UInt32(1 + 3 * (slot / segmentsPerPage)) }
 
   private func counterPosition(ofSegment slot: Int) throws(StoreError) -> (PageView, Int) {

@@ -272,7 +272,7 @@ struct Journal {
 
   /// Assigns index slots to the segments that have none, as far as the index has slots for them.
   mutating func assignSlots(
-    _ slot: (Segment) throws(StoreError) -> (Int, IndexCheckpoint.LiveByteCounter)?
+    _ slot: (Segment) throws(StoreError) -> (Int, LiveByteCounter)?
   ) throws(StoreError) {
     var lacksSlots = false
     for segment in segments + replaced + uninstalled where segment.slot == nil {

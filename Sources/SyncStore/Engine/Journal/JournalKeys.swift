@@ -71,16 +71,17 @@ final class JournalKeys: Sendable {
 
   /// Keys for a store that is being created: with a new ring if a passphrase is given.
   static func create(
-    _ path: String, store: StoreID, _ configuration: Configuration, _ environment: Environment
+    _ path: String, store: StoreID, passphrase: Passphrase?, cost: Scrypt.Parameters,
+    environment: Environment
   ) throws(StoreError) -> JournalKeys {
     let keys = JournalKeys(path, store: store, environment)
-    guard let passphrase = configuration.passphrase else {
+    guard let passphrase else {
       // A creation that was killed may have left a ring.
       try keys.replace(nil)
       return keys
     }
     try keys.replace(
-      try keys.newRing(passphrase, configuration.passphraseCost, first: 1, acceptsPlain: false))
+      try keys.newRing(passphrase, cost, first: 1, acceptsPlain: false))
     return keys
   }
 

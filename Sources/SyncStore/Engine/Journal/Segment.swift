@@ -22,7 +22,7 @@ final class Segment: @unchecked Sendable {
   /// Its slot in the index; nil before it has one.
   var slot: Int?
   /// Counts its live bytes for all processes.
-  var liveByteCounter: IndexCheckpoint.LiveByteCounter?
+  var liveByteCounter: LiveByteCounter?
   /// Offsets of some positions, extended lazily when a delta scan begins.
   private var samples: [(position: UInt64, offset: Int)] = []
   /// Bytes that no compaction would reclaim, as found by the compaction that wrote it: definitions, removals

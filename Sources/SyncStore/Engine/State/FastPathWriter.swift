@@ -15,7 +15,7 @@ final class FastPathWriter {
   private let epochKey: SegmentCipher.EpochKey?
   /// Number of the actor in each segment, by slot; `unknown` where it has none.
   private let numbers: [UInt32]
-  private let liveByteCounters: [IndexCheckpoint.LiveByteCounter?]
+  private let liveByteCounters: [LiveByteCounter?]
   private let target: WritableBytes
   private let slot: Int
   private let number: UInt16

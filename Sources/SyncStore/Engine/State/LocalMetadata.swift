@@ -25,7 +25,7 @@ struct LocalMetadata: Sendable {
   private(set) var indexNotes: [[UInt8]: [UInt8]] = [:]
 
   private static func part(of key: [UInt8]) -> Int {
-    guard key.starts(with: AbsentBlob.prefix), let last = key.last else { return 0 }
+    guard key.starts(with: StateKey.absentBlobPrefix), let last = key.last else { return 0 }
     return Int(last) + 1
   }
 
@@ -41,7 +41,7 @@ struct LocalMetadata: Sendable {
 
   /// Sets a value and returns the location of the record that it replaces.
   mutating func set(_ key: [UInt8], _ value: [UInt8], at place: Location) -> Location? {
-    if key.starts(with: IndexMetadata.keyPrefix) { indexNotes[key] = value }
+    if key.starts(with: StateKey.collectionPrefix) { indexNotes[key] = value }
     let note = Item(value: value, location: place)
     if parts.isEmpty {
       if let index = few.firstIndex(where: { $0.key == key }) {
@@ -77,7 +77,8 @@ struct LocalMetadata: Sendable {
 
   /// Keys with `prefix` and their values, in any order.
   func all(beginning prefix: [UInt8] = []) -> [(key: [UInt8], value: [UInt8])] {
-    let mayBeOfBlobs = prefix.starts(with: AbsentBlob.prefix) || AbsentBlob.prefix.starts(with: prefix)
+    let mayBeOfBlobs =
+      prefix.starts(with: StateKey.absentBlobPrefix) || StateKey.absentBlobPrefix.starts(with: prefix)
     let noted = parts.prefix(mayBeOfBlobs ? parts.count : 1).flatMap { part in
       part.compactMap { $0.key.starts(with: prefix) ? ($0.key, $0.value.value) : nil }
     }

@@ -18,7 +18,7 @@ package struct AbsentBlob: Hashable, Sendable {
   /// Both fields.
   package init(_ blob: BlobReference, _ reason: Reason) { (self.blob, self.reason) = (blob, reason) }
 
-  static let prefix = Array("want/".utf8)
+  static let prefix = StateKey.absentBlobPrefix
   static func key(_ hash: BlobHash) -> [UInt8] {
     var key: [UInt8] = []
     key.reserveCapacity(prefix.count + 32)

@@ -17,7 +17,7 @@ struct IndexMetadata: Equatable {
   var building: [Name: Int] = [:]
 
   /// Prefix of the local keys of these records.
-  static let keyPrefix = Array("collection/".utf8)
+  static let keyPrefix = StateKey.collectionPrefix
 
   static func key(of collection: String) -> [UInt8] { keyPrefix + Array(collection.utf8) }
 

@@ -11,7 +11,7 @@ private import Synchronization
 public final class StoreHandle: Sendable {
   /// The absolute path of the directory.
   public let path: String
-  private let environment: Environment
+  let environment: Environment
   private let gate = Gate()
   private let state: LockedField<State>
   /// Held while opening, which may take long; queries that need no open store do not take it.
@@ -194,7 +194,7 @@ public final class StoreHandle: Sendable {
   /// Closes the store before its directory is changed.
   ///
   /// - Throws: `.busy`, and it stays open, if the path leads to another directory by now.
-  private func closeInPlace() throws(StoreError) {
+  func closeInPlace() throws(StoreError) {
     if let store = openStore, try !store.isAtItsPath {
       throw StoreError(
         .busy,
@@ -257,25 +257,6 @@ public final class StoreHandle: Sendable {
     let isReal = environment.storage is DiskStorage
     return Self.at(
       newPath, configuration: configuration, creates: creates, environment: isReal ? nil : environment)
-  }
-
-  /// Backs the store up. As `Store.backUp(to:)`.
-  ///
-  /// - Throws: as `withStore`.
-  @discardableResult
-  public func backUp(to file: String, replacing: Bool = false) throws -> BackupReport {
-    try withStore { try $0.backUp(to: file, replacing: replacing) }
-  }
-
-  /// Closes the store and replaces it with one restored from a backup. As `Store.restore(from:to:)`.
-  ///
-  /// - Throws: `.busy` within `withStore`; errors of closing.
-  @discardableResult
-  public func restore(from file: String, state: Int? = nil) throws(StoreError) -> RestoreReport {
-    try blockade()
-    defer { unblockade() }
-    try closeInPlace()
-    return try Store.restore(from: file, to: path, state: state, replacing: true, environment: environment)
   }
 
   // MARK: Memory

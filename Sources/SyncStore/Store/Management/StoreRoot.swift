@@ -4,7 +4,7 @@ public struct StoreRoot: Sendable {
   public let path: String
   /// How its stores are opened.
   public var configuration: Configuration
-  private let environment: Environment?
+  let environment: Environment?
 
   /// The stores in `path`, which is created with the first of them; its parent must exist.
   public init(_ path: String, configuration: Configuration = Configuration()) {
@@ -38,7 +38,7 @@ public struct StoreRoot: Sendable {
   /// The default store name.
   public static let defaultName = "default"
 
-  private var storage: any Storage { (environment ?? .real()).storage }
+  var storage: any Storage { (environment ?? .real()).storage }
 
   /// The store of that name, opened or created at first use.
   ///
@@ -86,36 +86,5 @@ public struct StoreRoot: Sendable {
   public func contains(_ name: String) throws(StoreError) -> Bool {
     guard StoreIdentity.isName(name) else { return false }
     return try Store.exists(at: path + "/" + name, storage)
-  }
-
-  /// Backs up all stores, each into `directory/NAME.backup`; see `Store.backUp(to:)`. Each backup is
-  /// consistent by itself; they are not taken at the same time.
-  ///
-  /// - Throws: at the first failure; the stores before it are backed up.
-  @discardableResult
-  public func backUpAll(to directory: String) throws(StoreError) -> StringDictionary<BackupReport> {
-    let directory = try storage.canonicalPath(of: directory)
-    _ = try storage.createDirectory(directory)
-    try storage.syncParentDirectory(of: directory)
-    var reports: StringDictionary<BackupReport> = [:]
-    for name in try names() {
-      let handle = try store(name, creates: false)
-      reports[name] = try StoreError.only { try handle.backUp(to: "\(directory)/\(name).backup") }
-    }
-    return reports
-  }
-
-  /// Restores each `directory/NAME.backup`, replacing the store of that name if there is one; see
-  /// `Store.restore(from:to:)`.
-  ///
-  /// - Throws: at the first failure; the stores before it are restored.
-  @discardableResult
-  public func restoreAll(from directory: String) throws(StoreError) -> StringDictionary<RestoreReport> {
-    var reports: StringDictionary<RestoreReport> = [:]
-    for file in try storage.list(directory) where file.hasSuffix(".backup") {
-      let name = String(file.unicodeScalars.dropLast(".backup".count))
-      reports[name] = try store(name).restore(from: directory + "/" + file)
-    }
-    return reports
   }
 }
