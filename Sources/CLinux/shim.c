@@ -279,3 +279,7 @@ const char *sync_argument(int index) {
 }
 
 void sync_zero(void *start, uint64_t count) { explicit_bzero(start, count); }
+
+static _Thread_local uint64_t held_ranks;
+
+uint64_t *sync_held_ranks(void) { return &held_ranks; }

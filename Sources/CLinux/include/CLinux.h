@@ -156,6 +156,9 @@ static inline void sync_watch_thread_end(void) {
 int sync_argument_count(void);
 const char *sync_argument(int index);
 
+// The ranks of the locks that this thread holds, a bit for each.
+uint64_t *sync_held_ranks(void);
+
 // A thread-local word, null at first. Swift has no thread-local variables.
 void *sync_thread_cell(void);
 

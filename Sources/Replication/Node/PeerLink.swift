@@ -211,7 +211,8 @@ final class HandshakeEngine: Sendable {
   init(
     _ context: TLSContext, protocols: [String], accept: @escaping @Sendable (DeviceID, String) -> Bool
   ) throws(ReplicationError) {
-    engine = LockedField(try TLSEngine(context: context, alpn: protocols, accept: accept))
+    engine = LockedField(
+      try TLSEngine(context: context, alpn: protocols, accept: accept), rank: .link)
   }
 
   func receive(_ ciphertext: [UInt8]) -> Progress {

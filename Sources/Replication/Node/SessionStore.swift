@@ -14,7 +14,7 @@ package final class SessionStore: Sendable {
 
   let store: Store
   let keys: StoreKeys
-  let state = LockedField(State())
+  let state = LockedField(State(), rank: .session)
   /// The peer of the session; nil in tests without members.
   let remotePeer: RemotePeer?
   /// Memory in bytes of batches that are decrypted and not applied yet.

@@ -168,7 +168,7 @@ package final class WorkerQueue: Sendable {
 
   private let pool: WorkerPool
   /// The pending pieces; the first one is running, or waits for a thread.
-  private let pieces = LockedField<[Piece]>([])
+  private let pieces = LockedField<[Piece]>([], rank: .workerPool)
 
   fileprivate init(_ pool: WorkerPool) { self.pool = pool }
 

@@ -51,7 +51,7 @@ package final class BlobCatalogue: Sendable {
   private let onDisk: Bool
   private let readOnly: Bool
   private let clock: @Sendable () -> UInt64
-  private let guarded = LockedField(Guarded())
+  private let guarded = LockedField(Guarded(), rank: .catalogue)
 
   /// The catalogue of `files`; the database is opened at first use.
   ///

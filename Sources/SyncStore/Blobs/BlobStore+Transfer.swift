@@ -10,7 +10,7 @@ final class PartialTransfer: Sendable {
     var waiting = 0
   }
 
-  private let state = LockedField(State())
+  private let state = LockedField(State(), rank: .blobTransfer)
 
   func withState<Result: Sendable>(_ body: (inout State) throws(StoreError) -> Result) throws(StoreError)
     -> Result

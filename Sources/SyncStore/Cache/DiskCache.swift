@@ -85,7 +85,7 @@ public final class DiskCache: Sendable {
   /// 0: no trim requested; 1: one is running; 2: another one follows it.
   let trimming = Atomic(0)
   /// Held by the thread that makes room.
-  let makingRoom = LockedField(())
+  let makingRoom = LockedField((), rank: .diskCache)
   private let closed = Atomic(false)
 
   /// Opens the cache in the directory `path`, which is created if it is missing; its parent must exist.
@@ -112,7 +112,7 @@ public final class DiskCache: Sendable {
   }
 
   private struct Held { weak var cache: DiskCache? }
-  private static let live = LockedField<StringDictionary<Held>>([:])
+  private static let live = LockedField<StringDictionary<Held>>([:], rank: .handle)
 
   /// Opens the cache in the given environment, for tests.
   package init(

@@ -102,6 +102,7 @@ extension ControlPage {
   @inline(__always)
   package func lock(waits: Bool = true) -> Acquisition {
     guard !isLost else { return .clean }
+    LockRank.engine.checkMayWait()
     let thread = SystemCall.thread
     guard holder.load(ordering: .relaxed) != thread,
       forkGeneration == SystemCall.forksSeen

@@ -14,9 +14,12 @@ private import Synchronization
   // Not a stored variable: the lock already gives exclusive access, and the runtime's exclusivity check would
   // repeat that at each access.
   private let state: UnsafeMutablePointer<State>
+  /// Nil: not checked.
+  private let rank: LockRank?
 
-  /// Guards `state`.
-  package init(_ state: consuming sending State) {
+  /// Guards `state`. `rank` says which locks the thread may hold then, and which it may take under this one.
+  package init(_ state: consuming sending State, rank: LockRank? = .leaf) {
+    self.rank = rank
     unsafe mutex = .allocate(capacity: 1)
     unsafe pthread_mutex_init(mutex, nil)
     unsafe self.state = .allocate(capacity: 1)
@@ -35,8 +38,12 @@ private import Synchronization
   package borrowing func withLock<Result, Failure: Error>(
     _ body: (inout State) throws(Failure) -> Result
   ) throws(Failure) -> Result {
+    rank?.willAcquire()
     if unsafe pthread_mutex_trylock(mutex) != 0 { lockContended() }
-    defer { unsafe pthread_mutex_unlock(mutex) }
+    defer {
+      unsafe pthread_mutex_unlock(mutex)
+      rank?.didRelease()
+    }
     return try unsafe body(&state.pointee)
   }
 
@@ -63,7 +70,11 @@ private import Synchronization
   @inline(__always)
   package borrowing func withLockIfFree<Result>(_ body: (inout State) -> Result) -> Result? {
     guard unsafe pthread_mutex_trylock(mutex) == 0 else { return nil }
-    defer { unsafe pthread_mutex_unlock(mutex) }
+    rank?.willAcquire()
+    defer {
+      unsafe pthread_mutex_unlock(mutex)
+      rank?.didRelease()
+    }
     return unsafe body(&state.pointee)
   }
 }
@@ -72,8 +83,10 @@ private import Synchronization
 package final class Locked<State: ~Copyable>: Sendable {
   private let field: LockedField<State>
 
-  /// Guards `state`.
-  package init(_ state: consuming sending State) { field = LockedField(state) }
+  /// Guards `state`. Its rank is not checked, unless one is given: it may belong to a program.
+  package init(_ state: consuming sending State, rank: LockRank? = nil) {
+    field = LockedField(state, rank: rank)
+  }
 
   /// Calls `body` with the value under the lock. Not reentrant.
   @inline(__always)

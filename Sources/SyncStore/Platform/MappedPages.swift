@@ -29,7 +29,7 @@ private import Synchronization
   private let tables: Mapping
   private nonisolated(unsafe) let directory: UnsafeMutablePointer<Atomic<UInt>>
   private nonisolated(unsafe) let bases: UnsafeMutablePointer<Atomic<UInt>>
-  private let mapped = LockedField(Chunks())
+  private let mapped = LockedField(Chunks(), rank: .pages)
 
   /// The chunks that are mapped.
   private struct Chunks {

@@ -9,7 +9,7 @@ final class MemoryFile: StorageFile {
     var size = 0
     var parts: [Int: Mapping] = [:]
   }
-  private let state = LockedField(State())
+  private let state = LockedField(State(), rank: .storage)
 
   /// An empty file; errors name it by `path`.
   init(path: String) { self.path = path }

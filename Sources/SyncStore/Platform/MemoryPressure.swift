@@ -49,7 +49,7 @@ public enum MemoryPressure {
   private static let bodies = LockedField<[UInt64: @Sendable (Level) -> Void]>([:])
   private static let last = Atomic<UInt64>(0)
   private static let watch = LockedField<PressureWatch?>(nil)
-  private static let beginning = LockedField(false)
+  private static let beginning = LockedField(false, rank: .pages)
 
   /// Calls `body` when memory is short, as long as the returned listener is held and not cancelled.
   ///

@@ -5,7 +5,7 @@ private import Synchronization
 /// Its locks are leaves but for the blob store's own: the journal and the engine are not used under them.
 final class BlobTier: StorePart {
   let core: OpenStore
-  private let lazy = LockedField<BlobStore?>(nil)
+  private let lazy = LockedField<BlobStore?>(nil, rank: .blobTier)
   /// Whether this instance has made durable what earlier ones left in the blob tier.
   private let hasSynced = Atomic(false)
   /// Missing blobs, as found by the last scan of the whole journal for references.

@@ -13,7 +13,7 @@ final class Compactor: WritingPart {
   let journalSync: JournalSync
   let schedule: CompactionSchedule
   /// Number of compactions made by this instance; locked while one runs.
-  let compacting = LockedField(0)
+  let compacting = LockedField(0, rank: .compaction)
   /// Position at the last purge scan.
   let purgedAt = Atomic<UInt64>(0)
   /// Up to this position the journal has no delete that is not acknowledged.

@@ -20,7 +20,7 @@ package final class DeltaStream: Sendable {
   let items: [[Item]]
   /// Full state only: the receiver got everything up to this position in an earlier round.
   private let start: UInt64
-  private let progress = LockedField(Progress())
+  private let progress = LockedField(Progress(), rank: .stream)
   /// Keeps the segments of the items mapped across compaction.
   private let pin: SnapshotPin
 

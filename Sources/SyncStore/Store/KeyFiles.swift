@@ -4,7 +4,7 @@
 /// processes.
 final class KeyFiles: StorePart {
   let core: OpenStore
-  private let changing = LockedField(())
+  private let changing = LockedField((), rank: .keyFiles)
 
   init(_ core: OpenStore) { self.core = core }
 

@@ -41,7 +41,7 @@ final class OpenStore: StorePart {
     var engine = engine
     engine.status.isPublished = true
     engine.publish()
-    self.engine = LockedField(engine)
+    self.engine = LockedField(engine, rank: .engine)
     forkGeneration = SystemCall.forkGeneration
   }
 

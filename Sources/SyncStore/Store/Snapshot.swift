@@ -15,7 +15,7 @@ public final class Snapshot: ReadableStore {
   public let time: UInt64
   /// Nil once closed.
   private let view: LockedField<SnapshotState?>
-  private let cachedCount = LockedField<Int?>(nil)
+  private let cachedCount = LockedField<Int?>(nil, rank: .stream)
 
   init(of store: Store, _ view: SnapshotState, at time: UInt64) {
     (self.store, self.time) = (store, time)

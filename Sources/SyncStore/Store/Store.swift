@@ -20,7 +20,7 @@ public final class Store: WritingPart {
   /// Performs writes for callers that do not block.
   let asyncWriter = AsyncWriter()
   /// Number of sorted key indexes built by this instance; locked while one is being built.
-  let ordering = LockedField(0)
+  let ordering = LockedField(0, rank: .keyOrder)
 
   init(_ core: OpenStore) {
     self.core = core

@@ -12,7 +12,7 @@ final class Pack: Sendable {
   let file: any StorageFile
   let table: Mapping
   let isWritable: Bool
-  private let contents = LockedField<Mapping?>(nil)
+  private let contents = LockedField<Mapping?>(nil, rank: .packContents)
   /// Lower bound of *count*, derived from valid entries in the table: no checksum guards *count*. 0 if
   /// *count* is right.
   private let leastCount = Atomic(0)

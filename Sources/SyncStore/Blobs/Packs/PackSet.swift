@@ -123,10 +123,10 @@ package final class PackSet: Sendable {
   let random: @Sendable () -> UInt64
   /// Called for each failed sync, whatever caused it: its objects never become durable (rule R4).
   let onFailedSync: @Sendable (StoreError) -> Void
-  let state = LockedField(State())
-  let moving = LockedField(())
-  let writing = LockedField(Writer())
-  private let loading = LockedField(false)
+  let state = LockedField(State(), rank: .packs)
+  let moving = LockedField((), rank: .packMoving)
+  let writing = LockedField(Writer(), rank: .packWriter)
+  private let loading = LockedField(false, rank: .packLoading)
   private let isLoaded = Atomic(false)
   let lastStamp = Atomic<UInt64>(0)
   /// Time of the monotonic clock before which uses are not recorded, after recording one failed.

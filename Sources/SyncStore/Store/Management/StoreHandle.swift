@@ -15,7 +15,7 @@ public final class StoreHandle: Sendable {
   private let gate = Gate()
   private let state: LockedField<State>
   /// Held while opening, which may take long; queries that need no open store do not take it.
-  private let opening = LockedField(())
+  private let opening = LockedField((), rank: .handle)
   /// The thread that holds `opening`; 0 if none does.
   private let openingThread = Atomic<UInt>(0)
 
@@ -36,7 +36,7 @@ public final class StoreHandle: Sendable {
     weak var handle: StoreHandle?
   }
 
-  private static let handles = LockedField<StringDictionary<Held>>([:])
+  private static let handles = LockedField<StringDictionary<Held>>([:], rank: .handleTable)
 
   private init(_ path: String, _ configuration: Configuration, creates: Bool, _ environment: Environment) {
     (self.path, self.environment) = (path, environment)

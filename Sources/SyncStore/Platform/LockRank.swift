@@ -1,0 +1,58 @@
+private import CLinux
+
+/// The order in which a thread takes locks: each of them must rank above all that it holds.
+///
+/// Checked in debug builds at every acquisition, so the whole test suite would notice a violation, not only the
+/// schedule that deadlocks. The writers' mutex (`ControlPage.lock`) comes between `keyFiles` and `engine`: it is
+/// never waited for by a thread that holds the engine's lock or one above it.
+package enum LockRank: UInt64, Sendable {
+  // Callers of a store: they hold their own lock while they call it.
+  case workerPool, session, link, handle, handleTable, stream
+  // Parts of a store.
+  case compaction, keyFiles, keyOrder, blobTier, engine
+  // The blob tier.
+  case diskCache, blobTransfer, catalogue, packLoading, packMoving, packContents, packWriter, packs
+  // Notified under any of the above.
+  case pages
+  /// Under which no other lock is taken, but for those of the storage.
+  case leaf
+  /// Locks within an implementation of `Storage`, which any other code may call under its own lock.
+  case storage
+
+  /// Only this rank and lower ones set a bit.
+  private var bit: UInt64 { 1 << rawValue }
+
+  /// Records that this thread takes a lock of this rank.
+  @inline(__always)
+  func willAcquire() {
+    #if DEBUG
+      let held = unsafe sync_held_ranks()
+      unsafe check(held.pointee)
+      unsafe held.pointee |= bit
+    #endif
+  }
+
+  /// Records that this thread has released a lock of this rank.
+  @inline(__always)
+  func didRelease() {
+    #if DEBUG
+      unsafe sync_held_ranks().pointee &= ~bit
+    #endif
+  }
+
+  /// Checks that this thread may wait for a lock of this rank, without recording that it has it.
+  @inline(__always)
+  func checkMayWait() {
+    #if DEBUG
+      unsafe check(sync_held_ranks().pointee)
+    #endif
+  }
+
+  #if DEBUG
+    private func check(_ held: UInt64) {
+      guard held >> rawValue != 0 else { return }
+      let highest = LockRank(rawValue: UInt64(63 - held.leadingZeroBitCount))
+      preconditionFailure("a lock of rank \(self) is taken under one of rank \(highest.map { "\($0)" } ?? "?")")
+    }
+  #endif
+}
