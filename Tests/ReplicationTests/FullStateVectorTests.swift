@@ -54,11 +54,11 @@ import Testing
   private static func state(_ receiver: Vectors.Receiver) throws -> ReplicaState {
     var state = ReplicaState()
     state.author.actor = try actor(receiver.actor)
-    state.ownActors = try ([receiver.actor] + receiver.former).map(actor)
-    state.unconfirmedRanges = try receiver.suspects.map {
-      ReplicaState.UnconfirmedRange(actor: try actor($0.key), above: $0.value)
+    state.incarnations.all = try ([receiver.actor] + receiver.former).map(actor)
+    state.incarnations.unconfirmedRanges = try receiver.suspects.map {
+      Incarnations.UnconfirmedRange(actor: try actor($0.key), above: $0.value)
     }
-    state.abandonedActors = try Set(receiver.parted.map(actor))
+    state.incarnations.abandoned = try Set(receiver.parted.map(actor))
     state.isRecovering = receiver.mending
     return state
   }
@@ -86,7 +86,7 @@ import Testing
       let record = try Self.record(held)
       let limit = held.position > receiver.first_step ? Stamp(rawValue: receiver.own_horizon) : horizon
       let same = payload.records.first { $0.record.key == record.key }?.record
-      if state.isUnconfirmed(record.dot), let same {
+      if state.incarnations.isUnconfirmed(record.dot), let same {
         full.record(doubtful: same, against: record, isTaken: same.dot != record.dot)
       }
       let verdict =

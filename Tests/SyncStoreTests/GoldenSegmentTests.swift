@@ -93,7 +93,7 @@ struct GoldenSegmentTests {
         return
       }
       if view.kind == .actor, let actor = ActorID(bytes: view.key(shape)) {
-        segment.define(actor, as: view.actorNumber, at: view.offset)
+        segment.actors.define(actor, as: view.actorNumber, at: view.offset)
       }
       kinds.append(view.kind)
       if view.isWrite { keys.append(String(decoding: view.key(shape), as: UTF8.self)) }

@@ -30,18 +30,23 @@ struct LeadingDefinitionTests {
     let length = RecordLayout.actorDefinitionLength
     for segment in try mapped(isLast: false) {
       for offset in [-length, 8, length - 8, 2 * length, 1 << 20] {
-        #expect(!segment.defineLeading(at: SegmentHeader.length + offset))
+        let isDefined = segment.actors.defineLeading(at: SegmentHeader.length + offset)
+        #expect(!isDefined)
       }
-      #expect(segment.nextNumber == 0)
-      for offset in [length, 0] { #expect(segment.defineLeading(at: SegmentHeader.length + offset)) }
-      #expect(try segment.actors == [store.actor])
+      #expect(segment.actors.nextNumber == 0)
+      for offset in [length, 0] {
+        let isDefined = segment.actors.defineLeading(at: SegmentHeader.length + offset)
+        #expect(isDefined)
+      }
+      #expect(try segment.actors.all == [store.actor])
     }
   }
 
   @Test("is looked up where it is in the last segment, which another writer may begin anew")
   func lastSegment() throws {
     for segment in try mapped(isLast: true) {
-      #expect(!segment.defineLeading(at: SegmentHeader.length))
+      let isDefined = segment.actors.defineLeading(at: SegmentHeader.length)
+      #expect(!isDefined)
     }
   }
 
@@ -51,6 +56,7 @@ struct LeadingDefinitionTests {
     let segment = try #require(try mapped(isLast: false).first)
     try host.storage.flipBit(of: segment.file.path, at: SegmentHeader.length + byte, bit: byte % 8)
     let read = try #require(try mapped(isLast: false).first)
-    #expect(!read.defineLeading(at: SegmentHeader.length))
+    let isDefined = read.actors.defineLeading(at: SegmentHeader.length)
+    #expect(!isDefined)
   }
 }

@@ -233,11 +233,12 @@ struct LostKeysTests {
     var state = ReplicaState()
     state.apply(local: StateKey.damage(place), bytes)
     #expect(
-      state.handledDamage[place] == 2048 && state.lostKeysByDamage[place] == keys
-        && state.resolvedDamage.isEmpty)
+      state.handledDamage.end(of: place) == 2048 && state.handledDamage.lostKeys(of: place) == keys
+        && state.handledDamage.resolvedCount == 0)
     state.apply(local: StateKey.damage(place), [0, 0, 8, 0, 0])
-    #expect(state.handledDamage[place] == 2048 && state.lostKeysByDamage[place] == nil)
+    #expect(
+      state.handledDamage.end(of: place) == 2048 && state.handledDamage.lostKeys(of: place) == nil)
     state.apply(local: StateKey.damage(place), Array(bytes.dropLast()))
-    #expect(state.lostKeysByDamage[place] == nil, "a part of them would be a wrong answer")
+    #expect(state.handledDamage.lostKeys(of: place) == nil, "a part of them would be a wrong answer")
   }
 }

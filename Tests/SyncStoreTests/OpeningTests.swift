@@ -35,10 +35,10 @@ struct OpeningTests {
       parts["actor"] = ["\(String(describing: state.actor)) \(state.sequence)"]
       parts["position"] = ["\(engine.position)"]
       parts["vector"] = ["\(state.vector)"]
-      parts["incarnations"] = Set(state.ownActors.map { "\($0)" })
+      parts["incarnations"] = Set(state.incarnations.all.map { "\($0)" })
       parts["cursors"] = Set(state.cursors.map { "\($0.key) \($0.value)" })
       parts["marks"] = Set(state.marks.map { "\($0.key) \($0.value)" })
-      parts["last mark"] = ["\(String(describing: state.lastMark))"]
+      parts["last mark"] = ["\(String(describing: state.marks.last))"]
       live = engine.journal.segments.map(\.liveBytes)
     }
 

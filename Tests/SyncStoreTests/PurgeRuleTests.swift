@@ -73,14 +73,14 @@ struct PurgeRuleTests {
   @Test("forbids purging while this copy does not cover its own floor")
   func belowFloor() {
     var state = state
-    state.floor = VersionVector([theirs: 6])
+    state.purged.floor = VersionVector([theirs: 6])
     #expect(!allows(state, covered: [theirs: 5]))
   }
 
   @Test("forbids purging while this copy is unconfirmed or recovering")
   func unconfirmed() {
     var doubtful = state
-    doubtful.unconfirmedRanges = [ReplicaState.UnconfirmedRange(actor: mine, above: 3)]
+    doubtful.incarnations.unconfirmedRanges = [Incarnations.UnconfirmedRange(actor: mine, above: 3)]
     #expect(!allows(doubtful, covered: [theirs: 5]))
     var mending = state
     mending.isRecovering = true

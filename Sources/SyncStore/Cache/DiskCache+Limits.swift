@@ -40,7 +40,7 @@ extension DiskCache {
   /// Whether the files are so close to their limit that room should be made now, before a writer has to wait
   /// for it.
   var isNearlyFull: Bool {
-    let limit = packs.fileLimit.load(ordering: .relaxed)
+    let limit = packs.space.limit
     return limit < .max && packs.takenBytes > limit - limit / 16
   }
 

@@ -1,5 +1,3 @@
-private import Synchronization
-
 // Evicting values.
 extension DiskCache {
   /// Evicts the least recently used values until all limits hold, including that of the files, and reclaims
@@ -21,7 +19,7 @@ extension DiskCache {
         Self.needed(uses, count: limits.count, bytes: limits.bytes)
       }
     }
-    let limit = packs.fileLimit.load(ordering: .relaxed)
+    let limit = packs.space.limit
     if packs.takenBytes > limit {
       removed += try makingRoom.withLock { _ throws(StoreError) in try shrink(to: limit) }
     }
@@ -38,7 +36,7 @@ extension DiskCache {
     try makingRoom.withLock { _ throws(StoreError) in
       // Another writer may have made room concurrently.
       guard packs.takenBytes >= seen else { return }
-      let limit = packs.fileLimit.load(ordering: .relaxed)
+      let limit = packs.space.limit
       guard limit < .max else { return }
       _ = try shrink(to: max(0, limit - limit / 8 - count))
     }
@@ -49,7 +47,7 @@ extension DiskCache {
   ///
   /// The caller must hold `makingRoom`. Returns the number of evicted values.
   private func shrink(to target: Int) throws(StoreError) -> Int {
-    if packs.trashBytes.load(ordering: .relaxed) > 0 { emptyTrash { _, _ in } }
+    if packs.space.trashBytes > 0 { emptyTrash { _, _ in } }
     var removed = 0
     while packs.takenBytes > target {
       let before = packs.takenBytes
@@ -62,7 +60,7 @@ extension DiskCache {
       }
       let excess = packs.takenBytes - target
       guard excess > 0 else { break }
-      let share = max(excess, packs.fileLimit.load(ordering: .relaxed) / 32)
+      let share = max(excess, packs.space.limit / 32)
       do throws(StoreError) {
         let left = try evict({ _, _ in }) { uses in
           Self.needed(uses, count: .max, bytes: uses.reduce(0) { $0 + $1.size } - share)
@@ -203,7 +201,7 @@ extension DiskCache {
     }
     for name in trash { _ = try? files.storage.removeDirectory(files.path(name)) }
     // Trash added concurrently is counted again at the next opening, or the next emptying.
-    if Self.trash(of: files).isEmpty { packs.trashBytes.store(0, ordering: .relaxed) }
+    if Self.trash(of: files).isEmpty { packs.space.setTrashBytes(0) }
   }
 
   /// Counts the trash that a killed process left.
@@ -212,7 +210,7 @@ extension DiskCache {
     for name in trash(of: packs.files) {
       bytes += try Store.files(at: packs.files.path(name), packs.files.storage).reduce(0) { $0 + $1.size }
     }
-    packs.trashBytes.store(bytes, ordering: .relaxed)
+    packs.space.setTrashBytes(bytes)
   }
 
   private static func needed(_ uses: [PackSet.Use], count: Int, bytes: Int) -> Int {
@@ -259,7 +257,7 @@ extension PackSet {
   }
 
   /// Size of all files, including trash.
-  var takenBytes: Int { state.withLock { $0.fileBytes } + trashBytes.load(ordering: .relaxed) }
+  var takenBytes: Int { state.withLock { $0.fileBytes } + space.trashBytes }
 
   /// Limits the size of all files. Directories, and making room, may take up to a fifth more than `bytes`.
   ///
@@ -267,8 +265,9 @@ extension PackSet {
   /// them.
   func limitFileBytes(to bytes: Int) {
     let isBound = (Self.smallestLimit..<Int.max / 2).contains(bytes)
-    fileLimit.store(isBound ? bytes - Self.directoryBytes : .max, ordering: .relaxed)
-    movingLimit.store(isBound ? bytes + bytes / 5 - Self.directoryBytes : .max, ordering: .relaxed)
+    space.setLimit(
+      isBound ? bytes - Self.directoryBytes : .max,
+      forMoving: isBound ? bytes + bytes / 5 - Self.directoryBytes : .max)
   }
 
   /// In bytes.
@@ -304,7 +303,7 @@ extension PackSet {
       guard try files.storage.renameUnlessPresent(files.path("packs"), to: files.path(name)) else {
         throw StoreError(.inputOutput, "a name that is used once is taken: try again", path: files.path(name))
       }
-      trashBytes.add(state.fileBytes, ordering: .relaxed)
+      space.addTrashBytes(state.fileBytes)
       for ordinal in state.packs.indices where !state.packs[ordinal].isGone { drop(ordinal, &state) }
       (state.slotsByPrefix, state.slotsByName, state.duplicates, writer) = ([:], [:], [:], Writer())
       _ = try files.storage.createDirectory(files.path("packs"))

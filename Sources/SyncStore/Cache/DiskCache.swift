@@ -266,7 +266,7 @@ public final class DiskCache: Sendable {
     let entry = try CacheEntry.encode(
       key: key, value: value, extended: extendedData, type: type, modified: clock(), path: path)
     let name = CacheEntry.name(key)
-    guard PackLayout.fileBytes(for: entry.count) <= packs.fileLimit.load(ordering: .relaxed) else {
+    guard PackLayout.fileBytes(for: entry.count) <= packs.space.limit else {
       // It would evict all other values, and then itself.
       _ = try packs.remove(name)
       return

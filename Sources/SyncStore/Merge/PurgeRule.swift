@@ -47,7 +47,8 @@ struct PurgeRule: Sendable {
     // A write that a member covers and this copy does not may be one that a purged record should have
     // superseded.
     isOpen =
-      state.isHealthy && vector.covers(state.floor) && frontiers.allSatisfy { vector.covers($0.vector) }
+      state.isHealthy && vector.covers(state.purged.floor)
+      && frontiers.allSatisfy { vector.covers($0.vector) }
   }
 
   /// True if this record may be purged. Kept are live records, those that some member may not have seen, and

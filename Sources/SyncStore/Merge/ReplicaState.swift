@@ -1,27 +1,12 @@
 /// The state of a copy apart from its records: its actors, its vector, its cursors. Stored in the journal as
 /// local records, so that each change is part of an atomic append.
 struct ReplicaState: Sendable {
-  /// Own records of a lost incarnation whose dots that one may also have given to other writes (rule R9).
-  struct UnconfirmedRange: Hashable, Sendable {
-    var actor: ActorID
-    /// The range has the sequences above this one.
-    var above: UInt64
-
-    /// True if the write is in the range.
-    func includes(_ dot: Dot) -> Bool { dot.actor == actor && dot.sequence > above }
-  }
-
   /// Names and stamps own writes.
   var author = Author()
-  /// All incarnations of this copy. An array, since they are few: for a hash table the runtime would take a
-  /// quarter of a process's first opening.
-  var ownActors: [ActorID] = []
+  var incarnations = Incarnations()
   /// The vector, without own writes since it was set.
   private var received = VersionVector()
-  var floor = VersionVector()
-  var horizon = Stamp.zero
-  /// The last position of a purged delete; nil if none was purged. A purge raises it, like the floor.
-  var purged: UInt64?
+  var purged = PurgeBounds()
   /// The days on which conflicts occurred.
   var conflicts = ConflictRetention()
   /// The keys that this copy holds; nil for all.
@@ -36,27 +21,12 @@ struct ReplicaState: Sendable {
   var cursors: [ActorID: Cursor] = [:]
   /// The marks of own rounds: position and own sequence that were durable when each was made.
   var marks = RoundMarks()
-  var lastMark: RoundMark?
-  var unconfirmedRanges: [UnconfirmedRange] = []
-  /// Former incarnations that this copy gave up because it was rolled back or cloned: another one may still
-  /// use them.
-  var abandonedActors: Set<ActorID> = []
   /// Set after damage: the vector is unknown until a whole round was received.
   var isRecovering = false
   /// Records received after this position, while a full state was being closed, are checked against this
   /// copy's own purges once a full state is closed completely; nil if there are none.
   var reconcileFrom: UInt64?
-
-  /// By former actor: its writes that were retracted.
-  var retractedActors: [ActorID: RetractedWrites] = [:]
-
-  /// Damage that this copy has handled, by becoming a new actor and clearing its vector: beginning, and end
-  /// offset at that time. Records after it may have been damaged since.
-  var handledDamage: [Location: UInt32] = [:]
-  /// The keys lost by the damage, where they are known.
-  var lostKeysByDamage: [Location: LostKeyFingerprints] = [:]
-  /// The damage whose records were received again from a peer.
-  var resolvedDamage: Set<Location> = []
+  var handledDamage = HandledDamage()
 
   struct Mark: Hashable, Sendable {
     var position: UInt64
@@ -75,7 +45,7 @@ struct ReplicaState: Sendable {
   /// covered since.
   var health: ReplicaHealth {
     if isRecovering { return .recovering }
-    return unconfirmedRanges.isEmpty && (reconcileFrom == nil || !vector.covers(floor))
+    return incarnations.unconfirmedRanges.isEmpty && (reconcileFrom == nil || !vector.covers(purged.floor))
       ? .healthy : .unconfirmed
   }
 
@@ -96,14 +66,9 @@ struct ReplicaState: Sendable {
     set { received = newValue }
   }
 
-  /// The vector that closes the rounds this copy sends. Unconfirmed records are not sent, so the receiver
-  /// must not cover them, although this copy itself must cover later writes of that incarnation that it may
-  /// have purged.
+  /// The vector that closes the rounds this copy sends.
   var advertisedVector: VersionVector {
-    if isRecovering { return VersionVector() }
-    var given = vector
-    for range in unconfirmedRanges { given[range.actor] = min(given[range.actor], range.above) }
-    return given
+    isRecovering ? VersionVector() : incarnations.confirmed(of: vector)
   }
 
   /// Folds own writes into `received`, so that it shares its memory with the copies handed out.
@@ -116,27 +81,7 @@ struct ReplicaState: Sendable {
 
   /// True if this copy made the write, in this or an earlier incarnation. False for a retracted write, should
   /// a copy of the directory bring it back.
-  func isMine(_ dot: Dot) -> Bool {
-    dot.actor == actor
-      || ownActors.contains(dot.actor)
-        && (retractedActors.isEmpty || dot.sequence <= retractedActors[dot.actor]?.above ?? .max)
-  }
-
-  /// True if the record is one of a lost incarnation that must not be sent.
-  func isUnconfirmed(_ dot: Dot) -> Bool { unconfirmedRanges.contains { $0.includes(dot) } }
-}
-
-extension ReplicaState {
-  /// True if the dot may have two contents, one of each incarnation. Also below the last mark, and
-  /// permanently: that one peer received a round says nothing about what the other one wrote under these
-  /// names, nor which of the two a base refers to.
-  func isAmbiguous(_ dot: Dot) -> Bool {
-    abandonedActors.contains(dot.actor) || isInUnconfirmedIncarnation(dot)
-  }
-
-  /// True if it was written in an incarnation for which no full state has shown yet what other copies hold of
-  /// it.
-  func isInUnconfirmedIncarnation(_ dot: Dot) -> Bool { unconfirmedRanges.contains { $0.actor == dot.actor } }
+  func isMine(_ dot: Dot) -> Bool { dot.actor == actor || incarnations.made(dot) }
 }
 
 /// The local records that hold a copy's state. `schemas/journal.md` has their layouts.
@@ -193,34 +138,14 @@ extension ReplicaState {
       cursors[sender] = value.flatMap { try? Self.cursor($0[...]) }
     } else if key.starts(with: StateKey.markPrefix) {
       guard let mark = RoundMark(bytes: key.dropFirst(StateKey.markPrefix.count)) else { return }
-      marks[mark] = value.flatMap { try? Self.mark($0) }
-      if value != nil { lastMark = mark } else if lastMark == mark { lastMark = nil }
+      if let value { marks.record(mark, data: try? Self.mark(value)) } else { marks.remove(mark) }
     } else if !key.starts(with: StateKey.prefix) {
       // Fast path for the most frequent local keys: large values that are not here.
       return
     } else if key == StateKey.actor, let value {
-      var actors = value[...]
-      var first = true
-      while let next = ActorID(bytes: actors.prefix(16)) {
-        if first, next != actor {
-          // The writes of the former actor stay covered.
-          received = vector
-          (author.actor, author.sequence) = (next, 0)
-        }
-        first = false
-        if !ownActors.contains(next) { ownActors.append(next) }
-        actors = actors.dropFirst(16)
-      }
+      apply(actors: value)
     } else if key.starts(with: StateKey.damagePrefix), let value {
-      var reader = ByteReader(key[StateKey.damagePrefix.count...])
-      guard let place = try? reader.read(UInt64.self) else { return }
-      let location = Location(packed: place)
-      var rest = ByteReader(value[...])
-      let isResolved = (try? rest.read(UInt8.self)) == 1
-      // Older programs did not record its end.
-      handledDamage[location] = (try? rest.read(UInt32.self)) ?? .max
-      lostKeysByDamage[location] = LostKeyFingerprints(from: &rest)
-      if isResolved { resolvedDamage.insert(location) } else { resolvedDamage.remove(location) }
+      handledDamage.apply(start: key.dropFirst(StateKey.damagePrefix.count), value: value)
     } else if key == StateKey.vector, let value {
       guard let read = try? Self.vector(value) else { return }
       vector = read
@@ -228,13 +153,13 @@ extension ReplicaState {
       if let actor { author.sequence = max(sequence, read[actor]) }
     } else if key == StateKey.floor, let value {
       guard let read = try? Self.floor(value) else { return }
-      (floor, horizon) = read
+      (purged.floor, purged.horizon) = read
       // Own writes are stamped above all that was purged.
-      author.clock.observe(horizon)
+      author.clock.observe(purged.horizon)
     } else if key == StateKey.unconfirmed {
-      unconfirmedRanges = value.flatMap { try? Self.unconfirmedRanges($0) } ?? []
+      incarnations.unconfirmedRanges = value.flatMap { try? Self.unconfirmedRanges($0) } ?? []
     } else if key == StateKey.purged {
-      purged = Self.position(value)
+      purged.position = Self.position(value)
     } else if key == StateKey.acknowledged {
       acknowledged = Self.position(value)
     } else if key == StateKey.conflicts {
@@ -250,14 +175,30 @@ extension ReplicaState {
       author.clock = HybridClock(last: Stamp(rawValue: stamp))
     } else if key.starts(with: StateKey.abandonedPrefix), value != nil {
       guard let former = ActorID(bytes: key.dropFirst(StateKey.abandonedPrefix.count)) else { return }
-      abandonedActors.insert(former)
+      incarnations.abandoned.insert(former)
     } else if key.starts(with: StateKey.retractedPrefix) {
       guard let former = ActorID(bytes: key.dropFirst(StateKey.retractedPrefix.count)) else { return }
-      retractedActors[former] = Self.position(value).map { RetractedWrites(above: $0) }
+      incarnations.retracted[former] = Self.position(value).map { RetractedWrites(above: $0) }
     } else if key == StateKey.recovering {
       isRecovering = value != nil
     } else if key == StateKey.reconcileFrom {
       reconcileFrom = Self.position(value)
+    }
+  }
+
+  /// Applies the list of this copy's actors, the present one first.
+  private mutating func apply(actors bytes: [UInt8]) {
+    var rest = bytes[...]
+    var isFirst = true
+    while let next = ActorID(bytes: rest.prefix(16)) {
+      if isFirst, next != actor {
+        // The writes of the former actor stay covered.
+        received = vector
+        (author.actor, author.sequence) = (next, 0)
+      }
+      isFirst = false
+      incarnations.add(next)
+      rest = rest.dropFirst(16)
     }
   }
 
@@ -346,7 +287,7 @@ extension ReplicaState {
     return writer.bytes
   }
 
-  static func encode(_ ranges: [UnconfirmedRange]) -> [UInt8] {
+  static func encode(_ ranges: [Incarnations.UnconfirmedRange]) -> [UInt8] {
     var writer = ByteWriter()
     for range in ranges {
       writer.write(raw: range.actor.bytes)
@@ -355,11 +296,13 @@ extension ReplicaState {
     return writer.bytes
   }
 
-  private static func unconfirmedRanges(_ bytes: [UInt8]) throws(DecodingFailure) -> [UnconfirmedRange] {
+  private static func unconfirmedRanges(_ bytes: [UInt8]) throws(DecodingFailure) -> [Incarnations
+    .UnconfirmedRange]
+  {
     var reader = ByteReader(bytes)
-    var ranges: [UnconfirmedRange] = []
+    var ranges: [Incarnations.UnconfirmedRange] = []
     while reader.remaining > 0 {
-      ranges.append(UnconfirmedRange(actor: try reader.readActor(), above: try reader.read()))
+      ranges.append(Incarnations.UnconfirmedRange(actor: try reader.readActor(), above: try reader.read()))
     }
     return ranges
   }

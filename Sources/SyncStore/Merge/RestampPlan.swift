@@ -120,14 +120,14 @@ struct RestampPlan {
   /// The present actor's writes up to this sequence stay unchanged.
   var kept: UInt64 {
     // Purged writes that were not ahead stay purged.
-    max(sentUpTo, lastInTime, isHorizonAhead ? 0 : state.floor[actor])
+    max(sentUpTo, lastInTime, isHorizonAhead ? 0 : state.purged.floor[actor])
   }
 
   /// True if own deletes that were ahead were purged.
-  var isHorizonAhead: Bool { state.horizon > limit }
+  var isHorizonAhead: Bool { state.purged.horizon > limit }
 
   /// The stamp to which the clock is set back: no remaining write is above it.
-  var clock: Stamp { max(latest, Stamp(milliseconds: wall), isHorizonAhead ? .zero : state.horizon) }
+  var clock: Stamp { max(latest, Stamp(milliseconds: wall), isHorizonAhead ? .zero : state.purged.horizon) }
 
   /// The lead of a stamp, as text for people.
   static func lead(_ stamp: Stamp, _ wall: UInt64) -> String {

@@ -10,6 +10,8 @@ struct RoundMarks: Sequence, Sendable {
   private var tables: [Table] = []
   /// Number of marks.
   private(set) var count = 0
+  /// The last mark made; nil if it was removed since.
+  private(set) var last: RoundMark?
 
   private static let tableCount = 256
   /// About 65,000 in all. A peer whose cursor has a dropped mark makes this copy a new actor: costly, not
@@ -31,6 +33,17 @@ struct RoundMarks: Sequence, Sendable {
       tables[table][mark] = newValue
       count += tables[table].count - before
     }
+  }
+
+  /// Makes `mark` the last one. Its data is nil if a newer program made it.
+  mutating func record(_ mark: RoundMark, data: ReplicaState.Mark?) {
+    self[mark] = data
+    last = mark
+  }
+
+  mutating func remove(_ mark: RoundMark) {
+    self[mark] = nil
+    if last == mark { last = nil }
   }
 
   /// The mark to drop so that `mark` can be kept: the oldest in its table that is not `used`, or the oldest

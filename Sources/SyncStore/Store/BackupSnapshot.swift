@@ -22,7 +22,7 @@ struct BackupSnapshot: Sendable {
 
   /// Everything after `position`. Requires an up-to-date engine; the caller must hold the writers' mutex.
   init(after position: UInt64, in engine: Engine) throws(StoreError) {
-    for gap in engine.damage.gaps where !engine.state.resolvedDamage.contains(gap.location) {
+    for gap in engine.damage.gaps where !engine.state.handledDamage.isResolved(gap.location) {
       throw StoreError(
         .damaged,
         "bytes \(gap.bytes) are damaged, and a backup would lack their records: run `Store.verify` first",

@@ -3,7 +3,7 @@ extension BatchApplier {
   /// Whether writes of this copy are unconfirmed (rule R9).
   var isInDoubt: Bool {
     get throws(StoreError) {
-      try reading { engine throws(StoreError) in !engine.state.unconfirmedRanges.isEmpty }
+      try reading { engine throws(StoreError) in !engine.state.incarnations.unconfirmedRanges.isEmpty }
     }
   }
 
@@ -43,7 +43,7 @@ extension BatchApplier {
       try builder.raiseFloor(to: close.floor, horizon: close.horizon)
       try builder.recordReconcileFrom()
       try builder.restartScopeExpansion()
-      return (builder.state.reconcileFrom ?? builder.position, builder.state.horizon)
+      return (builder.state.reconcileFrom ?? builder.position, builder.state.purged.horizon)
     }
     let losses = try keysToRecover()
     let pin = SnapshotPin()

@@ -41,8 +41,8 @@ final class BatchApplier: WritingPart {
         }
         if let full {
           let earlier = builder.record(of: record.key) ?? held[index]
-          if builder.state.isUnconfirmed(record.dot)
-            || earlier.map({ builder.state.isUnconfirmed($0.dot) }) ?? false
+          if builder.state.incarnations.isUnconfirmed(record.dot)
+            || earlier.map({ builder.state.incarnations.isUnconfirmed($0.dot) }) ?? false
           {
             let waits = record.stamp > builder.stampLimit && !builder.state.isMine(record.dot)
             full.record(

@@ -36,7 +36,7 @@ struct CompactionRun: Sendable {
       let end = engine.journal.closedLength(at: place) ?? SegmentHeader.length
       sources.append(
         CompactionSource(
-          segment: segment, slot: slot, end: end, actors: segment.actors,
+          segment: segment, slot: slot, end: end, actors: segment.actors.all,
           resolved: engine.resolvedDamage(in: segment.number)))
       dead += max(0, segment.mapping.count - max(0, segment.liveBytes))
     }
@@ -63,7 +63,9 @@ struct CompactionRun: Sendable {
   var isFaulty: Bool { segments.contains { $0.segment.mapping.fault != nil } }
 
   /// Excludes the segments from further compactions, since nothing is gained.
-  func markNotWorthCompacting() { for source in segments { source.segment.isWorthCompacting = false } }
+  func markNotWorthCompacting() {
+    for source in segments { source.segment.compaction.isWorthRepeating = false }
+  }
 
   fileprivate subscript(index: Int) -> CompactionSource? { index < segments.count ? segments[index] : nil }
 

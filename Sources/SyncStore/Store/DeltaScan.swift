@@ -47,7 +47,7 @@ package struct DeltaScanContext: Sendable {
   /// Number of keys in the index.
   let keyCount: UInt64
   let actor: ActorID?
-  let unconfirmedRanges: [ReplicaState.UnconfirmedRange]
+  let unconfirmedRanges: [Incarnations.UnconfirmedRange]
   /// Records parked at the start.
   fileprivate let parked: [DeltaScan.Successor]
   /// The part of the journal after the position where the scan begins.
@@ -65,7 +65,7 @@ package struct DeltaScanContext: Sendable {
     engine.retainSegments(for: pin)
     (startPosition, end) = (engine.position, engine.applied)
     (keys, keyCount) = (engine.index.hashIndex, engine.keyCount)
-    (actor, unconfirmedRanges) = (engine.state.actor, engine.state.unconfirmedRanges)
+    (actor, unconfirmedRanges) = (engine.state.actor, engine.state.incarnations.unconfirmedRanges)
     (self.slice, self.current) = (stretch, current)
     parked = engine.parked.locations.compactMap { place in
       guard let view = try? engine.journal.record(at: place), let version = view.version,
@@ -159,7 +159,7 @@ struct DeltaScan {
   /// repeated.
   func snapshotPoint(isFull: Bool, in engine: borrowing Engine) -> SnapshotPoint? {
     guard !context.pin.isEnded, context.keys === engine.index.hashIndex, context.actor == engine.state.actor,
-      context.unconfirmedRanges == engine.state.unconfirmedRanges, filter.isFull == isFull,
+      context.unconfirmedRanges == engine.state.incarnations.unconfirmedRanges, filter.isFull == isFull,
       engine.damage.gaps.isEmpty,
       let appended = engine.slice(from: context.end),
       // A compacted segment may lack a record that superseded another one and was superseded itself.

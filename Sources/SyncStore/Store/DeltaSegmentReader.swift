@@ -17,7 +17,7 @@ struct DeltaSegmentReader {
     self.segment = segment
     bytes = MappedBytes(segment.mapping)
     var (actors, places) = ([ActorID](), [Int]())
-    for actor in segment.actors {
+    for actor in segment.actors.all {
       places.append(actor == nil ? -1 : actors.count)
       if let actor { actors.append(actor) }
     }

@@ -83,7 +83,7 @@ final class DeltaSource: WritingPart {
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
       let isFull = try givesFullState(state, to: receiver, isLive: isLive)
       // Check before the mark is made: writes that a peer may have received cannot be restamped.
-      if isFull || receiver.missingScope != nil { try checkHorizon(state.horizon, at: builder.wall) }
+      if isFull || receiver.missingScope != nil { try checkHorizon(state.purged.horizon, at: builder.wall) }
       let choice = DeltaFilter(for: receiver, after: begin, isFull: isFull)
       let found = try reading {
         engine throws(StoreError) -> ([DeltaStream.Item], DeltaScan.SnapshotPoint?)? in
@@ -105,7 +105,7 @@ final class DeltaSource: WritingPart {
       }
       let close = RoundClose(
         sender: actor, mark: mark, position: position, vector: state.advertisedVector,
-        floor: state.floor, horizon: state.horizon, kind: isFull ? .fullState : .delta)
+        floor: state.purged.floor, horizon: state.purged.horizon, kind: isFull ? .fullState : .delta)
       return RoundSnapshot(close: close, items: items, start: choice.start, snapshotPoint: point)
     }
     guard let opening else { return nil }
@@ -122,7 +122,7 @@ final class DeltaSource: WritingPart {
   /// Whether the round must be a full state (rule R8).
   static func givesFullState(_ state: ReplicaState, to receiver: RoundReceiver, isLive: Bool) -> Bool {
     let needsFullState =
-      receiver.health != .healthy || state.scope == nil && !receiver.covered.covers(state.floor)
+      receiver.health != .healthy || state.scope == nil && !receiver.covered.covers(state.purged.floor)
     return !isLive && receiver.missingScope == nil && needsFullState
   }
 
@@ -149,7 +149,7 @@ final class DeltaSource: WritingPart {
     let canMend = state.isHealthy && state.vector.covers(receiver.floor)
     // While recovering, a copy advertises less than it covers: a receiver that took over a floor above that
     // could give no copy the full state, not even this one.
-    guard !state.isRecovering, state.advertisedVector.covers(state.floor),
+    guard !state.isRecovering, state.advertisedVector.covers(state.purged.floor),
       receiver.health != .recovering || canMend
     else {
       throw StoreError(
@@ -201,7 +201,7 @@ final class DeltaSource: WritingPart {
       defer { if !view.flags.contains(.continues) { group &+= 1 } }
       guard view.position > position, view.isWrite, let dot = view.dot,
         let isPresent = choice.isPresent(at: view.position, dot: dot, key: view.keyBytes),
-        !engine.state.isUnconfirmed(dot),
+        !engine.state.incarnations.isUnconfirmed(dot),
         let shape = view.shape
       else { return true }
       let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
@@ -224,7 +224,7 @@ final class DeltaSource: WritingPart {
   func mark(
     _ builder: inout TransactionBuilder, position: UInt64, digest: StateDigest?, isLive: Bool = false
   ) throws(StoreError) -> RoundMark {
-    if let last = builder.state.lastMark, let made = builder.state.marks[last], made.position == position,
+    if let last = builder.state.marks.last, let made = builder.state.marks[last], made.position == position,
       made.isLive ? isLive && live.isOwn(last) : !isLive
     {
       return last

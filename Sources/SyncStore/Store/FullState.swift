@@ -42,7 +42,9 @@ package final class FullState: Sendable {
 
   /// The sender's record of the key of a record held here in `state`.
   func holding(of record: Record, in state: ReplicaState) -> SenderHolding {
-    guard state.isUnconfirmed(record.dot) else { return isPresent(record.dot) ? .same : .nothing }
+    guard state.incarnations.isUnconfirmed(record.dot) else {
+      return isPresent(record.dot) ? .same : .nothing
+    }
     switch known.withLock({ $0.doubtful[record.key] }) {
     case true?: return .same
     case false?: return .different
@@ -80,7 +82,7 @@ enum FullStateVerdict: Equatable {
     let isCovered = close.vector.covers(record.dot)
     if record.isReserved || held == .same {
       self = .keep
-    } else if state.isUnconfirmed(record.dot) {
+    } else if state.incarnations.isUnconfirmed(record.dot) {
       if !isCovered || held == .different || record.stamp > close.horizon {
         self = .reissue
       } else {
@@ -88,7 +90,7 @@ enum FullStateVerdict: Equatable {
       }
     } else if isCovered {
       // The sender may cover the dot with the other content.
-      self = state.isAmbiguous(record.dot) && !record.isGone(at: time) ? .setAside : .drop
+      self = state.incarnations.isAmbiguous(record.dot) && !record.isGone(at: time) ? .setAside : .drop
     } else if state.isRecovering, state.isMine(record.dot) {
       self = .reissue
     } else {
@@ -120,8 +122,8 @@ enum VerdictRule {
   /// Whether any verdict but `keep` is possible.
   func concerns(_ dot: Dot, state: ReplicaState) -> Bool {
     switch self {
-    case .fullState(let full, _, _, _): return !full.isPresent(dot) || state.isUnconfirmed(dot)
-    case .unknown(let covered): return state.isUnconfirmed(dot) && !covered.covers(dot)
+    case .fullState(let full, _, _, _): return !full.isPresent(dot) || state.incarnations.isUnconfirmed(dot)
+    case .unknown(let covered): return state.incarnations.isUnconfirmed(dot) && !covered.covers(dot)
     }
   }
 

@@ -21,11 +21,11 @@ extension WritingPart {
   /// any.
   func keysToRecover() throws(StoreError) -> KeysToRecover {
     let (all, doubts) = try reading { engine throws(StoreError) in
-      let resolved = engine.state.resolvedDamage
-      let known = engine.damage.keys.filter { !resolved.contains($0.value) }
+      let handled = engine.state.handledDamage
+      let known = engine.damage.keys.filter { !handled.isResolved($0.value) }
       var all = KeysToRecover(keys: Set(known.keys))
       var hashed: [(place: Location, keys: LostKeyFingerprints)] = []
-      for damage in engine.damage.unattributed where !resolved.contains(damage.location) {
+      for damage in engine.damage.unattributed where !handled.isResolved(damage.location) {
         guard let keys = engine.lostKeys(in: damage) else { continue }
         all.hashed.formUnion(keys)
         hashed.append((damage.location, keys))

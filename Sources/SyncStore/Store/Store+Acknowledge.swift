@@ -45,7 +45,7 @@ extension Store {
   package func acknowledge(as device: DeviceID) throws(StoreError) -> Bool {
     let (isSaid, tail) = try writes.append { builder throws(StoreError) in
       let state = builder.state
-      guard state.isHealthy, state.vector.covers(state.floor) else { return false }
+      guard state.isHealthy, state.vector.covers(state.purged.floor) else { return false }
       if core.engine.withLock({ $0.localMetadata[StateKey.member] }) != device.bytes {
         try builder.setLocal(StateKey.member, device.bytes)
       }

@@ -58,7 +58,9 @@ extension Store {
     guard let record = try currentRecord(key.bytes) else { return nil }
     let (mine, position) = try reading { engine throws(StoreError) in
       let place = engine.find(key.bytes)
-      return (engine.state.ownActors, place.flatMap { try? engine.journal.record(at: $0).position } ?? 0)
+      return (
+        engine.state.incarnations.all, place.flatMap { try? engine.journal.record(at: $0).position } ?? 0
+      )
     }
     return Explanation(
       winner: LogEntry(record, position: position, isCurrent: true),
@@ -197,16 +199,9 @@ extension Store {
       report.damage.append("\(name ?? "segment \(gap.segment)"), bytes \(gap.bytes): damaged\(key)")
     }
     for segment in engine.journal.segments {
-      if segment.headerDamaged {
-        let what = SegmentHeader.oneCopyDamaged(isWritable: isWritable)
-        report.damage.append("\(segment.header.name.text): \(what)")
-      }
-      if segment.missingBytes > 0 {
-        report.damage.append(
-          "\(segment.header.name.text): its file is \(segment.missingBytes) bytes shorter than its header says"
-        )
-      }
-      report.mended += segment.repairs.map { "\(segment.header.name.text): \($0)" }
+      let (name, defects) = (segment.header.name.text, segment.defects)
+      report.damage += defects.unrepaired(isWritable: isWritable).map { "\(name): \($0)" }
+      report.mended += defects.repairs.map { "\(name): \($0)" }
     }
     return report
   }

@@ -29,10 +29,10 @@ extension Store {
       let state = engine.state
       guard let actor = state.actor else { throw missingActorError }
       var summary = ReplicaSummary(
-        store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.floor,
-        horizon: state.horizon, position: engine.position)
+        store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.purged.floor,
+        horizon: state.purged.horizon, position: engine.position)
       (summary.health, summary.scope) = (state.health, state.scope)
-      (summary.scopeExpansion, summary.abandonedActors) = (state.scopeExpansion, state.abandonedActors)
+      (summary.scopeExpansion, summary.abandonedActors) = (state.scopeExpansion, state.incarnations.abandoned)
       let (digest, current) = try engine.digest(at: time, keeps: isAlone)
       let few = environment.scanBatchPositions
       let scanContext = current.flatMap { DeltaScanContext(after: 0, few: few, $0, in: &engine) }

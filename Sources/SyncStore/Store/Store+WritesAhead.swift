@@ -69,7 +69,7 @@ extension ReplicaState {
   /// horizon explains.
   fileprivate func toleratedStamp(at wall: UInt64) -> Stamp {
     let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
-    guard horizon <= Stamp(milliseconds: wall + Limits.horizonLeadMilliseconds) else { return limit }
-    return max(limit, Stamp(milliseconds: horizon.milliseconds + Limits.clockDriftMilliseconds))
+    guard purged.horizon <= Stamp(milliseconds: wall + Limits.horizonLeadMilliseconds) else { return limit }
+    return max(limit, Stamp(milliseconds: purged.horizon.milliseconds + Limits.clockDriftMilliseconds))
   }
 }

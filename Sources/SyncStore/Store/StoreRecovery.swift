@@ -190,7 +190,7 @@ struct StoreRecovery: WritingPart {
       }
       guard plan.truncates || blank != nil else { return }
       let last = journal.segments[plan.tailIndex]
-      if last.truncatedEnd != nil { try last.file.sync() }
+      if last.defects.truncatedEnd != nil { try last.file.sync() }
       let durable = Location(
         segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
       // The index built before contains the truncated records.
@@ -211,8 +211,8 @@ struct StoreRecovery: WritingPart {
       fresh.replay(upTo: tail, indexing: true)
       control.tail = tail.packed
       // A file that was cut is not synced again: its mapping is a copy.
-      control.resetDurable(to: last.truncatedEnd == nil ? durable.packed : tail.packed)
-      if last.truncatedEnd != nil { fresh.journal.lengthen(last) }
+      control.resetDurable(to: last.defects.truncatedEnd == nil ? durable.packed : tail.packed)
+      if last.defects.truncatedEnd != nil { fresh.journal.lengthen(last) }
       engine.replace(by: fresh)
       for entries in rescued[together...] {
         try writes.commit(entries, extent: AppendExtent(entries), wall: environment.now(), &engine)
@@ -231,7 +231,7 @@ struct StoreRecovery: WritingPart {
   private func closeTruncatedSegment() throws(StoreError) -> JournalDamage? {
     let wall = environment.now()
     return try core.engine.withLock { engine throws(StoreError) in
-      guard let last = engine.journal.segments.last, last.truncatedEnd != nil else { return nil }
+      guard let last = engine.journal.segments.last, last.defects.truncatedEnd != nil else { return nil }
       // Records that a killed writer had not published do not count.
       let end = engine.applied.offset
       let whole = min(SegmentScan(last, limit: end, isLast: true).end, end)
@@ -344,9 +344,7 @@ extension RecordView {
 extension Engine {
   /// Damage that this copy has not handled yet. Damage that has grown since it was handled is new.
   fileprivate var newDamage: [JournalDamage] {
-    damage.gaps.filter { gap in
-      state.handledDamage[gap.location].map { gap.bytes.upperBound > Int($0) } ?? true
-    }
+    damage.gaps.filter { !state.isHandled($0) }
   }
 }
 

@@ -137,7 +137,7 @@ final class WritePath: StorePart {
       throw StoreError(
         .damaged, "the segment at the tail is not mapped: open the store again", path: journalDirectory)
     }
-    let actors = segment.nextNumber + extent.actors.count
+    let actors = segment.actors.nextNumber + extent.actors.count
     let isFull = tail.offset + room > segment.limit(claim) || actors > Int(UInt16.max)
     if isFull || !segment.numbers(after: engine.position) {
       segment = try segments.begin(

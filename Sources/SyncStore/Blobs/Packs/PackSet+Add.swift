@@ -27,17 +27,10 @@ extension PackSet {
   func recordUse(_ pack: Pack, _ slot: Int) {
     // If stores to mapped pages are refused, as on a full copy-on-write file system, reads continue without
     // recording uses.
-    let refusedUntil = useRecordingResumesAt.load(ordering: .relaxed)
-    guard refusedUntil == 0 || SystemCall.monotonicMilliseconds() >= refusedUntil else { return }
+    guard !useStamps.isRecordingPaused else { return }
     pack.raiseStamp(of: slot, to: stamp())
-    if pack.hasMappingFault {
-      useRecordingResumesAt.store(
-        SystemCall.monotonicMilliseconds() + Self.useRecordingPause, ordering: .relaxed)
-    }
+    if pack.hasMappingFault { useStamps.pauseRecording() }
   }
-
-  /// Milliseconds.
-  private static let useRecordingPause: UInt64 = 60_000
 
   /// Whether the entry can no longer become durable, because a sync failed.
   func cannotBecomeDurable(_ pack: Pack, _ slot: Int) -> Bool { pack.hasFailed && slot >= pack.durable }
@@ -68,7 +61,7 @@ extension PackSet {
       pack.publish(entry, stamp: given ?? stamp())
       guard !pack.hasMappingFault else { throw pack.mappingFaultError }
       writer.end = PackLayout.aligned(entry.offset + entry.size)
-      added.add(1, ordering: .sequentiallyConsistent)
+      syncs.recordAdded()
       return try state.withLock { state throws(StoreError) in
         let slot = pack.count - 1
         state.packs[ordinal].isOwn = true
@@ -152,15 +145,15 @@ extension PackSet {
   /// - Parameter mean: Average size of an object, as far as known.
   private func makePack(for needed: Int, mean: Int, isMoving: Bool) throws(StoreError) -> Pack {
     let (present, fileBytes) = state.withLock { ($0.liveBytes, $0.fileBytes) }
-    let limit = fileLimit.load(ordering: .relaxed)
+    let limit = space.limit
     var wanted = settings.smallestBytes
     while wanted < settings.packBytes, wanted < present / 4 { wanted *= 2 }
     // Space is reclaimed by whole files: none may take a large share of the limit.
     if limit < .max { wanted = min(wanted, max(limit / 16, 64 << 10) & ~4095) }
     // A full disk may have room for this one object.
     let least = PackLayout.fileBytes(for: needed)
-    let allowed = isMoving ? movingLimit.load(ordering: .relaxed) : limit
-    let taken = fileBytes + trashBytes.load(ordering: .relaxed)
+    let allowed = isMoving ? space.limitForMoving : limit
+    let taken = fileBytes + space.trashBytes
     guard allowed == .max || taken + max(wanted, least) <= allowed else {
       throw StoreError(
         .diskFull, "the files have \(taken) of \(allowed) bytes that they may have: raise the limit",
@@ -185,7 +178,7 @@ extension PackSet {
   private func makePack(size: Int, table: Int?) throws(StoreError) -> Pack {
     // Never reuse a number: a process that knows the removed pack would take the new one for it. The
     // directory does not show removed numbers, so numbers start at the current time.
-    var number = max(state.withLock { ($0.packs.map(\.number).max() ?? 0) + 1 }, clock())
+    var number = max(state.withLock { ($0.packs.map(\.number).max() ?? 0) + 1 }, environment.now())
     // It is missing if removing everything at once was interrupted.
     if try files.storage.createDirectory(files.path("packs")) {
       try files.storage.syncDirectory(files.directory)
@@ -209,11 +202,11 @@ extension PackSet {
           continue
         }
         try file.allocate(to: size)
-        let header = PackHeader(number: number, size: size, salt: random(), table: table)
+        let header = PackHeader(number: number, size: size, salt: environment.randomWord(), table: table)
         let pack = try Pack(header, name: name, file: file, isWritable: true)
         // It is filled from its start, and the rest reads as zeros until then.
         pack.table.adviseRandom()
-        pack.boot = boot
+        pack.boot = environment.boot
         file.mark()
         for offset in PackLayout.headerCopies { try file.write(header.encoded, at: offset) }
         return pack
@@ -234,19 +227,12 @@ extension PackSet {
   /// - Throws: the error of a failed sync; its objects are never retained again.
   func sync() throws(StoreError) {
     try load()
-    let target = added.load(ordering: .sequentiallyConsistent)
-    if !isShared, addedDurably.load(ordering: .acquiring) >= target { return }
-    let ticket = syncTickets.add(1, ordering: .sequentiallyConsistent).newValue
-    try syncs.wait { () throws(StoreError) in
-      servedTickets.load(ordering: .acquiring) >= ticket
-    } work: { () throws(StoreError) in
-      try syncNow()
-    }
+    if !isShared, syncs.isAllDurable { return }
+    try syncs.wait { () throws(StoreError) in try syncNow() }
   }
 
   private func syncNow() throws(StoreError) {
-    let begun = syncTickets.load(ordering: .sequentiallyConsistent)
-    let target = added.load(ordering: .sequentiallyConsistent)
+    let coverage = syncs.begin()
     if isShared { try refresh() }
     let open = try state.withLock { state throws(StoreError) -> [(Pack, KnownPack)] in
       var open: [(Pack, KnownPack)] = []
@@ -271,8 +257,7 @@ extension PackSet {
       }
       for (pack, _) in unnamed { pack.isNamed.store(true, ordering: .releasing) }
     }
-    addedDurably.store(target, ordering: .releasing)
-    servedTickets.store(begun, ordering: .releasing)
+    syncs.complete(coverage)
     for (pack, known) in open where known.isRetired { closePack(pack) }
   }
 

@@ -102,7 +102,7 @@ extension PackSet {
     }
     if !pack.hasMappingFault {
       pack.table.clear(PackLayout.offset(pack.count)..<pack.header.tableBytes)
-      pack.boot = boot
+      pack.boot = environment.boot
       pack.file.mark()
     }
     // A pack that cannot be read or written stays unchanged; a later opening may succeed.
@@ -123,7 +123,9 @@ extension PackSet {
   /// Whether everything written to the pack is still visible, synced or not.
   ///
   /// A file system that was lost and mounted again within the same boot shows only what reached the disk.
-  func pageCacheSurvived(_ pack: Pack) -> Bool { pack.boot == boot && boot != 0 && pack.file.isMarked }
+  func pageCacheSurvived(_ pack: Pack) -> Bool {
+    pack.boot == environment.boot && environment.boot != 0 && pack.file.isMarked
+  }
 
   // MARK: Removal
 

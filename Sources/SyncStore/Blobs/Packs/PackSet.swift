@@ -115,12 +115,8 @@ package final class PackSet: Sendable {
 
   let files: BlobFiles
   let settings: PackSettings
-  let readOnly: Bool
-  /// Whether other processes may use the directory.
-  let isShared: Bool
-  let boot: UInt64
-  let clock: @Sendable () -> UInt64
-  let random: @Sendable () -> UInt64
+  private let access: BlobAccess
+  let environment: BlobEnvironment
   /// Called for each failed sync, whatever caused it: its objects never become durable (rule R4).
   let onFailedSync: @Sendable (StoreError) -> Void
   let state = LockedField(State(), rank: .packs)
@@ -128,42 +124,24 @@ package final class PackSet: Sendable {
   let writing = LockedField(Writer(), rank: .packWriter)
   private let loading = LockedField(false, rank: .packLoading)
   private let isLoaded = Atomic(false)
-  let lastStamp = Atomic<UInt64>(0)
-  /// Time of the monotonic clock before which uses are not recorded, after recording one failed.
-  let useRecordingResumesAt = Atomic<UInt64>(0)
-  /// Objects added by this process, and how many of them are known to be durable.
-  let added = Atomic<UInt64>(0)
-  let addedDurably = Atomic<UInt64>(0)
-  let syncTickets = Atomic<UInt64>(0)
-  let servedTickets = Atomic<UInt64>(0)
-  let syncs = GroupCommit()
-  /// Limit for the total size of files. Adding fails beyond it; moving live objects may use up to
-  /// `movingLimit`, because making room needs some itself.
-  let fileLimit = Atomic<Int>(.max)
-  let movingLimit = Atomic<Int>(.max)
-  /// Bytes of files that were moved to the trash and are still to be removed.
-  let trashBytes = Atomic<Int>(0)
+  let useStamps = UseStamps()
+  let syncs = PackSyncs()
+  let space = PackSpace()
+
+  var readOnly: Bool { access == .readOnly }
+  /// Whether other processes may use the directory.
+  var isShared: Bool { access != .exclusive }
 
   init(
     _ files: BlobFiles, settings: PackSettings, access: BlobAccess, environment: BlobEnvironment,
     onFailedSync: @escaping @Sendable (StoreError) -> Void = { _ in }
   ) {
     (self.files, self.settings, self.onFailedSync) = (files, settings, onFailedSync)
-    (readOnly, isShared) = (access == .readOnly, access != .exclusive)
-    (boot, clock, random) = (environment.boot, environment.now, environment.randomWord)
+    (self.access, self.environment) = (access, environment)
   }
 
-  /// A stamp above all that this process has issued: the order of last use is exact.
-  func stamp() -> UInt64 {
-    let now = clock() << 16
-    while true {
-      let last = lastStamp.load(ordering: .relaxed)
-      let next = max(last &+ 1, now)
-      if lastStamp.compareExchange(expected: last, desired: next, ordering: .relaxed).exchanged {
-        return next
-      }
-    }
-  }
+  /// The stamp of a use at this moment.
+  func stamp() -> UInt64 { useStamps.next(at: environment.now()) }
 
   // MARK: Lookup
 
@@ -380,12 +358,7 @@ package final class PackSet: Sendable {
     state.packs[ordinal].liveBytes += size
     state.liveCount += 1
     state.liveBytes += size
-    let stamp = pack.word(slot).stamp
-    // No checksum guards a word: an implausible stamp must not make later ones overflow.
-    guard stamp < PackLayout.greatestStamp else { return }
-    // One atomic maximum: with a separate load and store, another thread could issue a greater stamp in
-    // between, which would be issued twice.
-    lastStamp.max(stamp, ordering: .relaxed)
+    useStamps.observe(pack.word(slot).stamp)
   }
 
   /// Removes an object from the live counts. Those of a removed pack are already excluded.

@@ -1,5 +1,3 @@
-private import Synchronization
-
 /// Result of re-encrypting the blob tier.
 struct BlobRekeyReport {
   var reencrypted = 0
@@ -182,7 +180,7 @@ extension PackSet {
       writer = Writer()
     }
     // Counts as an addition, otherwise there would be nothing to sync.
-    added.add(1, ordering: .sequentiallyConsistent)
+    syncs.recordAdded()
     try sync()
   }
 

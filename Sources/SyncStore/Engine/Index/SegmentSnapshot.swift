@@ -35,7 +35,7 @@ final class SegmentSnapshot: KeySource, Sendable {
     var actors: [ActorID?] = []
     headings = segments.map { segment in
       guard let segment else { return SegmentInfo() }
-      let known = segment.actors
+      let known = segment.actors.all
       defer { actors += known }
       return SegmentInfo(
         salt: segment.header.salt, firstActor: actors.count, actorCount: known.count,

@@ -4,10 +4,7 @@ extension Journal {
   /// The content mapped for a segment's file.
   struct Content {
     let mapping: Mapping
-    /// Number of bytes by which the file is too short.
-    var missing = 0
-    /// See `Segment.truncatedEnd`.
-    var truncatedEnd: Int?
+    var defects = FileDefects.none
   }
 
   /// The content of a segment's file. Missing bytes read as zeros, like the unused rest of a segment: whole
@@ -16,7 +13,7 @@ extension Journal {
   ///
   /// The header of the next segment records where a closed segment ends. For the last segment the index may
   /// know the end (`knownEnd`), or zeros after the last record show that none was lost. Otherwise the content
-  /// ends at `Segment.truncatedEnd`, and a writer gets a copy, too: it lengthens the file only after the
+  /// ends at `FileDefects.truncatedEnd`, and a writer gets a copy, too: it lengthens the file only after the
   /// header of a new segment records this end durably. Lengthened earlier, the file looks complete after a
   /// crash, and the loss goes unnoticed.
   func content(of file: any StorageFile, _ header: SegmentHeader, isLast: Bool) throws(StoreError) -> Content
@@ -28,13 +25,13 @@ extension Journal {
     let cutEnd =
       isLast && header.compaction == 0 ? truncatedEnd(present: present, copy: copy, header: header) : nil
     guard writable, cutEnd == nil else {
-      return Content(mapping: copy, missing: missing, truncatedEnd: cutEnd)
+      return Content(mapping: copy, defects: .short(by: missing, truncatedEnd: cutEnd))
     }
     try file.allocate(to: size)
     StoreLog.log(
       .warning, path: file.path,
       "the file was \(CountText.of(missing, noun: "byte")) shorter than its header says: it was lengthened")
-    return Content(mapping: try file.map(size, writable: true), missing: missing)
+    return Content(mapping: try file.map(size, writable: true), defects: .lengthened(by: missing))
   }
 
   /// The end of a last segment that has only its first `present` bytes in the file; nil if no record was
@@ -58,7 +55,7 @@ extension Journal {
   /// Fails if the last segment was truncated while in use: other processes that have it open rely on what was
   /// lost.
   func checkEnd() throws(StoreError) {
-    guard let last = segments.last, last.truncatedEnd != nil else { return }
+    guard let last = segments.last, last.defects.truncatedEnd != nil else { return }
     throw StoreError(
       .damaged,
       "was cut short by another program while in use: close the store in all processes, then open it again",
@@ -69,7 +66,7 @@ extension Journal {
   /// (rule R9), and the records that state the watermark are lost: with an earlier one, reads would silently
   /// return older values.
   func checkCopy() throws(StoreError) {
-    guard let last = segments.last, last.truncatedEnd != nil else { return }
+    guard let last = segments.last, last.defects.truncatedEnd != nil else { return }
     throw StoreError(
       .damaged,
       "lacks its end, and the directory was copied or restored: copy it again from where it came; "
@@ -81,8 +78,7 @@ extension Journal {
   /// first. If this fails, the next opening does it.
   func lengthen(_ segment: Segment) {
     guard (try? segment.file.allocate(to: segment.mapping.count)) != nil else { return }
-    segment.missingBytes = 0
-    segment.repairs.append("its file was cut within its records: what is lost of them is asked of the peers")
+    segment.defects.recordLengthening()
     StoreLog.log(
       .error, path: segment.file.path,
       "the file was cut within its records: what is whole is served, and what was lost is asked of the peers")

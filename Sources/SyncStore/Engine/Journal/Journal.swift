@@ -13,12 +13,9 @@ struct Journal {
   var segments: [Segment] = []
   /// Finds segments by number, including those that compaction replaced and that are still being read.
   var table = SegmentTable()
-  /// Segments that compaction replaced and that may still be read.
-  private(set) var replaced: [Segment] = []
+  private(set) var replaced = ReplacedSegments()
   /// Segments that compaction has written but not installed yet.
   private(set) var uninstalled: [Segment] = []
-  /// Number of segments that compaction has replaced so far.
-  private(set) var replacedCount = 0
   /// The next segment, if this process has prepared it.
   var prepared: PreparedSegment?
   /// Set while a compaction of this process uses the reserve's part for its copy.
@@ -72,7 +69,7 @@ struct Journal {
   func closedLength(at place: Int) -> Int? {
     let own = segments[place].header.closedLength
     if own > 0 { return Int(own) }
-    guard place + 1 < segments.count else { return segments[place].truncatedEnd }
+    guard place + 1 < segments.count else { return segments[place].defects.truncatedEnd }
     return Int(segments[place + 1].header.predecessor.length)
   }
 
@@ -232,8 +229,7 @@ struct Journal {
     guard let first = segments.firstIndex(where: { $0.header.covered.lowerBound == stands.lowerBound }),
       let last = segments.firstIndex(where: { $0.header.covered.upperBound == stands.upperBound })
     else { return }
-    replaced += segments[first...last]
-    replacedCount += last - first + 1
+    replaced.append(segments[first...last])
     segments.replaceSubrange(first...last, with: [segment])
     uninstalled.removeAll { $0 === segment }
     table.insert(segment)
@@ -246,11 +242,7 @@ struct Journal {
 
   /// Keeps the mappings of `other` readable.
   mutating func retainMappings(of other: Journal) {
-    for segment in other.segments + other.replaced where table[segment.number] == nil {
-      table.insert(segment)
-      replaced.append(segment)
-      replacedCount += 1
-    }
+    for segment in other.segments + other.replaced.kept { addReplaced(segment) }
   }
 
   /// Makes a segment readable that is not installed yet.
@@ -263,8 +255,7 @@ struct Journal {
   mutating func addReplaced(_ segment: Segment) {
     guard table[segment.number] == nil else { return }
     table.insert(segment)
-    replaced.append(segment)
-    replacedCount += 1
+    replaced.append(CollectionOfOne(segment))
   }
 
   /// True if some segments may have no slot in the index yet.
@@ -275,7 +266,7 @@ struct Journal {
     _ slot: (Segment) throws(StoreError) -> (Int, LiveByteCounter)?
   ) throws(StoreError) {
     var lacksSlots = false
-    for segment in segments + replaced + uninstalled where segment.slot == nil {
+    for segment in segments + replaced.kept + uninstalled where segment.slot == nil {
       guard let (slot, account) = try slot(segment) else {
         lacksSlots = true
         continue
@@ -288,19 +279,19 @@ struct Journal {
 
   /// Drops the slots of an index that is no longer in use.
   mutating func forgetSlots() {
-    for segment in segments + replaced + uninstalled { (segment.slot, segment.liveByteCounter) = (nil, nil) }
+    for segment in segments + replaced.kept + uninstalled {
+      (segment.slot, segment.liveByteCounter) = (nil, nil)
+    }
     table.forgetSlots()
   }
 
   /// Unmaps replaced segments that are among the first `count` ever replaced; later ones stay mapped.
   mutating func unmapReplaced(before count: Int) {
-    let gone = min(replaced.count, max(0, count - (replacedCount - replaced.count)))
-    for segment in replaced[..<gone] {
+    for segment in replaced.removeAll(before: count) {
       table.remove(segment.number)
       // Deferred: the last reference may be held by a writer or reader, which must not pay for the release.
       segment.file.deferRelease()
     }
-    replaced.removeFirst(gone)
   }
 
   private func checkChain(_ segment: Segment) throws(StoreError) {
@@ -354,17 +345,10 @@ struct Journal {
         header: header, file: file, mapping: content.mapping,
         cipher: try keys.cipher(for: header, path: path),
         usesPwrite: writable && environment.usesPwrite && header.compaction == 0 && isLast)
-      segment.truncatedEnd = content.truncatedEnd
-      if content.missing > 0, writable, content.truncatedEnd == nil {
-        let bytes = CountText.of(content.missing, noun: "byte")
-        segment.repairs.append("its file was \(bytes) shorter than its header says: it was lengthened")
-      } else {
-        segment.missingBytes = content.missing
-      }
-      segment.headerDamaged = damaged
-      if damaged, writable, repairHeader(page, of: file, path) {
-        segment.headerDamaged = false
-        segment.repairs.append("one of the two copies of its header was damaged: it was written anew")
+      segment.defects = content.defects
+      if damaged {
+        let isRepaired = writable && repairHeader(page, of: file, path)
+        segment.defects.recordHeaderDamage(isRepaired: isRepaired)
       }
       // Not for a last, appended segment: a process that is just beginning it may die, and another one may
       // write something else there.

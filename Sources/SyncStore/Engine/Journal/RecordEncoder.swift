@@ -85,7 +85,7 @@ struct RecordEncoder {
   /// they use.
   mutating func encode(_ entries: [JournalEntry], actors: Set<ActorID>? = nil) {
     beginEncryption()
-    let areDefined = actors?.allSatisfy { segment.number(of: $0) != nil } ?? false
+    let areDefined = actors?.allSatisfy { segment.actors.number(of: $0) != nil } ?? false
     if !areDefined {
       for entry in entries { defineActors(of: entry) }
     }
@@ -292,7 +292,7 @@ struct RecordEncoder {
   }
 
   private func number(of actor: ActorID) -> UInt16 {
-    guard let number = segment.number(of: actor) ?? numbers[actor] else {
+    guard let number = segment.actors.number(of: actor) ?? numbers[actor] else {
       preconditionFailure("actors are defined before they are used")
     }
     return number
@@ -310,8 +310,8 @@ struct RecordEncoder {
   }
 
   private mutating func define(_ actor: ActorID) {
-    guard segment.number(of: actor) == nil, numbers[actor] == nil else { return }
-    let number = UInt16(segment.nextNumber + numbers.count)
+    guard segment.actors.number(of: actor) == nil, numbers[actor] == nil else { return }
+    let number = UInt16(segment.actors.nextNumber + numbers.count)
     numbers[actor] = number
     let name = actor.bytes
     let fields = FixedFields(kind: .actor, flags: [], actor: number)

@@ -201,7 +201,7 @@ struct RecordView {
   func actor(at field: Int) -> ActorID? { actor(numbered: load(field)) }
 
   private func actor(numbered number: UInt16) -> ActorID? {
-    segment.actor(numbered: number)
+    segment.actors.actor(numbered: number)
   }
 
   @inline(__always)

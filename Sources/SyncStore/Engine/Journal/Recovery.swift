@@ -5,7 +5,7 @@ extension Journal {
     segments.indices.map { index in
       SegmentScan(
         segments[index], limit: closedLength(at: index) ?? segments[index].mapping.count,
-        isLast: index == segments.count - 1 && segments[index].truncatedEnd == nil)
+        isLast: index == segments.count - 1 && segments[index].defects.truncatedEnd == nil)
     }
   }
 

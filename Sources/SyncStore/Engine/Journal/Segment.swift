@@ -1,8 +1,8 @@
 /// One mapped file of the journal.
 ///
-/// Invariants: the mapping covers the whole file as its header states it; `definitions` holds the actor
-/// definitions replayed so far. Owned by one engine: mutable state is touched only under its lock, the rest
-/// from any thread.
+/// Invariant: the mapping covers the whole file as its header states it.
+///
+/// Owned by one engine: mutable state is touched only under its lock, the rest from any thread.
 final class Segment: @unchecked Sendable {
   let header: SegmentHeader
   let file: any StorageFile
@@ -13,51 +13,27 @@ final class Segment: @unchecked Sendable {
   let cipher: SegmentCipher?
   /// The epoch key that this process encrypts with in this segment; nil until its epoch is defined.
   private(set) var epochKey: SegmentCipher.EpochKey?
-  /// Actor definitions, by the number that they assign in this segment.
-  private var definitions: [Definition] = []
-  /// The definition at the beginning, as read with the header; it counts once it is replayed.
-  private var leading: LeadingDefinition?
-  /// Actor to number, maintained only where there are many actors.
-  private var numbers: [ActorID: UInt16] = [:]
+  var actors = SegmentActors()
   /// Its slot in the index; nil before it has one.
   var slot: Int?
   /// Counts its live bytes for all processes.
   var liveByteCounter: LiveByteCounter?
   /// Offsets of some positions, extended lazily when a delta scan begins.
   private var samples: [(position: UInt64, offset: Int)] = []
-  /// Bytes that no compaction would reclaim, as found by the compaction that wrote it: definitions, removals
-  /// of local keys.
-  var fixedBytes = 0
-  /// False after a compaction of it has failed.
-  var isWorthCompacting = true
+  var compaction = CompactionOutcome()
   /// Limit for ordinary appends; past it only appends that free space are allowed.
   let commonLimit: Int
-  /// The last lookup: nearly always the same actor.
-  private var recent: (actor: ActorID, number: UInt16)?
-  /// True if one of the two copies of the header is damaged.
-  var headerDamaged = false
-  /// Bytes by which its file was found shorter than its header states; they read as zeros.
-  var missingBytes = 0
-  /// The assumed end of a last segment whose file was truncated within its records; nil for any other
-  /// segment. Such a segment is a copy in memory, and nothing is appended to it.
-  var truncatedEnd: Int?
-  /// Repairs made when it was opened, as text for people.
-  var repairs: [String] = []
+  var defects = FileDefects.none
   /// Accumulated cost of the searches for records after damage.
   let searchCost = SearchCost()
 
-  private struct Definition {
-    /// Nil if the definition was lost.
-    var actor: ActorID?
-    /// 0 if the definition was lost.
-    var offset = 0
-  }
-
-  private struct LeadingDefinition {
-    let actor: ActorID
-    let number: UInt16
-    /// True if both copies of the definition are there, as they should be.
-    let isTwice: Bool
+  /// What earlier compactions of a segment in this process found. Protected by the engine's lock.
+  struct CompactionOutcome {
+    /// Bytes that no compaction would reclaim, as found by the one that wrote the segment: definitions,
+    /// removals of local keys.
+    var fixedBytes = 0
+    /// False after a compaction of the segment has failed.
+    var isWorthRepeating = true
   }
 
   init(
@@ -97,90 +73,13 @@ final class Segment: @unchecked Sendable {
     return SegmentTable.ref(slot: slot, offset: offset)
   }
 
-  /// The number of `actor` in this segment; nil if it has none yet.
-  func number(of actor: ActorID) -> UInt16? {
-    if let recent, recent.actor == actor { return recent.number }
-    let found =
-      definitions.count > Self.fewActors
-      ? numbers[actor] : definitions.lastIndex { $0.actor == actor }.map { UInt16($0) }
-    guard let number = found else { return nil }
-    recent = (actor, number)
-    return number
-  }
-
-  /// Up to this many actors are searched linearly.
-  private static let fewActors = 16
-
-  /// The actor with this number; nil if its definition was lost.
-  @inline(__always)
-  func actor(numbered number: UInt16) -> ActorID? {
-    Int(number) < definitions.count ? definitions[Int(number)].actor : nil
-  }
-
-  /// All actors by number; nil where a definition was lost.
-  var actors: [ActorID?] { definitions.map(\.actor) }
-
-  /// Offsets of the actor definitions, in order.
-  var definitionOffsets: [Int] { definitions.map(\.offset).filter { $0 > 0 }.sorted() }
-
-  /// The number that the next definition assigns.
-  var nextNumber: Int { definitions.count }
-
-  /// Records an actor definition.
-  func define(_ actor: ActorID, as number: UInt16, at offset: Int) {
-    while definitions.count <= Int(number) { definitions.append(Definition()) }
-    if definitions[Int(number)].offset == 0 { definitions[Int(number)].offset = offset }
-    definitions[Int(number)].actor = actor
-    recent = (actor, number)
-    guard definitions.count > Self.fewActors else { return }
-    if numbers.isEmpty {
-      for (number, defined) in definitions.enumerated() {
-        if let actor = defined.actor { numbers[actor] = UInt16(number) }
-      }
-    }
-    numbers[actor] = number
-  }
-
   /// Bytes read from the beginning of a file for its header, including the two copies of the definition that
   /// most segments begin with.
   static let headBytes = SegmentHeader.length + AppendExtent.definitions
 
-  /// Keeps the definition at the beginning from the bytes read for the header, so that resuming from an index
-  /// checkpoint need not fault in that page of every segment.
+  /// Keeps the definition at the beginning from the bytes read for the header, unless it is encrypted.
   func readLeadingDefinition(in head: [UInt8]) {
-    guard cipher == nil, let first = definition(at: SegmentHeader.length, in: head) else { return }
-    let second = definition(at: SegmentHeader.length + Self.definitionBytes, in: head)
-    leading = LeadingDefinition(
-      actor: first.actor, number: first.number, isTwice: second.map { $0 == first } ?? false)
-  }
-
-  private static let definitionBytes = RecordLayout.aligned(RecordLayout.actorDefinitionLength)
-
-  /// The actor that the record at `start` defines; nil unless it is a whole actor definition.
-  private func definition(at start: Int, in bytes: [UInt8]) -> (actor: ActorID, number: UInt16)? {
-    let (key, end) = (start + RecordLayout.fixedLength, start + RecordLayout.actorDefinitionLength)
-    guard bytes.count >= end,
-      bytes.load(start + RecordLayout.length, as: UInt32.self) == UInt32(end - start),
-      bytes[start + RecordLayout.kind] == RecordLayout.Kind.actor.rawValue,
-      bytes[start + RecordLayout.flags] == 0,
-      bytes.load(start + RecordLayout.keyLength, as: UInt16.self) == UInt16(end - key),
-      case let body = bytes.span.extracting(start + RecordLayout.length..<end),
-      UInt32(truncatingIfNeeded: XXH3.hash64(body, seed: seed(at: start)))
-        == bytes.load(start + RecordLayout.checksum),
-      let actor = ActorID(bytes: bytes[key..<end])
-    else { return nil }
-    return (actor, bytes.load(start + RecordLayout.actor))
-  }
-
-  /// Applies the leading definition if it is the one at `offset`. Returns false if the record itself must be
-  /// read.
-  func defineLeading(at offset: Int) -> Bool {
-    guard let leading,
-      offset == SegmentHeader.length
-        || leading.isTwice && offset == SegmentHeader.length + Self.definitionBytes
-    else { return false }
-    define(leading.actor, as: leading.number, at: offset)
-    return true
+    if cipher == nil { actors.readLeading(in: head, salt: header.salt) }
   }
 
   private static let samplingInterval: UInt64 = 128

@@ -43,7 +43,7 @@ extension Engine {
     var seen = HashSet(count: hashes.count)
     for (place, entry) in batch.entries.enumerated() {
       if place + Self.lookahead < hashes.count { keys.prefetch(hashes[place + Self.lookahead]) }
-      guard entry.sequence > covered[entry.author], entry.stamp > state.horizon, entry.stamp <= limit,
+      guard entry.sequence > covered[entry.author], entry.stamp > state.purged.horizon, entry.stamp <= limit,
         !batch.isReserved(entry), seen.insert(hashes[place]), let mayBeHeld = try? keys.has(hashes[place])
       else { return nil }
       // One in thousands collides with the hash of another key: compare the keys.

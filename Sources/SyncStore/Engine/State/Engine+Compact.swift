@@ -72,7 +72,7 @@ extension Engine {
     switch view.kind {
     case .actor:
       if let actor = ActorID(bytes: key) {
-        segment.define(actor, as: view.actorNumber, at: view.offset)
+        segment.actors.define(actor, as: view.actorNumber, at: view.offset)
       }
       // Before the index refers to a record that needs this definition.
       if indexing { do throws(StoreError) { try addSpecialRecord(view) } catch { index.failure = error } }
@@ -116,7 +116,7 @@ extension Engine {
     damage.forget { adoption.replaces($0) }
     journal.replace(by: segment)
     if indexing {
-      segment.fixedBytes = max(0, segment.mapping.count - SegmentHeader.length - segment.liveBytes)
+      segment.compaction.fixedBytes = max(0, segment.mapping.count - SegmentHeader.length - segment.liveBytes)
       compaction.installed = max(compaction.installed, segment.header.compaction)
       do throws(StoreError) { try rewriteSpecialRecords() } catch { index.failure = error }
       if index.hasFaulted { abandonFaultedIndex() }
@@ -147,9 +147,10 @@ extension Engine {
       CompactionPlan.Candidate(
         fileBytes: segment.mapping.count,
         liveBytes: min(
-          max(0, segment.liveBytes) + segment.fixedBytes, segment.mapping.count - SegmentHeader.length),
+          max(0, segment.liveBytes) + segment.compaction.fixedBytes,
+          segment.mapping.count - SegmentHeader.length),
         basePosition: segment.header.basePosition,
-        isEligible: segment.isWorthCompacting && !damaged.contains(segment.number))
+        isEligible: segment.compaction.isWorthRepeating && !damaged.contains(segment.number))
     }
   }
 
@@ -174,11 +175,11 @@ extension Engine {
 
   /// Keeps segments that compaction replaces readable as long as `pin` lives and there is space.
   mutating func retainSegments(for pin: SnapshotPin) {
-    pinned.all.append(HeldPin(pin: pin, start: journal.replacedCount))
+    pinned.all.append(HeldPin(pin: pin, start: journal.replaced.totalCount))
   }
 
   /// Bytes of replaced segments kept for readers of this process.
-  var heldBytes: Int { journal.replaced.reduce(0) { $0 + $1.mapping.count } }
+  var heldBytes: Int { journal.replaced.bytes }
 
   /// True if a copy in this view has its name, but no slot in the shared index yet: its installation is still
   /// to come.

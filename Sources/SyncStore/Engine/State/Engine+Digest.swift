@@ -76,7 +76,7 @@ extension Engine {
     _ current: LiveRecordBitmap
   ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>) {
     let segments = SlotSegments(journal.table)
-    let actors = journal.table.bySlot([]) { $0.actors }
+    let actors = journal.table.bySlot([]) { $0.actors.all }
     let shares = current.shares(current.count < Self.parallelThreshold ? 1 : Background.processors)
     let found = Locked((digest: StateDigest(), unsure: [UInt64]()))
     Background.concurrentPerform(shares.count) { share in

@@ -188,7 +188,7 @@ extension Engine {
   ) -> FastPathReader.PrefetchedRecord? {
     guard let plain = SimpleRecord(record, seed: nil),
       plain.flags.isDisjoint(with: [.deadline, .loser, .parked]),
-      let actor = reading.segment.actor(numbered: plain.actorNumber),
+      let actor = reading.segment.actors.actor(numbered: plain.actorNumber),
       plain.key < plain.value, record.load(plain.key, as: UInt8.self) != ReservedKey.first
     else { return nil }
     let version = Version(

@@ -46,9 +46,9 @@ extension Engine {
   /// another copy or none.
   mutating func loadReplaced() throws(StoreError) {
     guard index.isShared, !journal.segments.isEmpty else { return }
-    let known = journal.replacedCount
+    let known = journal.replaced.totalCount
     try journal.loadReplaced()
-    if journal.replacedCount > known { defineReplaced() }
+    if journal.replaced.totalCount > known { defineReplaced() }
   }
 
   /// Reads the actor definitions of replaced segments that this view has never replayed. The checkpoint lists
@@ -279,7 +279,7 @@ extension Engine {
     lastRef = try checkpoint.last
     // Appended records store positions as differences to others. A truncated segment has lost its last
     // record.
-    if journal.segments.last?.truncatedEnd == nil {
+    if journal.segments.last?.defects.truncatedEnd == nil {
       guard let known = lastPosition(atRef: lastRef, before: end), try checkpoint.position >= known else {
         return false
       }
@@ -294,7 +294,7 @@ extension Engine {
       }
       // Listed by a process that died before it was applied: replay will meet it again.
       if segment.header.compaction == 0, Location(segment: segment.number, offset: offset) >= end { continue }
-      if segment.defineLeading(at: offset) {
+      if segment.actors.defineLeading(at: offset) {
         defined += 1
         continue
       }
@@ -339,7 +339,7 @@ extension Engine {
 
   private func define(_ view: RecordView) {
     guard let shape = view.shape, let actor = ActorID(bytes: view.key(shape)) else { return }
-    view.segment.define(actor, as: view.actorNumber, at: view.offset)
+    view.segment.actors.define(actor, as: view.actorNumber, at: view.offset)
   }
 
   private mutating func restoreRecord(_ view: RecordView) {
@@ -382,7 +382,7 @@ extension Engine {
       }
     }
     for segment in journal.segments + journal.uninstalled where segment.slot != nil {
-      for offset in segment.definitionOffsets {
+      for offset in segment.actors.definitionOffsets {
         notes.refs.append(segment.ref(at: offset))
       }
     }

@@ -178,7 +178,7 @@ extension Engine {
     switch view.kind {
     case .actor:
       guard let shape = view.shape, let actor = ActorID(bytes: view.key(shape)) else { return }
-      view.segment.define(actor, as: view.actorNumber, at: view.offset)
+      view.segment.actors.define(actor, as: view.actorNumber, at: view.offset)
     case .local, .localRemoval:
       if let shape = view.shape { before = applyLocal(view, shape: shape) }
     case .value, .blob, .tombstone:

@@ -27,13 +27,13 @@ final class FastPathWriter {
   /// Nil if the segment does not allow the fast path, or not yet.
   init?(_ segment: Segment, of actor: ActorID, index: JournalIndex, table: SegmentTable) {
     guard segment.isReadyToEncrypt, segment.target === segment.mapping, let slot = segment.slot,
-      let number = segment.number(of: actor)
+      let number = segment.actors.number(of: actor)
     else { return nil }
     epochKey = segment.epochKey
     (self.segment, self.actor, self.slot, self.number) = (segment, actor, slot, number)
     keys = index.hashIndex
     segments = SlotSegments(table)
-    numbers = table.bySlot(Self.unknown) { $0.number(of: actor).map(UInt32.init) ?? Self.unknown }
+    numbers = table.bySlot(Self.unknown) { $0.actors.number(of: actor).map(UInt32.init) ?? Self.unknown }
     liveByteCounters = table.bySlot(nil) { $0.liveByteCounter }
     target = WritableBytes(segment.mapping)
     tableVersion = table.version

@@ -120,7 +120,7 @@ extension Engine {
       let end = place == last ? applied.offset : journal.closedLength(at: place) ?? SegmentHeader.length
       sources.append(
         JournalSlice.Source(
-          segment: segment, slot: segment.slot, actors: segment.actors, bytes: from..<max(from, end)))
+          segment: segment, slot: segment.slot, actors: segment.actors.all, bytes: from..<max(from, end)))
     }
     return JournalSlice(sources: sources, position: self.position)
   }

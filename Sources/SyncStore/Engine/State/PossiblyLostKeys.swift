@@ -173,9 +173,10 @@ extension Engine {
   private var lostKeysCacheOrigin: PossiblyLostKeysCache.Origin {
     PossiblyLostKeysCache.Origin(
       gaps: damage.gaps.count, unattributed: damage.unattributed.count,
-      lost: damage.lostKeys.count + state.lostKeysByDamage.count,
+      lost: damage.lostKeys.count + state.handledDamage.attributedCount,
       keys: damage.keys.count,
-      resolved: state.resolvedDamage.count, segments: journal.segments.count, replaced: journal.replacedCount)
+      resolved: state.handledDamage.resolvedCount, segments: journal.segments.count,
+      replaced: journal.replaced.totalCount)
   }
 
   /// The keys put in doubt by damage; nil if there are none.
@@ -184,9 +185,9 @@ extension Engine {
       guard !damage.gaps.isEmpty else { return nil }
       let origin = lostKeysCacheOrigin
       if let cached = damage.possiblyLostKeysCache, cached.origin == origin { return cached.possiblyLostKeys }
-      let resolved = state.resolvedDamage
+      let handled = state.handledDamage
       var (unknown, lost): ([Location], [(place: Location, keys: LostKeyFingerprints)]) = ([], [])
-      for damage in self.damage.unattributed where !resolved.contains(damage.location) {
+      for damage in self.damage.unattributed where !handled.isResolved(damage.location) {
         if let keys = lostKeys(in: damage) {
           lost.append((damage.location, keys))
         } else {
@@ -194,7 +195,7 @@ extension Engine {
         }
       }
       let doubts = PossiblyLostKeys(
-        unattributed: unknown, keys: damage.keys.filter { !resolved.contains($0.value) }, hashed: lost,
+        unattributed: unknown, keys: damage.keys.filter { !handled.isResolved($0.value) }, hashed: lost,
         in: journal)
       damage.possiblyLostKeysCache = PossiblyLostKeysCache(origin: origin, possiblyLostKeys: doubts)
       return doubts
@@ -216,11 +217,13 @@ extension Engine {
 
 extension Engine {
   /// Damage whose lost records are not known to have come again from a peer.
-  var unresolvedDamage: [JournalDamage] { damage.gaps.filter { !state.resolvedDamage.contains($0.location) } }
+  var unresolvedDamage: [JournalDamage] {
+    damage.gaps.filter { !state.handledDamage.isResolved($0.location) }
+  }
 
   /// Ranges of resolved damage in a segment, by their start.
   func resolvedDamage(in number: UInt32) -> [Int: Range<Int>] {
-    let resolved = damage.gaps.filter { $0.segment == number && state.resolvedDamage.contains($0.location) }
+    let resolved = damage.gaps.filter { $0.segment == number && state.handledDamage.isResolved($0.location) }
     return Dictionary(resolved.map { ($0.bytes.lowerBound, $0.bytes) }, uniquingKeysWith: { $1 })
   }
 }

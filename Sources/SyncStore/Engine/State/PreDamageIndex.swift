@@ -73,10 +73,10 @@ struct PreDamageIndex {
         if let damage = places.damage(at: location) { lost[damage] = nil }
       }
     }
-    for place in state.handledDamage.keys where !state.resolvedDamage.contains(place) {
+    for place in state.handledDamage.unresolved.map(\.start) {
       guard let damage = places.damage(at: place) else { continue }
       // The number of seeds is stored in 8 bits.
-      if let before = state.lostKeysByDamage[place], before.fingerprints.count < 255 {
+      if let before = state.handledDamage.lostKeys(of: place), before.fingerprints.count < 255 {
         lost[damage]?.formUnion(before)
       } else {
         lost[damage] = nil
@@ -196,14 +196,16 @@ extension Engine {
   /// The keys lost in a damaged range; nil if unknown.
   func lostKeys(in damage: JournalDamage) -> LostKeyFingerprints? {
     if let found = self.damage.lostKeys[damage] { return found }
-    guard state.handledDamage[damage.location].map(Int.init) == damage.bytes.upperBound else { return nil }
-    return state.lostKeysByDamage[damage.location]
+    guard state.handledDamage.end(of: damage.location).map(Int.init) == damage.bytes.upperBound else {
+      return nil
+    }
+    return state.handledDamage.lostKeys(of: damage.location)
   }
 }
 
 extension ReplicaState {
   /// Whether this copy has already handled all of this damage.
   func isHandled(_ damage: JournalDamage) -> Bool {
-    handledDamage[damage.location].map { damage.bytes.upperBound <= Int($0) } ?? false
+    handledDamage.end(of: damage.location).map { damage.bytes.upperBound <= Int($0) } ?? false
   }
 }

@@ -14,7 +14,7 @@ extension TransactionBuilder {
   /// them.
   mutating func purge(_ dead: [RecordToPurge], position: UInt64) throws(StoreError) {
     guard !dead.isEmpty else { return }
-    var (floor, horizon) = (state.floor, state.horizon)
+    var (floor, horizon) = (state.purged.floor, state.purged.horizon)
     for record in dead {
       let dot = record.version.dot
       floor[dot.actor] = max(floor[dot.actor], dot.sequence)
@@ -22,7 +22,7 @@ extension TransactionBuilder {
     }
     try raiseFloor(to: floor, horizon: horizon)
     // A follower positioned before one of the purged records would not learn of its removal.
-    if position > state.purged ?? 0 { try recordPurge(upTo: position) }
+    if position > state.purged.position ?? 0 { try recordPurge(upTo: position) }
     for record in dead { try purgeRecord(record) }
   }
 
@@ -30,7 +30,7 @@ extension TransactionBuilder {
   mutating func dropDeadRecords(_ doomed: [RecordToPurge]) throws(StoreError) {
     // Followers get no event for purged values: one positioned before these purges must begin anew.
     if doomed.contains(where: \.hadValue) {
-      try recordPurge(upTo: max(state.purged ?? 0, position + UInt64(doomed.count)))
+      try recordPurge(upTo: max(state.purged.position ?? 0, position + UInt64(doomed.count)))
     }
     for record in doomed {
       try purgeRecord(record)
@@ -42,7 +42,7 @@ extension TransactionBuilder {
 
   /// Raises floor and horizon to at least the given ones. Must precede the purges that they account for.
   mutating func raiseFloor(to floor: VersionVector, horizon: Stamp) throws(StoreError) {
-    var merged = state.floor
+    var merged = state.purged.floor
     merged.merge(floor)
     // A merged floor with more actors than a vector can name could not be sent to any member.
     guard merged.count <= max(Limits.actors, state.vector.count) else {
@@ -50,15 +50,15 @@ extension TransactionBuilder {
         .outOfBounds,
         "the peer's floor and this copy's name more than \(Limits.actors) actors: its program may be damaged")
     }
-    let highest = max(state.horizon, horizon)
-    guard merged != state.floor || highest != state.horizon else { return }
+    let highest = max(state.purged.horizon, horizon)
+    guard merged != state.purged.floor || highest != state.purged.horizon else { return }
     try setLocal(StateKey.floor, ReplicaState.encode(floor: merged, horizon: highest))
   }
 
   /// If the floor is not covered, records the position from which received records are not compared with the
   /// horizon on arrival (`receive`).
   mutating func recordReconcileFrom() throws(StoreError) {
-    guard state.reconcileFrom == nil, !state.vector.covers(state.floor) else { return }
+    guard state.reconcileFrom == nil, !state.vector.covers(state.purged.floor) else { return }
     try setLocal(StateKey.reconcileFrom, ReplicaState.encode(position: position))
   }
 

@@ -33,11 +33,12 @@ extension TransactionBuilder {
       if let old = state.actor { try setLocal(StateKey.abandoned(old), [1]) }
     case .rolledBack:
       if let old = state.actor {
-        let marked = state.lastMark.flatMap { state.marks[$0]?.sequence } ?? 0
-        let unconfirmed = state.unconfirmedRanges + [ReplicaState.UnconfirmedRange(actor: old, above: marked)]
+        let marked = state.marks.last.flatMap { state.marks[$0]?.sequence } ?? 0
+        let unconfirmed =
+          state.incarnations.unconfirmedRanges + [Incarnations.UnconfirmedRange(actor: old, above: marked)]
         try setLocal(StateKey.unconfirmed, ReplicaState.encode(unconfirmed))
         try setLocal(StateKey.abandoned(old), [1])
-        vector[old] = max(marked, state.floor[old])
+        vector[old] = max(marked, state.purged.floor[old])
       }
       try clearCursors()
     case .damaged(let damages):
@@ -51,21 +52,20 @@ extension TransactionBuilder {
     case .localWritesDropped: vector = try requestFullState()
     }
     for mark in state.marks.keys.sorted() { try setLocal(StateKey.mark(mark), nil) }
-    let former = state.ownActors.sorted().prefix(Limits.actors)
+    let former = state.incarnations.all.sorted().prefix(Limits.actors)
     try setLocal(StateKey.actor, actor.bytes + former.flatMap(\.bytes))
     try setLocal(StateKey.vector, ReplicaState.encode(vector))
   }
 
   /// Ends recovering after the full state of a peer: nothing is unconfirmed any more.
   mutating func finishRecovering() throws(StoreError) {
-    if !state.unconfirmedRanges.isEmpty { try setLocal(StateKey.unconfirmed, nil) }
-    if state.reconcileFrom != nil, state.vector.covers(state.floor) {
+    if !state.incarnations.unconfirmedRanges.isEmpty { try setLocal(StateKey.unconfirmed, nil) }
+    if state.reconcileFrom != nil, state.vector.covers(state.purged.floor) {
       try setLocal(StateKey.reconcileFrom, nil)
     }
     guard state.isRecovering else { return }
     try setLocal(StateKey.recovering, nil)
-    for (place, end) in state.handledDamage.sorted(by: { $0.key < $1.key })
-    where !state.resolvedDamage.contains(place) {
+    for (place, end) in state.handledDamage.unresolved {
       try setLocal(StateKey.damage(place), ReplicaState.encode(damageUpTo: end, isResolved: true))
     }
   }
@@ -95,7 +95,7 @@ extension TransactionBuilder {
   /// Retracts the writes that `plan` names and becomes `next`, whose first write follows. The vector covers
   /// none of them: otherwise the writes of a directory copy that still has them would be ignored as covered.
   mutating func retract(_ plan: RestampPlan, as next: ActorID) throws(StoreError) {
-    var (vector, floor) = (state.vector, state.floor)
+    var (vector, floor) = (state.vector, state.purged.floor)
     vector[plan.actor] = plan.kept
     for mark in state.marks.keys.sorted() { try setLocal(StateKey.mark(mark), nil) }
     if plan.isHorizonAhead {
@@ -106,7 +106,7 @@ extension TransactionBuilder {
       try setLocal(StateKey.floor, ReplicaState.encode(floor: floor, horizon: plan.clock))
     }
     try setLocal(StateKey.retracted(plan.actor), RetractedWrites(above: plan.kept).bytes)
-    let former = state.ownActors.sorted().prefix(Limits.actors)
+    let former = state.incarnations.all.sorted().prefix(Limits.actors)
     try setLocal(StateKey.actor, next.bytes + former.flatMap(\.bytes))
     try setLocal(StateKey.vector, ReplicaState.encode(vector))
     // Last: on replay nothing before it raises the clock again.

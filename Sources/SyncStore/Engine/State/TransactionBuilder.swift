@@ -88,8 +88,8 @@ struct TransactionBuilder {
     var past = Resolution.causalContext(
       replacing: held, by: state.actor, names: names, covers: { state.covers($0) })
     // A dot of an unconfirmed incarnation may name another value elsewhere, which was unknown here.
-    if let base = past.base, state.isInUnconfirmedIncarnation(base) {
-      past.base = held?.base.flatMap { state.isInUnconfirmedIncarnation($0) ? nil : $0 }
+    if let base = past.base, state.incarnations.isInUnconfirmedIncarnation(base) {
+      past.base = held?.base.flatMap { state.incarnations.isInUnconfirmedIncarnation($0) ? nil : $0 }
     }
     let author = state.author
     let version = try state.author.nextVersion(wall: wall)
@@ -162,9 +162,10 @@ struct TransactionBuilder {
   /// Not on a copy that does not cover its own floor: a full state, yet to come or being closed, decides
   /// about received records.
   private func mayHaveBeenPurged(_ record: Record, held: Record?) -> Bool {
-    record.stamp <= state.horizon && !record.isReserved && !state.isRecovering && !state.covers(record.dot)
+    record.stamp <= state.purged.horizon && !record.isReserved && !state.isRecovering
+      && !state.covers(record.dot)
       && held.map { $0.version < record.version } ?? true && !record.isTombstone
-      && state.vector.covers(state.floor)
+      && state.vector.covers(state.purged.floor)
   }
 
   /// Applies parked records of one key that are due, already in the journal, in the order of their versions.
@@ -237,7 +238,8 @@ struct TransactionBuilder {
 
   /// Whether the record has the dot of an unconfirmed held record, but the content of another incarnation.
   private func isForkedContent(_ record: Record, of held: Record) -> Bool {
-    guard held.dot == record.dot, state.isUnconfirmed(held.dot), !record.isTombstone, !record.isReserved
+    guard held.dot == record.dot, state.incarnations.isUnconfirmed(held.dot), !record.isTombstone,
+      !record.isReserved
     else {
       return false
     }
@@ -249,7 +251,8 @@ struct TransactionBuilder {
   /// Whether the two come from different incarnations of this copy: neither knew of the other's write,
   /// whatever their dots and bases say.
   private func isDoubtful(_ loser: Record, against winner: Record) -> Bool {
-    (state.isAmbiguous(loser.dot) || state.isUnconfirmed(winner.dot)) && !loser.isTombstone
+    (state.incarnations.isAmbiguous(loser.dot) || state.incarnations.isUnconfirmed(winner.dot))
+      && !loser.isTombstone
       && !loser.isReserved
   }
 

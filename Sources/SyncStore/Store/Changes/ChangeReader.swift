@@ -124,7 +124,7 @@ struct ChangeReader {
   /// Fails if the journal has lost changes since the position.
   private mutating func check(_ engine: borrowing Engine, _ path: String) throws(StoreError) {
     // A reader at the beginning holds nothing that could have been deleted.
-    if let purged = engine.state.purged, purged > position, position > 0 {
+    if let purged = engine.state.purged.position, purged > position, position > 0 {
       throw StoreError(
         .changesLost,
         "deletes behind this position are not kept any more: take a snapshot, and go on from `changePosition()`",
@@ -134,7 +134,7 @@ struct ChangeReader {
     isChecked = true
     guard let actor = start.actor else { return }
     let known = try engine.write(at: start.position)?.stamp
-    guard actor == engine.state.actor || engine.state.ownActors.contains(actor),
+    guard actor == engine.state.actor || engine.state.incarnations.all.contains(actor),
       start.position <= engine.position,
       start.stamp == .zero || known == nil || known == start.stamp
     else {

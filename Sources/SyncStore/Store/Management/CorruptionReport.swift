@@ -20,9 +20,9 @@ extension Store {
   /// Logs unresolved damage, and lets the program decide how to go on.
   func reportDamage() throws(StoreError) {
     let report = try reading { engine throws(StoreError) -> CorruptionReport? in
-      let open = engine.damage.gaps.filter { !engine.state.resolvedDamage.contains($0.location) }
+      let open = engine.damage.gaps.filter { !engine.state.handledDamage.isResolved($0.location) }
       if open.isEmpty { return nil }
-      let keys = engine.damage.keys.filter { !engine.state.resolvedDamage.contains($0.value) }.keys
+      let keys = engine.damage.keys.filter { !engine.state.handledDamage.isResolved($0.value) }.keys
       return CorruptionReport(
         path: path, places: open,
         keys: keys.filter { !ReservedKey.isReserved($0) }.map { Key(unchecked: $0) }.sorted())
