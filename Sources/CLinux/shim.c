@@ -282,4 +282,6 @@ void sync_zero(void *start, uint64_t count) { explicit_bzero(start, count); }
 
 static _Thread_local uint64_t held_ranks;
 
-uint64_t *sync_held_ranks(void) { return &held_ranks; }
+uint64_t sync_held_ranks(void) { return held_ranks; }
+
+void sync_set_held_ranks(uint64_t ranks) { held_ranks = ranks; }

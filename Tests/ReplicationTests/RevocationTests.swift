@@ -169,11 +169,13 @@ import Testing
   {
     let (server, client, _) = try await pair()
     let core = server.node.core
-    try await server.node.onLoop { () throws(ReplicationError) in core.value.reviewedPosition = .max - 7 }
+    try await server.node.onLoop { () throws(ReplicationError) in
+      core.value.rights.reviewedPosition = .max - 7
+    }
     _ = try await client.node.synchronize(with: "first")
     // The review's current result must be used, not its earlier one.
     try await server.node.onLoop { () throws(ReplicationError) in
-      #expect(core.value.reviewedPosition != .max - 7)
+      #expect(core.value.rights.reviewedPosition != .max - 7)
     }
     await server.node.stop()
   }

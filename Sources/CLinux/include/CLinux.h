@@ -157,7 +157,8 @@ int sync_argument_count(void);
 const char *sync_argument(int index);
 
 // The ranks of the locks that this thread holds, a bit for each.
-uint64_t *sync_held_ranks(void);
+uint64_t sync_held_ranks(void);
+void sync_set_held_ranks(uint64_t ranks);
 
 // A thread-local word, null at first. Swift has no thread-local variables.
 void *sync_thread_cell(void);

@@ -50,6 +50,8 @@ final class BlobFetchCoordinator {
   private var controlSessions: [DeviceID: SessionDriver] = [:]
   /// Peers being dialled, with the callbacks that wait.
   private var dialling: StringDictionary<[(ReplicationError?) -> Void]> = [:]
+  /// The names of the peers whose control-only sessions have begun and cannot be asked yet.
+  private var opening: [ObjectIdentifier: String] = [:]
   var questions: [UInt64: Question] = [:]
   var lastQuestion: UInt64 = 0
   private var lingerTimer: UInt64?
@@ -68,18 +70,6 @@ final class BlobFetchCoordinator {
   }
 
   init(_ core: NodeCore) { self.core = core }
-
-  /// Subscribes to a session's notifications and its end.
-  func attach(_ driver: SessionDriver, device: DeviceID) {
-    driver.onNotifications = { [weak self, weak driver] news in
-      guard let driver else { return }
-      for item in news { self?.handle(item, from: device, driver) }
-    }
-    driver.onOver = { [weak self, weak driver] in
-      guard let driver else { return }
-      self?.ended(driver, device: device)
-    }
-  }
 
   /// Ends all requests.
   func stop() {
@@ -164,7 +154,9 @@ final class BlobFetchCoordinator {
     }
   }
 
-  private func handle(_ news: SessionNotification, from device: DeviceID, _ driver: SessionDriver) {
+  /// Handles the outcome of a request that was made in the session.
+  func handle(_ news: SessionNotification, from driver: SessionDriver) {
+    let device = driver.remotePeer.device
     switch news {
     case .progress(let hash, let held, let size):
       for progress in requests[hash]?.progress ?? [] { progress(held, size) }
@@ -294,17 +286,10 @@ final class BlobFetchCoordinator {
   func connect(_ route: Route.Known, endpoints: ArraySlice<Endpoint>, failure: ReplicationError) {
     guard let endpoint = endpoints.first, !isStopped else { return connected(route.name, error: failure) }
     core.dial(route.target, endpoint: endpoint, direction: .pull, mode: .controlOnly) { [weak self] driver in
-      driver.onOpen = { [weak self, weak driver] in
-        guard let self, let driver else { return }
-        if let device = core.outgoing.values.first(where: { $0.driver === driver })?.device {
-          controlSessions[device] = driver
-        }
-        joinSwarms()
-        connected(route.name, error: nil)
-      }
+      if !driver.isOver { self?.opening[ObjectIdentifier(driver)] = route.name }
     } progress: { _ in
     } completion: { [weak self] result in
-      // Once the session was open, `onOver` of the driver reports its end.
+      // Once the session was open, `ended` reports its end.
       guard self?.dialling[route.name] != nil else { return }
       let error =
         switch result {
@@ -328,7 +313,18 @@ final class BlobFetchCoordinator {
     lingerIfIdle()
   }
 
-  private func ended(_ driver: SessionDriver, device: DeviceID) {
+  /// A session can be asked: if it was dialled for that, those who wait for it go on.
+  func opened(_ driver: SessionDriver) {
+    guard let name = opening.removeValue(forKey: ObjectIdentifier(driver)) else { return }
+    controlSessions[driver.remotePeer.device] = driver
+    joinSwarms()
+    connected(name, error: nil)
+  }
+
+  /// A session is over: what was asked in it is asked of another member.
+  func ended(_ driver: SessionDriver) {
+    let device = driver.remotePeer.device
+    opening[ObjectIdentifier(driver)] = nil
     if controlSessions[device] === driver { controlSessions[device] = nil }
     for swarm in Array(swarms.values) where swarm.uses(driver) { swarm.lost(device) }
     for (hash, request) in requests where request.driver === driver {

@@ -11,4 +11,19 @@ final class FlowBudget {
   var held = 0
   /// Whether the sessions exceed the node's bound.
   var isCrowded: Bool { held > Limits.nodeBytes }
+
+  /// The part of one session. Confined to the loop's thread.
+  struct Share {
+    private let budget: FlowBudget
+    private var bytes = 0
+
+    init(of budget: FlowBudget) { self.budget = budget }
+
+    var isCrowded: Bool { budget.isCrowded }
+
+    mutating func set(_ bytes: Int) {
+      budget.held += bytes - self.bytes
+      self.bytes = bytes
+    }
+  }
 }

@@ -1,5 +1,14 @@
 internal import SyncStore
 
+/// The review of members' rights while sessions catch up. Confined to the loop's thread.
+struct RightsReview {
+  /// Checks whether the journal has grown past `reviewedPosition`.
+  var timer: UInt64?
+  /// The journal position at the last review. Nil once a session has begun: its right was read earlier, and
+  /// may have changed since.
+  var reviewedPosition: UInt64?
+}
+
 /// Live sessions: which of two survives, what they follow, and when they must end.
 extension NodeCore {
   /// The sessions that this node dialled or accepted.
@@ -38,48 +47,28 @@ extension NodeCore {
     return !isDialled || device < context.identity.id
   }
 
-  /// Connects a session to what it needs besides its link.
-  func attach(_ driver: SessionDriver, number: UInt64, device: DeviceID) {
-    driver.onFollowJournal = { [weak self, weak driver] position in
-      self?.watch.notify(number, after: position) { driver?.journalGrew() }
-    }
-    driver.onLive = { [weak self] in self?.wentLive(number, device: device) }
-    reviewedPosition = nil
+  /// Begins to supervise a session that is about to start.
+  func attach(_ driver: SessionDriver, number: UInt64) {
+    driver.report(to: self, as: number)
+    rights.reviewedPosition = nil
     superviseRights()
-    blobFetches.attach(driver, device: device)
-    driver.onRepaired = { [context, name = driver.peerName] in
-      context.log.emit(.warning, Self.repaired($0, keys: $1, peer: name))
-    }
-    driver.onClosed = { [weak self, weak driver] in
-      guard let self else { return }
-      for other in drivers where other !== driver && other.isLive { other.journalGrew() }
-    }
   }
 
-  private func wentLive(_ number: UInt64, device: DeviceID) {
+  func wentLive(_ driver: SessionDriver) {
+    let (number, device) = (driver.number, driver.remotePeer.device)
     // Of two live sessions only the newer one is known to be alive.
     let older =
       (incoming.filter { $0.key != number && $0.value.device == device }.compactMap(\.value.driver)
       + outgoing.filter { $0.key != number && $0.value.device == device }.compactMap(\.value.driver))
       .filter(\.isLive)
-    let driver = incoming[number]?.driver ?? outgoing[number]?.driver
-    if let driver, incoming[number] != nil {
+    if incoming[number] != nil {
       for other in older { recordDisplacement(device, by: Self.origin(of: driver), from: other) }
     }
     for other in older { displace(other, device: device, by: driver) }
     if incoming[number] != nil { context.log.emit(.info, "\(Self.name(of: device, self)) stays connected") }
-    if let driver { review(driver, of: device) }
+    review(driver, of: device)
     superviseContacts()
-    onChange(device)
-  }
-
-  /// The log message about keys that had two contents (F61).
-  private static func repaired(_ count: Int, keys: ArraySlice<[UInt8]>, peer: String) -> String {
-    let names = keys.prefix(20).map { "\"\(String(decoding: $0, as: UTF8.self).printable)\"" }
-    let more = count > names.count ? " and \(count - names.count) more" : ""
-    return "\(peer): \(count == 1 ? "a key" : "\(count) keys") had two contents under one write"
-      + " (\(names.joined(separator: ", "))\(more)): a machine was cloned or put back unnoticed: both values are kept,"
-      + " the greater ones were issued again: look at the conflicts"
+    delegate?.sessionsChanged(with: device)
   }
 
   private static func name(of device: DeviceID, _ core: NodeCore) -> String {
@@ -90,7 +79,7 @@ extension NodeCore {
   /// members.
   func reviewRights() {
     guard !drivers.isEmpty, !isStopping else { return }
-    reviewedPosition = context.store.journalPosition
+    rights.reviewedPosition = context.store.journalPosition
     let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
     // Not on the session workers: the work queued there may be that of the revoked member.
     WorkerPool.handshakes.later {
@@ -108,13 +97,13 @@ extension NodeCore {
   /// Reviews rights when the journal has grown, while a session is catching up. Live sessions follow the
   /// journal anyway; one that catches up, or pretends to, for as long as its peer likes, does not.
   private func superviseRights() {
-    guard rightsTimer == nil, isAnyCatchingUp else { return }
-    rightsTimer = loop.schedule(after: Self.rightsMilliseconds) { [weak self] in
+    guard rights.timer == nil, isAnyCatchingUp else { return }
+    rights.timer = loop.schedule(after: Self.rightsMilliseconds) { [weak self] in
       guard let self else { return }
-      rightsTimer = nil
+      rights.timer = nil
       // Without sessions the store may be closed by now.
       guard isAnyCatchingUp else { return }
-      if context.store.journalPosition != reviewedPosition { reviewRights() }
+      if context.store.journalPosition != rights.reviewedPosition { reviewRights() }
       superviseRights()
     }
   }

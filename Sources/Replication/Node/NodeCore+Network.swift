@@ -23,7 +23,7 @@ extension NodeCore {
     context.log.emit(.debug, "the network has changed: connections are looked at")
     // Unacknowledged data is retransmitted with exponential backoff: a new connection is faster.
     for driver in drivers { driver.probe(within: Self.afterReturnMilliseconds) }
-    onNetwork()
+    delegate?.networkReturned()
   }
 
   // MARK: Duplicate connections
@@ -42,7 +42,7 @@ extension NodeCore {
     else { return }
     let text = DuplicateIdentityDetector.conflictMessage(other.peerName, hosts: hosts)
     context.log.emit(.warning, text)
-    onIdentityConflict(device, text)
+    delegate?.identityConflict(of: device, message: text)
     notifyDuplicate(other, device: device)
   }
 
@@ -90,7 +90,7 @@ extension NodeCore {
     }
     let text = DuplicateIdentityDetector.ownConflictMessage(why)
     context.log.emit(.warning, text)
-    onIdentityConflict(own, text)
+    delegate?.identityConflict(of: own, message: text)
   }
 
   // MARK: Contacts from sessions

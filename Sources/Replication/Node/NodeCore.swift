@@ -1,5 +1,17 @@
 internal import SyncStore
 
+/// Receives what the connections of a node report. Called on the loop's thread.
+protocol NodeCoreDelegate: AnyObject {
+  /// A session with the device has gone live, or has ended.
+  func sessionsChanged(with device: DeviceID)
+  /// Addresses or links have come back.
+  func networkReturned()
+  /// The device was found to be used twice.
+  func identityConflict(of device: DeviceID, message: String)
+  /// An unknown device was rejected: a member may have invited it since.
+  func unknownDeviceRejected()
+}
+
 /// The connections of a node. Confined to its loop's thread.
 ///
 /// Invariants:
@@ -21,6 +33,8 @@ final class NodeCore {
     var device: DeviceID?
     var driver: SessionDriver?
     var mode = SessionMode.once
+    /// Called when the session's figures have changed.
+    var onProgress: (SessionFigures) -> Void = { _ in }
   }
 
   struct Incoming {
@@ -40,41 +54,43 @@ final class NodeCore {
     let completion: (Result<DialEnd, ReplicationError>) -> Void
   }
 
+  /// Incoming connections without a session. Confined to the loop's thread.
+  private struct Unauthenticated {
+    var admission = Admission()
+    /// Connections that only send what is left.
+    let finishing = FinishingConnections()
+    private var timer: UInt64?
+
+    /// Calls `tick` later, if a connection waits for a place. It must call `ticked` first.
+    mutating func scheduleTick(on loop: EventLoop, _ tick: @escaping () -> Void) {
+      guard timer == nil, admission.waitingCount > 0 else { return }
+      timer = loop.schedule(after: TransportLimits.admissionTickMilliseconds, tick)
+    }
+
+    mutating func ticked() { timer = nil }
+  }
+
   let context: NodeContext
-  let loop: EventLoop
+  var loop: EventLoop { context.loop }
+  weak var delegate: (any NodeCoreDelegate)?
   private var listener: TCPListener?
-  private(set) var admission = Admission()
+  private var unauthenticated = Unauthenticated()
+  var admission: Admission { unauthenticated.admission }
   private(set) var incoming: [UInt64: Incoming] = [:]
-  private let finishing = FinishingConnections()
   private var lastNumber: UInt64 = 0
-  private var admissionTimer: UInt64?
   private(set) var outgoing: [UInt64: Outgoing] = [:]
   private(set) var isStopping = false
   let watch: JournalWatch
-  /// Checks, while sessions catch up, whether the journal has grown past `reviewedPosition`.
-  var rightsTimer: UInt64?
-  /// The journal position at the last review of rights. Nil once a session has begun: its right was read
-  /// earlier, and may have changed since.
-  var reviewedPosition: UInt64?
+  var rights = RightsReview()
   /// Fetches blobs that readers wait for, and asks members which they hold.
   private(set) lazy var blobFetches = BlobFetchCoordinator(self)
-  /// Called when a session with a device has gone live, or has ended.
-  var onChange: (DeviceID) -> Void = { _ in }
-
-  /// Called when addresses or links have come back.
-  var onNetwork: () -> Void = {}
-  /// Called when a device was found to be used twice, with the message about it.
-  var onIdentityConflict: (DeviceID, String) -> Void = { _, _ in }
   var duplicateIdentities = DuplicateIdentityDetector()
   private var network: NetworkWatch?
   var contactTimer: UInt64?
-  /// Called when an unknown device was rejected: a member may have invited it since.
-  var onUnknownDevice: () -> Void = {}
 
   /// No connections yet.
   init(_ context: NodeContext) {
     self.context = context
-    loop = context.loop
     watch = JournalWatch(context)
     watch.onGrowth = { [weak self] in self?.reviewRights() }
   }
@@ -116,11 +132,11 @@ final class NodeCore {
     let connection = TCPConnection(socket, remote: remote, loop: loop)
     let isWatched = connection.waitForFirstBytes { [weak self] in
       guard let self else { return }
-      act(admission.spoke(number, at: MonotonicClock.milliseconds()))
+      act(unauthenticated.admission.spoke(number, at: MonotonicClock.milliseconds()))
     }
     guard isWatched else { return }
     incoming[number] = Incoming(connection: connection)
-    act(admission.arrived(number, from: remote.network, at: MonotonicClock.milliseconds()))
+    act(unauthenticated.admission.arrived(number, from: remote.network, at: MonotonicClock.milliseconds()))
   }
 
   private func act(_ actions: [Admission.Action]) {
@@ -128,7 +144,7 @@ final class NodeCore {
       switch action {
       case .start(let number): handshake(number)
       case .drop(let number):
-        finishing.close(number)
+        unauthenticated.finishing.close(number)
         guard let dropped = incoming.removeValue(forKey: number) else { continue }
         context.log.emitRateLimited(
           .warning,
@@ -137,16 +153,15 @@ final class NodeCore {
         dropped.connection.close()
       }
     }
-    guard admissionTimer == nil, admission.waitingCount > 0 else { return }
-    admissionTimer = loop.schedule(after: TransportLimits.admissionTickMilliseconds) { [weak self] in
+    unauthenticated.scheduleTick(on: loop) { [weak self] in
       guard let self else { return }
-      admissionTimer = nil
-      act(admission.tick(at: MonotonicClock.milliseconds()))
+      unauthenticated.ticked()
+      act(unauthenticated.admission.tick(at: MonotonicClock.milliseconds()))
     }
   }
 
   private func leaveAdmission(_ number: UInt64) {
-    act(admission.left(number, at: MonotonicClock.milliseconds()))
+    act(unauthenticated.admission.left(number, at: MonotonicClock.milliseconds()))
   }
 
   private func handshake(_ number: UInt64) {
@@ -161,7 +176,7 @@ final class NodeCore {
       link.onEnd = { [weak self, context] error in
         if let error { context.log.emitRateLimited(.warning, "\(connection.remote): \(error.message)") }
         self?.ended(number)
-        if gate.rejectedUnknownDevice { self?.onUnknownDevice() }
+        if gate.rejectedUnknownDevice { self?.delegate?.unknownDeviceRejected() }
       }
       link.onEstablished = { [weak self] in self?.established(number, with: $0, gate: gate) }
       link.start()
@@ -176,12 +191,14 @@ final class NodeCore {
     let gone = incoming.removeValue(forKey: number)
     watch.cancel(number)
     if let connection = gone?.connection {
-      finishing.add(number, connection: connection) { [weak self] in self?.leaveAdmission(number) }
-      act(admission.finishes(number, at: MonotonicClock.milliseconds()))
+      unauthenticated.finishing.add(number, connection: connection) { [weak self] in
+        self?.leaveAdmission(number)
+      }
+      act(unauthenticated.admission.finishes(number, at: MonotonicClock.milliseconds()))
     } else {
       leaveAdmission(number)
     }
-    if let device = gone?.device { onChange(device) }
+    if let device = gone?.device { delegate?.sessionsChanged(with: device) }
   }
 
   private func established(_ number: UInt64, with other: PeerLink.Established, gate: PeerAuthorizer) {
@@ -254,12 +271,7 @@ final class NodeCore {
     }
     incoming[number]?.device = device
     incoming[number]?.driver = driver
-    attach(driver, number: number, device: device)
-    driver.onHello = { [weak self, weak driver] in
-      guard let self, let driver, duplicateIdentities.isConflict(device) else { return }
-      // Deferred: a session takes no event while it handles one.
-      _ = loop.schedule(after: 0) { self.notifyDuplicate(driver, device: device) }
-    }
+    attach(driver, number: number)
     context.names.withLock { $0[device] = member.name }
     context.log.emit(.debug, "\(member.name) connected from \(link.remote)")
     driver.start()
@@ -311,7 +323,7 @@ final class NodeCore {
       let device = self?.outgoing.removeValue(forKey: number)?.device
       self?.watch.cancel(number)
       completion(result)
-      if let device { self?.onChange(device) }
+      if let device { self?.delegate?.sessionsChanged(with: device) }
     }
     TCPConnector.connect(to: endpoint, loop: loop) { [self] result in
       switch result {
@@ -358,9 +370,9 @@ final class NodeCore {
       ) { end in
         handlers.completion(.success(DialEnd(peer: member.name, device: other.device, end: end)))
       }
-      driver.onProgress = handlers.progress
-      outgoing[number] = Outgoing(link: link, device: other.device, driver: driver, mode: mode)
-      attach(driver, number: number, device: other.device)
+      outgoing[number] = Outgoing(
+        link: link, device: other.device, driver: driver, mode: mode, onProgress: handlers.progress)
+      attach(driver, number: number)
       driver.start()
       handlers.begun(driver)
     }

@@ -34,19 +34,78 @@ final class PeerLink {
   private let connection: TCPConnection
   private let loop: EventLoop
   private let engine: HandshakeEngine
-  private let worker: WorkerQueue
-  private var isEstablished = false
+  private var handshake: Handshake
+  private var unsent = UnsentPlaintext()
   private var isOver = false
-  /// Pieces of ciphertext that a worker is processing.
-  private var handshaking = 0
-  private var deadline: UInt64?
-  /// Plaintext not sent yet: the ciphertext offset where each piece ends, and its length.
-  private var underway: [(end: UInt64, count: Int)] = []
-  private var ciphertextBytes: UInt64 = 0
+
+  /// The handshake of a link. Confined to the loop's thread.
+  private struct Handshake {
+    let worker: WorkerQueue
+    /// Whether the other side is authenticated.
+    private(set) var isDone = false
+    /// Pieces of ciphertext that the worker is processing.
+    private var pieces = 0
+    private var deadline: UInt64?
+
+    init(on worker: WorkerQueue) { self.worker = worker }
+
+    /// Whether ciphertext goes to the worker: the handshake is not done, or the worker still has a piece.
+    var takesCiphertext: Bool { !isDone || pieces > 0 }
+
+    mutating func begin(deadline: UInt64) { self.deadline = deadline }
+
+    mutating func beginPiece() { pieces += 1 }
+
+    /// The worker has processed a piece. Whether it has none left.
+    mutating func endPiece() -> Bool {
+      pieces -= 1
+      return pieces == 0
+    }
+
+    /// The other side is authenticated. False if it was before.
+    mutating func establish(_ loop: EventLoop) -> Bool {
+      guard !isDone else { return false }
+      isDone = true
+      cancelDeadline(loop)
+      return true
+    }
+
+    mutating func cancelDeadline(_ loop: EventLoop) {
+      if let timer = deadline.take() { loop.cancel(timer) }
+    }
+  }
+
+  /// Plaintext whose ciphertext the operating system has not taken yet. Confined to the loop's thread.
+  private struct UnsentPlaintext {
+    /// The ciphertext offset where each piece ends, and its length.
+    private var pieces: [(end: UInt64, count: Int)] = []
+    private var ciphertextBytes: UInt64 = 0
+
+    /// The next piece has `count` bytes of plaintext, and `ciphertext` bytes that are not added yet.
+    mutating func append(_ count: Int, ciphertext: Int) {
+      pieces.append((ciphertextBytes + UInt64(ciphertext), count))
+    }
+
+    mutating func addCiphertext(_ count: Int) { ciphertextBytes += UInt64(count) }
+
+    /// The operating system has taken that much ciphertext in all. Returns the plaintext bytes of the pieces
+    /// that are complete now; nil if none is.
+    mutating func taken(upTo offset: UInt64) -> Int? {
+      var (plaintext, done) = (0, 0)
+      while done < pieces.count, pieces[done].end <= offset {
+        plaintext += pieces[done].count
+        done += 1
+      }
+      guard done > 0 else { return nil }
+      pieces.removeFirst(done)
+      return plaintext
+    }
+  }
 
   /// A link over `connection`, which is not started yet.
   init(_ connection: TCPConnection, engine: HandshakeEngine, worker: WorkerQueue, loop: EventLoop) {
-    (self.connection, self.engine, self.worker, self.loop) = (connection, engine, worker, loop)
+    (self.connection, self.engine, self.loop) = (connection, engine, loop)
+    handshake = Handshake(on: worker)
   }
 
   /// Starts the handshake.
@@ -57,13 +116,14 @@ final class PeerLink {
     guard connection.start() else {
       return end(ReplicationError(.network, "no memory is left to watch a connection: end other programs"))
     }
-    deadline = loop.schedule(after: Limits.handshakeSeconds * 1000) { [weak self] in
+    let deadline = loop.schedule(after: Limits.handshakeSeconds * 1000) { [weak self] in
       guard let self else { return }
       end(
         ReplicationError(
           .timeout,
           "\(remote) did not finish its handshake in \(Limits.handshakeSeconds) s: check that it is up"))
     }
+    handshake.begin(deadline: deadline)
     transmit(engine.takeOutgoing())
   }
 
@@ -76,7 +136,7 @@ final class PeerLink {
       rest = rest.dropFirst(Self.pieceBytes)
       do throws(ReplicationError) {
         let ciphertext = try engine.send(piece)
-        underway.append((ciphertextBytes + UInt64(ciphertext.count), piece.count))
+        unsent.append(piece.count, ciphertext: ciphertext.count)
         transmit(ciphertext)
       } catch {
         end(error)
@@ -124,40 +184,34 @@ final class PeerLink {
 
   private func over() {
     isOver = true
-    if let deadline { loop.cancel(deadline) }
-    deadline = nil
+    handshake.cancelDeadline(loop)
     (onEstablished, onPlaintext, onSent, onEnd) = ({ _ in }, { _ in }, { _ in }, { _ in })
   }
 
   private func received(_ bytes: [UInt8]) {
     receivedBytes += UInt64(bytes.count)
-    guard !isEstablished || handshaking > 0 else { return apply(engine.receive(bytes)) }
-    handshaking += 1
+    guard handshake.takesCiphertext else { return apply(engine.receive(bytes)) }
+    handshake.beginPiece()
     // One flight of a handshake is small: a peer that sends more has not waited for the answer, and can wait.
     connection.pause()
     let this = LoopBound(self, to: loop)
     let (engine, loop) = (engine, loop)
-    worker.async {
+    handshake.worker.async {
       let progress = engine.receive(bytes)
       loop.execute { this.value.handshakeAdvanced(progress) }
     }
   }
 
   private func handshakeAdvanced(_ progress: HandshakeEngine.Progress) {
-    handshaking -= 1
+    let isLast = handshake.endPiece()
     guard !isOver else { return }
-    if handshaking == 0 { connection.resume() }
+    if isLast { connection.resume() }
     apply(progress)
   }
 
   private func apply(_ progress: HandshakeEngine.Progress) {
     transmit(progress.outgoing)
-    if let established = progress.established, !isEstablished {
-      isEstablished = true
-      if let deadline { loop.cancel(deadline) }
-      deadline = nil
-      onEstablished(established)
-    }
+    if let established = progress.established, handshake.establish(loop) { onEstablished(established) }
     if !isOver, !progress.plaintext.isEmpty { onPlaintext(progress.plaintext) }
     if !isOver, let failure = progress.failure {
       let tell = onEnd
@@ -169,21 +223,13 @@ final class PeerLink {
   }
 
   private func transmit(_ ciphertext: [UInt8]) {
-    ciphertextBytes += UInt64(ciphertext.count)
+    unsent.addCiphertext(ciphertext.count)
     connection.send(ciphertext)
   }
 
   private func sent(upTo count: UInt64) {
     sentBytes = count
-    var plaintext = 0
-    var done = 0
-    while done < underway.count, underway[done].end <= count {
-      plaintext += underway[done].count
-      done += 1
-    }
-    guard done > 0 else { return }
-    underway.removeFirst(done)
-    onSent(plaintext)
+    if let plaintext = unsent.taken(upTo: count) { onSent(plaintext) }
   }
 
   private func end(_ error: ReplicationError?) {

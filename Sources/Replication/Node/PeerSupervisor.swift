@@ -5,7 +5,7 @@ internal import SyncStore
 /// Invariants: each peer has at most one attempt or session at a time; two attempts of one peer are never
 /// closer than the back-off allows (F71), unless the last session was live for a while, or was a one-shot
 /// session that completed; a connected peer is not dialled (F70).
-final class PeerSupervisor {
+final class PeerSupervisor: NodeCoreDelegate {
   private struct SupervisedPeer {
     var known: Route.Known
     var state: PeerState
@@ -48,10 +48,7 @@ final class PeerSupervisor {
 
   init(core: NodeCore, board: StatePublisher) {
     (self.core, self.statePublisher) = (core, board)
-    core.onChange = { [weak self] in self?.changed($0) }
-    core.onUnknownDevice = { [weak self] in self?.unknownDeviceRejected() }
-    core.onNetwork = { [weak self] in self?.retryNow() }
-    core.onIdentityConflict = { [board] device, text in board.change { $0.identityConflicts[device] = text } }
+    core.delegate = self
   }
 
   /// Starts, or continues with another policy.
@@ -62,6 +59,12 @@ final class PeerSupervisor {
       supervised[name]?.backoff = Backoff(base: policy.retry.lowerBound, cap: policy.retry.upperBound)
     }
     refresh()
+  }
+
+  func networkReturned() { retryNow() }
+
+  func identityConflict(of device: DeviceID, message: String) {
+    statePublisher.change { $0.identityConflicts[device] = message }
   }
 
   /// Tries all waiting peers at once, with their back-off reset: the network may have come back.
@@ -75,7 +78,7 @@ final class PeerSupervisor {
   /// An unknown device was rejected. The member that invited it can identify it, so peers that are
   /// synchronized on a schedule are synchronized now, at most once per `syncIntervalSeconds`: strangers may
   /// connect at will.
-  private func unknownDeviceRejected() {
+  func unknownDeviceRejected() {
     let now = MonotonicClock.milliseconds()
     guard case .every? = policy?.schedule,
       now - lastUnknownDeviceRetry >= UInt64(Self.syncIntervalSeconds) * 1000
@@ -230,7 +233,7 @@ final class PeerSupervisor {
   }
 
   /// A session with the device has gone live, or has ended.
-  private func changed(_ device: DeviceID) {
+  func sessionsChanged(with device: DeviceID) {
     let connected = core.connectedDevices
     statePublisher.change { $0.connected = connected }
     for name in Array(supervised.keys) {

@@ -6,51 +6,28 @@ internal import SyncStore
 /// Invariants: events are handled one at a time in the order in which they occurred, each with all its
 /// actions done before the next; `onEnd` is called once, after a requested new actor is durable.
 final class SessionDriver {
-  /// Called with a journal position; `journalGrew` must be called once the journal has records after it.
-  var onFollowJournal: (UInt64) -> Void = { _ in }
-  /// Called when figures have changed.
-  var onProgress: (SessionFigures) -> Void = { _ in }
-
   /// The other side's name for this session.
-  let peerName: String
+  var peerName: String { session.peerName }
   let remotePeer: RemotePeer
   var peerRight: MemberRight { remotePeer.right }
+  /// The number under which the delegate keeps the session.
+  private(set) var number: UInt64 = 0
+  private weak var delegate: (any SessionDriverDelegate)?
+
   private var session: Session
   let link: PeerLink
   private let store: SessionStore
-  private let loop: EventLoop
-  private let onEnd: (End) -> Void
-  // Separate queues: each half of the session waits for its own work only.
-  private let sendingWorker: WorkerQueue
-  private let receivingWorker: WorkerQueue
-  // Received batches are decrypted, appended and made durable as a pipeline, up to three at once.
-  private let decryptionWorker: WorkerQueue
-  private let durabilityWorker: WorkerQueue
-  /// Reads large values through for the other side, concurrently with everything else and never on workers
-  /// that others wait for.
-  private let scanningWorker = WorkerPool.scans.queue()
-  private var batchesInProgress = 0
-  /// A small last batch of a live round is being applied: journal growth is reported to the session only
-  /// after it.
-  private var isApplyingLast = false
-  private var hasDeferredGrowth = false
-  /// The journal position at which the session last asked to follow, and the position after which growth is
-  /// reported.
-  private var followed: (from: UInt64, after: UInt64)?
-  /// Bytes held by all sessions of the node; `held` is the part of this session.
-  private let budget: FlowBudget
-  private var held = 0
-  private var events: [SessionEvent] = []
-  private var isProcessingEvents = false
-  private var timers: [SessionTimer: UInt64] = [:]
-  private var outcome: SessionOutcome?
-  private var isRenewing = false
-  private var hasEnded = false
-  /// When the other side last sent anything, by the loop's clock.
-  private(set) var lastHeard = MonotonicClock.milliseconds()
-  /// When it last sent or accepted anything: a peer that is receiving a large value sends nothing
-  /// during that time.
-  private(set) var lastMoved = MonotonicClock.milliseconds()
+  private var queues: SessionWorkQueues
+  private var events = SessionEventQueue()
+  private var timers: SessionTimers
+  private var loop: EventLoop { timers.loop }
+  private var following = JournalFollowing()
+  /// Bytes held by this session, of those of the node.
+  private var memory: FlowBudget.Share
+  private var activity = PeerActivity()
+  private var helloTimes = HelloTimes()
+  private var reported = ReportedProgress()
+  private var ending: SessionEnding
 
   /// A session over a link whose handshake is done.
   init(
@@ -60,32 +37,20 @@ final class SessionDriver {
     session = Session(
       role: role, peerName: peerName, peerRight: remotePeer.right, mode: mode, capabilities: .all,
       pingSeconds: context.pingSeconds)
-    (self.peerName, self.remotePeer) = (peerName, remotePeer)
-    (self.link, self.onEnd) = (link, onEnd)
-    (loop, budget) = (context.loop, context.budget.value)
+    (self.remotePeer, self.link) = (remotePeer, link)
     store = SessionStore(context.store, remotePeer: remotePeer)
-    let workers = context.workers
-    (sendingWorker, receivingWorker) = (workers.queue(), workers.queue())
-    (decryptionWorker, durabilityWorker) = (workers.queue(), workers.queue())
+    queues = SessionWorkQueues(context.workers)
+    timers = SessionTimers(context.loop)
+    memory = FlowBudget.Share(of: context.budget.value)
+    ending = SessionEnding(onEnd)
   }
 
-  /// The acknowledged position at the last save of the contact.
-  var savedAcknowledged: UInt64 = 0
+  /// Reports to `delegate` from now on, which knows the session by `number`.
+  func report(to delegate: any SessionDriverDelegate, as number: UInt64) {
+    (self.delegate, self.number) = (delegate, number)
+  }
 
-  /// Called when a round that came in parts was closed and this copy covers more: the journal has not grown
-  /// by it.
-  var onClosed: () -> Void = {}
-  /// Called when keys with two contents for one write were repaired: their number, and the first of them.
-  var onRepaired: (Int, ArraySlice<[UInt8]>) -> Void = { _, _ in }
-  /// Called once, when the session has caught up and stays open.
-  var onLive: () -> Void = {}
-  /// Called with the outcome of requests made outside the session's plan.
-  var onNotifications: ([SessionNotification]) -> Void = { _ in }
-  /// Called once, when the other side's hello has arrived.
-  var onHello: () -> Void = {}
-  /// `onOpen` is called once, when blobs can be requested; `onOver` when the session is over.
-  var onOpen: () -> Void = {}, onOver: () -> Void = {}
-  private var wasOpen = false
+  private var outcome: SessionOutcome? { ending.outcome }
   /// Whether blobs, and who holds them, can be requested in this session.
   var canFetch: Bool { outcome == nil && session.canFetch }
   var canAsk: Bool { outcome == nil && session.canAsk }
@@ -105,12 +70,11 @@ final class SessionDriver {
   /// Starts. The link keeps the driver alive until the session has ended.
   func start() {
     link.onPlaintext = { [self] bytes in
-      lastHeard = MonotonicClock.milliseconds()
-      lastMoved = lastHeard
+      activity.heard()
       handle(.received(bytes))
     }
     link.onSent = { [self] count in
-      lastMoved = MonotonicClock.milliseconds()
+      activity.accepted()
       handle(.sent(count))
     }
     link.onEnd = { [self] error in
@@ -121,10 +85,9 @@ final class SessionDriver {
         handle(.disconnected)
       }
     }
-    isProcessingEvents = true
+    _ = events.begin()
     perform(session.start())
-    isProcessingEvents = false
-    processEvents()
+    drainEvents()
   }
 
   /// Whether the session has caught up and stays open.
@@ -134,44 +97,44 @@ final class SessionDriver {
   /// The other side's hello.
   var peer: Hello? { session.peer }
   /// When the other side's hello came, by the wall clock, in milliseconds since 1970.
-  private(set) var helloReceivedAt: UInt64?
+  var helloReceivedAt: UInt64? { helloTimes.receivedAt }
   /// Milliseconds by which the other side's clock is ahead of the own one, once its hello has come.
-  private(set) var clockOffset: Int64?
-  private var helloSentAt: UInt64?
-  private var acknowledged = 0
-  private var repaired = (count: 0, named: 0)
-  private(set) var wasLive = false
+  var clockOffset: Int64? { helloTimes.clockOffset }
+  /// Whether the session has gone live, even if it is over now.
+  var wasLive: Bool { reported.wasLive }
+  /// When the other side last sent anything, by the loop's clock.
+  var lastHeard: UInt64 { activity.lastHeard }
+  /// When it last sent or accepted anything.
+  var lastMoved: UInt64 { activity.lastMoved }
+  /// The acknowledged position at the last save of the contact.
+  var savedAcknowledged: UInt64 {
+    get { reported.savedAcknowledged }
+    set { reported.savedAcknowledged = newValue }
+  }
   /// The position of the own journal up to which the other side has everything.
   var acknowledgedPosition: UInt64? { session.figures.acknowledged > 0 ? session.figures.acknowledged : nil }
   /// Figures of what was moved so far.
   var figures: SessionFigures { session.figures }
 
-  /// Tells the session that the journal has grown, or may have. While a batch is being applied this is
-  /// deferred: the growth is most likely that batch, and the other side waits for its answer.
+  /// Tells the session that the journal has grown, or may have.
   func journalGrew() {
-    guard outcome == nil else { return }
-    if isApplyingLast { hasDeferredGrowth = true } else { handle(.journalGrown) }
+    if outcome == nil, following.grew() { handle(.journalGrown) }
   }
 
   /// Handles growth that was deferred while a batch was applied.
   private func deliverDeferredGrowth() {
-    isApplyingLast = false
-    guard hasDeferredGrowth else { return }
-    hasDeferredGrowth = false
-    guard outcome == nil else { return }
-    // The other side need not be told of its own records. After `mostUnseen` records the session checks
-    // nevertheless: it scans the journal from its last position.
-    guard let echo = store.takeLastAppliedRange(), let followed, followed.after == echo.after,
-      echo.upTo - followed.from <= Self.mostUnseen
-    else { return handle(.journalGrown) }
-    followJournal(from: followed.from, after: echo.upTo)
+    guard following.endDeferring(), outcome == nil else { return }
+    // After `JournalFollowing.mostUnseen` records the session checks nevertheless: it scans the journal from
+    // its last position.
+    guard let echo = store.takeLastAppliedRange(), let start = following.start(skipping: echo) else {
+      return handle(.journalGrown)
+    }
+    followJournal(from: start, after: echo.upTo)
   }
 
-  private static let mostUnseen: UInt64 = 256
-
   private func followJournal(from start: UInt64, after position: UInt64) {
-    followed = (start, position)
-    onFollowJournal(position)
+    following.follow(from: start, after: position)
+    delegate?.session(self, followsJournalAfter: position)
   }
 
   /// Fires a timer now: for tests, which cannot wait.
@@ -212,53 +175,50 @@ final class SessionDriver {
   }
 
   private func processEvents() {
-    guard !isProcessingEvents else { return }
-    isProcessingEvents = true
-    var next = 0
-    while next < events.count {
-      let event = events[next]
-      next += 1
-      session.isCrowded = budget.isCrowded
+    if events.begin() { drainEvents() }
+  }
+
+  /// Handles the events, and reports what has changed.
+  private func drainEvents() {
+    while let event = events.popFirst() {
+      session.isCrowded = memory.isCrowded
       session.decryptedBytes = store.decryptedBytes.withLock { $0 }
       session.mayBecomeNewActor = remotePeer.renewals.withLock {
         $0.admits(at: MonotonicClock.milliseconds())
       }
       perform(session.handle(event))
     }
-    if !hasEnded { count(session.heldBytes) }
-    events.removeAll(keepingCapacity: next < 16)
-    isProcessingEvents = false
-    if helloReceivedAt == nil, session.peer != nil {
-      recordHello()
-      onHello()
+    if !ending.hasEnded { memory.set(session.heldBytes) }
+    events.end()
+    if helloTimes.receivedAt == nil, let peer = session.peer {
+      helloTimes.received(peer, at: store.store.environment.now())
+      delegate?.sessionReceivedHello(self)
     }
-    if session.acknowledgedBatches > acknowledged {
-      store.acknowledged(session.acknowledgedBatches - acknowledged)
-      acknowledged = session.acknowledgedBatches
+    let acknowledged = session.acknowledgedBatches
+    if acknowledged > reported.acknowledgedBatches {
+      store.acknowledged(acknowledged - reported.acknowledgedBatches)
+      reported.acknowledgedBatches = acknowledged
     }
-    if !wasLive, session.isLive {
-      wasLive = true
-      onLive()
+    if !reported.wasLive, session.isLive {
+      reported.wasLive = true
+      delegate?.sessionWentLive(self)
     }
-    if session.figures.repairedKeys > repaired.count { reportRepairs() }
-    if !wasOpen, canFetch || canAsk {
-      wasOpen = true
-      onOpen()
+    reportRepairs()
+    if !reported.wasOpen, canFetch || canAsk {
+      reported.wasOpen = true
+      delegate?.sessionOpened(self)
     }
     let news = session.drainNotifications()
-    if !news.isEmpty { onNotifications(news) }
-    if outcome == nil { onProgress(session.figures) }
-  }
-
-  private func count(_ bytes: Int) {
-    budget.held += bytes - held
-    held = bytes
+    if !news.isEmpty { delegate?.session(self, notifies: news) }
+    if outcome == nil { delegate?.sessionProgressed(self) }
   }
 
   private func reportRepairs() {
-    let figures = session.figures
-    onRepaired(figures.repairedKeys - repaired.count, figures.repaired[repaired.named...])
-    repaired = (figures.repairedKeys, figures.repaired.count)
+    guard session.figures.repairedKeys > reported.repaired.count else { return }
+    let (figures, before) = (session.figures, reported.repaired)
+    reported.repaired = (figures.repairedKeys, figures.repaired.count)
+    delegate?.session(
+      self, repaired: figures.repairedKeys - before.count, keys: figures.repaired[before.named...])
   }
 
   private func perform(_ actions: [SessionAction]) {
@@ -266,9 +226,7 @@ final class SessionDriver {
     for action in actions {
       // Consecutive messages are sent in one piece.
       if case .send(let bytes) = action {
-        if helloSentAt == nil, helloReceivedAt == nil, session.peer == nil {
-          helloSentAt = MonotonicClock.milliseconds()
-        }
+        if helloTimes.isOpen, session.peer == nil { helloTimes.sent() }
         if unsent.isEmpty {
           unsent = bytes
         } else if max(unsent.count, bytes.count) < Frame.pieceBytes {
@@ -289,37 +247,27 @@ final class SessionDriver {
       case .pauseReading: link.pause()
       case .resumeReading: link.resume()
       case .setTimer(let timer, let seconds): set(timer, seconds: seconds)
-      case .cancelTimer(let timer): cancel(timer)
+      case .cancelTimer(let timer): timers.cancel(timer)
       case .close(let outcome): close(outcome)
       case .openRound, .openLiveUpdate, .nextBatch, .readBlob, .makeRecipe, .readGroupKeys:
-        work(action, on: sendingWorker)
+        work(action, on: queues.sending)
       case .applyBatch, .applyLast: applyBatch(action)
       case .mergeGroupKeys:
         // Later batches are decrypted with these keys.
-        batchesInProgress += 1
-        work(action, on: decryptionWorker)
+        _ = queues.beginBatch()
+        work(action, on: queues.decryption)
       case .loadReplica, .loadCursor, .finishRound, .storeBlobRanges, .storeBlobs, .matchRecipe,
         .assembleBlob, .digestState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
         .decryptBlobRange:
-        work(action, on: receivingWorker)
-      case .stateHoldings: work(action, on: scanningWorker)
+        work(action, on: queues.receiving)
+      case .stateHoldings: work(action, on: queues.scanning)
       case .becomeNewActor:
-        isRenewing = true
+        ending.beginRenewal()
         remotePeer.renewals.withLock { $0.count(at: MonotonicClock.milliseconds()) }
-        work(action, on: receivingWorker)
+        work(action, on: queues.receiving)
       }
     }
     if !unsent.isEmpty { link.send(unsent) }
-  }
-
-  /// Estimates the other side's clock offset from its hello. If this side sent its hello first, the other
-  /// clock was read half a round trip ago; otherwise a moment ago.
-  private func recordHello() {
-    let now = store.store.environment.now()
-    helloReceivedAt = now
-    guard let peer = session.peer else { return }
-    let begun = helloSentAt.map { MonotonicClock.milliseconds() - $0 } ?? 0
-    clockOffset = Int64(peer.wallMilliseconds) - Int64(now - min(now, begun / 2))
   }
 
   private func work(_ action: SessionAction, on worker: WorkerQueue) {
@@ -333,12 +281,12 @@ final class SessionDriver {
   /// Applies a batch: a single one in one step; several overlap, step by step.
   private func applyBatch(_ action: SessionAction) {
     guard let staged = StagedBatch(action) else { return }
-    batchesInProgress += 1
-    if case .applyLast = action, turn(of: action) == .prompt { isApplyingLast = true }
-    guard batchesInProgress > 1 else { return work(action, on: receivingWorker) }
+    let isAlone = queues.beginBatch()
+    if case .applyLast = action, turn(of: action) == .prompt { following.beginDeferring() }
+    if isAlone { return work(action, on: queues.receiving) }
     let this = LoopBound(self, to: loop)
-    let (store, loop, receiver, syncer) = (store, loop, receivingWorker, durabilityWorker)
-    decryptionWorker.async {
+    let (store, loop, receiver, syncer) = (store, loop, queues.receiving, queues.durability)
+    queues.decryption.async {
       let opened = store.decrypt(staged)
       receiver.async {
         let taken = store.append(opened)
@@ -351,53 +299,45 @@ final class SessionDriver {
   }
 
   private func worked(_ action: SessionAction, event: SessionEvent?) {
-    switch action {
-    case .applyBatch, .applyLast, .mergeGroupKeys: batchesInProgress -= 1
-    default: break
-    }
+    queues.worked(action)
     if case .becomeNewActor = action {
-      isRenewing = false
+      ending.endRenewal()
       endIfOver()
     } else if let event {
       handle(event)
-      if case .roundFinished = event, store.takeCoverageGrew() { onClosed() }
+      if case .roundFinished = event, store.takeCoverageGrew() {
+        delegate?.sessionExtendedCoverage(self)
+      }
     }
     if case .applyLast = action { deliverDeferredGrowth() }
   }
 
   private func set(_ timer: SessionTimer, seconds: Int) {
-    cancel(timer)
-    timers[timer] = loop.schedule(after: seconds * 1000) { [weak self] in
+    timers.set(timer, seconds: seconds) { [weak self] in
       guard let self else { return }
-      timers[timer] = nil
+      timers.fired(timer)
       handle(.timer(timer))
     }
   }
 
-  private func cancel(_ timer: SessionTimer) {
-    if let number = timers.removeValue(forKey: timer) { loop.cancel(number) }
-  }
-
   private func close(_ outcome: SessionOutcome) {
-    guard self.outcome == nil else { return }
-    self.outcome = outcome
+    guard ending.close(outcome) else { return }
     store.cancel()
-    for timer in SessionTimer.allCases { cancel(timer) }
+    timers.cancelAll()
     link.finish()
     endIfOver()
   }
 
   private func endIfOver() {
-    guard let outcome, !isRenewing, !hasEnded else { return }
-    hasEnded = true
-    count(0)
-    onProgress(session.figures)
-    (onProgress, onFollowJournal) = ({ _ in }, { _ in })
-    (onLive, onClosed, onHello, onOpen, onNotifications) = ({}, {}, {}, {}, { _ in })
-    let over = onOver
-    onOver = {}
-    defer { over() }
-    onEnd(
+    guard let outcome = ending.takeOutcome() else { return }
+    memory.set(0)
+    // A repair may be what ended the session.
+    reportRepairs()
+    delegate?.sessionProgressed(self)
+    let delegate = delegate
+    self.delegate = nil
+    defer { delegate?.sessionIsOver(self) }
+    ending.completion(
       End(
         outcome: outcome, figures: session.figures, failure: store.failure, sentBytes: link.sentBytes,
         receivedBytes: link.receivedBytes, contact: contact, peerLeavesOut: session.peerLeavesOut,

@@ -2,22 +2,19 @@ internal import SyncStore
 
 // Reading and storing large values.
 extension SessionStore {
-  /// After a range of a blob that did not shrink, compression is tried again only after this many bytes.
-  private static let untriedBytes: UInt64 = 2 << 20
-
   func readBlob(_ blob: BlobReference, offset: UInt64, count: Int) throws -> SessionEvent {
-    guard let actor = state.withLock({ $0.actor }), try store.blobs.has(blob) else {
+    guard let actor = state.withLock({ $0.handshake.actor }), try store.blobs.has(blob) else {
       return .blobUnavailable(blob.hash)
     }
     let bytes = try store.blobs.read(blob.hash, offset: offset, count: count)
     guard bytes.count == count else { return .blobUnavailable(blob.hash) }
     let context = BatchContext.blobRange(store: store.id, sender: actor, offset: offset)
-    let isTried = state.withLock { $0.unshrinking.map { $0.hash != blob.hash || offset >= $0.end } ?? true }
+    let isTried = state.withLock { $0.compression.deflates(blob.hash, at: offset) }
     let encrypted = try BatchCodec.encrypt(
       bytes, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes),
       deflating: isTried)
     if isTried, !BatchCodec.isDeflated(encrypted) {
-      state.withLock { $0.unshrinking = (blob.hash, offset + Self.untriedBytes) }
+      state.withLock { $0.compression.didNotShrink(blob.hash, at: offset) }
     }
     return .blobRead(hash: blob.hash, offset: offset, encrypted: encrypted)
   }

@@ -4,7 +4,7 @@ internal import SyncStore
 extension SessionStore {
   func makeRecipe(_ blob: BlobReference, offset: UInt64) throws -> SessionEvent {
     let blobs = try store.blobs
-    guard let actor = state.withLock({ $0.actor }), offset < blob.size, try blobs.has(blob) else {
+    guard let actor = state.withLock({ $0.handshake.actor }), offset < blob.size, try blobs.has(blob) else {
       return .recipeUnavailable(blob.hash)
     }
     let recipe: BlobRecipe

@@ -29,7 +29,7 @@ extension SessionStore {
   /// that stays open for days would send what the wrong clock stamps now. The handshake of the next session
   /// compares the clocks again.
   private func requireUnsetClock() throws {
-    guard let now = clockLead, let then = state.withLock({ $0.clockLead }),
+    guard let now = clockLead, let then = state.withLock({ $0.handshake.clockLead }),
       (now - then).magnitude > Limits.clockDriftMilliseconds
     else { return }
     throw ReplicationError(

@@ -30,15 +30,11 @@ extension SessionStore {
     // The other side confirms a round before the next one opens: its cursor bears the mark of the last round,
     // or of this one. It is past the marks of earlier sessions, too: an ordinary round was sent since.
     let left = peer.map { store.claimLiveMarks(retainedWith: $0) } ?? []
-    let passed = state.withLock { state in
-      let marks = left + state.marks + [round.close.mark]
-      (state.marks, state.peer) = (marks.suffix(2), peer)
-      return marks.dropLast(2)
-    }
+    let passed = state.withLock { $0.outgoing.beginLiveUpdate(round.close.mark, left: left, to: peer) }
     for mark in passed { store.releaseLiveMark(mark) }
     let first = try nextBatch(of: round, 0)
     let isWhole = first.map { $0.batch.records == round.count } ?? true
-    state.withLock { $0.round = isWhole ? nil : round }
+    state.withLock { $0.outgoing.round = isWhole ? nil : round }
     let opening = first.map {
       LiveUpdateOpening.Batch(encrypted: $0.encrypted, position: $0.batch.position, records: $0.batch.users)
     }
@@ -49,34 +45,30 @@ extension SessionStore {
 
   /// The positions of the own journal that only the last batch filled, if known. Returned once.
   func takeLastAppliedRange() -> (after: UInt64, upTo: UInt64)? {
-    state.withLock { state in
-      defer { state.lastAppliedRange = nil }
-      return state.lastAppliedRange
-    }
+    state.withLock { $0.incoming.lastAppliedRange.take() }
   }
 
   /// Whether this copy covers more since the last round was closed. True is returned once.
   func takeCoverageGrew() -> Bool {
-    state.withLock { state in
-      defer { state.coverageGrew = false }
-      return state.coverageGrew
-    }
+    state.withLock { exchange(&$0.incoming.coverageGrew, with: false) }
   }
 
   /// The session goes live: from now on it checks whether others act for the same two copies.
-  package func goLive() { state.withLock { ($0.isLive, $0.scanContext) = (true, nil) } }
+  package func goLive() { state.withLock { ($0.isLive, $0.outgoing.scanContext) = (true, nil) } }
 
   /// The replica state that this session expects when it applies something. If it differs, another session
   /// has received from the same copy, or this copy has become another actor (rule R9), and both copies must
   /// start with a new handshake.
   var expectedReplicaState: ExpectedReplicaState? {
     state.withLock { state in
-      state.actor.map { ExpectedReplicaState(actor: $0, cursor: state.isLive ? state.cursor : nil) }
+      state.handshake.actor.map {
+        ExpectedReplicaState(actor: $0, cursor: state.isLive ? state.incoming.cursor : nil)
+      }
     }
   }
 
   func renewed() throws -> String? {
-    guard let actor = state.withLock({ $0.actor }), try store.actor != actor else { return nil }
+    guard let actor = state.withLock({ $0.handshake.actor }), try store.actor != actor else { return nil }
     return "this copy has taken a new actor meanwhile"
   }
 
@@ -85,10 +77,9 @@ extension SessionStore {
     let given = state.withLock { state in
       // Missing keys have a cursor of their own.
       if close.scopeExpansion == nil {
-        state.cursor = Cursor(position: close.position, mark: close.mark, closed: true)
+        state.incoming.cursor = Cursor(position: close.position, mark: close.mark, closed: true)
       }
-      defer { state.receivedKeys = nil }
-      return state.receivedKeys
+      return state.keys.received.take()
     }
     guard let given else { return }
     try keys.merge(given)
@@ -100,8 +91,7 @@ extension SessionStore {
     try ring.merge(given)
     let merged = ring
     state.withLock { state in
-      state.ring = merged
-      state.receivedKeys = given
+      state.keys = Keys(ring: merged, received: given)
     }
   }
 }

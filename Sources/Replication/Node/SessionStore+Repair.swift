@@ -62,7 +62,7 @@ extension SessionStore {
   }
 
   private func encrypt(_ records: [Record], index: UInt64) throws -> [UInt8] {
-    let actor = try state.withLock { $0.actor } ?? store.actor
+    let actor = try state.withLock { $0.handshake.actor } ?? store.actor
     // The positions are only ordinals: these records are in no journal that the other side could resume from.
     let positioned = records.enumerated().map { PositionedRecord(position: UInt64($0 + 1), record: $1) }
     let payload = RecordCodec.encode(

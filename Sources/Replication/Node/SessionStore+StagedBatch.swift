@@ -57,36 +57,29 @@ extension SessionStore {
   /// Appends a batch after all earlier batches of the round: if one of them failed, no later one is appended.
   func append(_ staged: StagedBatch) -> StagedBatch {
     guard case .decrypted(let payload) = staged.stage else {
-      state.withLock { $0.nextBatchIndex = nil }
+      state.withLock { $0.incoming.failAppend() }
       return staged
     }
     return step(staged) {
-      let isNext = state.withLock { state in
-        let isNext = staged.index == 0 || state.nextBatchIndex == staged.index
-        state.nextBatchIndex = nil
-        return isNext
-      }
-      guard isNext else {
+      guard state.withLock({ $0.incoming.beginAppend(staged.index) }) else {
         return .failed(.failed(.protocolViolation, "a batch before batch \(staged.index) was not taken in"))
       }
       if staged.expansion != nil { try store.claimScopeExpansion(for: self) }
       var batch = IncomingBatch(
         sender: staged.sender, mark: staged.mark, position: payload.position, records: payload.records,
-        present: payload.present, scope: state.withLock { $0.scope }, expansion: staged.expansion)
+        present: payload.present, scope: state.withLock { $0.handshake.scope }, expansion: staged.expansion)
       batch.expectedState = expectedReplicaState
       if staged.expansion != nil, staged.index > 0 {
-        batch.previousCursor = state.withLock { $0.missingKeysCursor }
+        batch.previousCursor = state.withLock { $0.incoming.missingKeysCursor }
       }
       let taken = try store.applyBatch(
         batch, staged.isFull ? full(of: staged.mark) : nil, closing: staged.close)
       let event = SessionEvent.batchApplied(
         position: payload.position, records: payload.records.userCount, missing: try needs(taken.missing))
-      state.withLock { state in
-        state.nextBatchIndex = staged.index + 1
-        state.lastAppliedRange = taken.echo
-        // Missing keys have a cursor of their own.
-        let cursor = Cursor(position: payload.position, mark: staged.mark, closed: false)
-        if staged.expansion == nil { state.cursor = cursor } else { state.missingKeysCursor = cursor }
+      let cursor = Cursor(position: payload.position, mark: staged.mark, closed: false)
+      state.withLock {
+        $0.incoming.appended(
+          staged.index, reaching: cursor, isScopeExpansion: staged.expansion != nil, range: taken.echo)
       }
       return .appended(taken, event)
     }

@@ -21,52 +21,6 @@ package final class SessionStore: Sendable {
   let decryptedBytes = LockedField(0)
   private let isCancelled = LockedField(false)
 
-  struct State {
-    var ring: GroupKeyRing?
-    /// Group keys from the other side, stored when its round is closed: by then it is known who was revoked.
-    var receivedKeys: GroupKeyRing?
-    var choice = CompressionChoice()
-    /// Batches that are encrypted and not acknowledged, with the time of encryption.
-    var underway: [(CompressionChoice.Measure, UInt64)] = []
-    var lastAcknowledged: UInt64 = 0
-    /// The context of the first round's delta scan, from the handshake until the round is opened.
-    var scanContext: DeltaScanContext?
-    var round: DeltaStream?
-    /// The part of the other side's full state that has arrived, and its round.
-    var full: (mark: RoundMark, state: FullState)?
-    /// The own actor, as stated in the handshake.
-    var actor: ActorID?
-    /// Milliseconds by which the wall clock was ahead of the clock that cannot be set, when the two copies
-    /// compared their wall clocks; nil if there is none.
-    var clockLead: Int64?
-    /// The scope of this copy at that time; nil for all keys.
-    var scope: KeyScope?
-    var failure: StoreError?
-    /// Index of the next batch of the round that may be appended; nil once one failed.
-    var nextBatchIndex: UInt32? = 0
-    /// Whether the session is live. Then it must detect what others do for the same two copies.
-    var isLive = false
-    /// The cursor for the other side, as this session has left it.
-    var cursor: Cursor?
-    /// The cursor for the missing keys, as the current round has left it; nil if it has brought nothing yet.
-    var missingKeysCursor: Cursor?
-    /// The marks of the current live round and of the one before it, which the other side has completely.
-    var marks: [RoundMark] = []
-    /// The receiver of live rounds.
-    var peer: ActorID?
-    /// The positions of the own journal that the last batch filled.
-    var lastAppliedRange: (after: UInt64, upTo: UInt64)?
-    /// The blob whose last range did not shrink, and the offset up to which ranges are sent without
-    /// compression.
-    var unshrinking: (hash: BlobHash, end: UInt64)?
-    /// Whether this copy covers more since the last round was closed.
-    var coverageGrew = false
-    /// State of the repair in progress.
-    var repair = RepairWork()
-    /// Where the chunks of the blob being assembled are found on this copy.
-    var match: (hash: BlobHash, match: BlobMatch)?
-  }
-
   /// The store's side of one session.
   package convenience init(_ store: Store) { self.init(store, remotePeer: nil) }
 
@@ -79,7 +33,8 @@ package final class SessionStore: Sendable {
     // The other side may not have completed the last round: the next session with it knows more, and needs
     // the marks.
     state.withLock { state in
-      if let peer = state.peer { store.retainLiveMarks(state.marks, with: peer) }
+      let rounds = state.outgoing
+      if let peer = rounds.peer { store.retainLiveMarks(rounds.marks, with: peer) }
     }
   }
 
@@ -115,7 +70,7 @@ package final class SessionStore: Sendable {
         return try changedRight() ?? .replica(replica)
       case .loadCursor(let sender):
         let cursor = try store.cursor(for: sender)
-        state.withLock { $0.cursor = cursor }
+        state.withLock { $0.incoming.cursor = cursor }
         return .cursor(cursor)
       case .openRound(let receiver): return try openRound(for: receiver)
       case .nextBatch(_, let index): return try nextBatch(index)
@@ -123,14 +78,14 @@ package final class SessionStore: Sendable {
         return StagedBatch(action).flatMap { awaitDurability(append(decrypt($0))) }
       case .finishRound(let close):
         let covered = try store.versionVector()
-        let lacking = state.withLock { $0.missingKeysCursor.take() }
+        let lacking = state.withLock { $0.incoming.missingKeysCursor.take() }
         if close.scopeExpansion != nil { try store.claimScopeExpansion(for: self) }
         var own = close
         own.expectedState = expectedReplicaState
         try store.finish(own, close.isFull ? full(of: close.mark) : nil, after: lacking)
         if close.scopeExpansion != nil { store.endScopeExpansion() }
         let coversMore = try store.versionVector() != covered
-        state.withLock { ($0.full, $0.coverageGrew) = (nil, coversMore) }
+        state.withLock { ($0.incoming.full, $0.incoming.coverageGrew) = (nil, coversMore) }
         try closed(close)
         if let expansion = close.scopeExpansion, try store.scope != expansion.scope {
           return .keysStillMissing
@@ -202,12 +157,12 @@ package final class SessionStore: Sendable {
   }
 
   /// The epoch of the session's keys; nil before it has read them.
-  var epoch: UInt32? { state.withLock { $0.ring?.current } }
+  var epoch: UInt32? { state.withLock { $0.keys.ring?.current } }
 
   func ring() throws -> GroupKeyRing {
-    if let ring = state.withLock({ $0.ring }) { return ring }
+    if let ring = state.withLock({ $0.keys.ring }) { return ring }
     let ring = try keys.groupKeys()
-    state.withLock { $0.ring = ring }
+    state.withLock { $0.keys.ring = ring }
     return ring
   }
 
@@ -217,9 +172,9 @@ package final class SessionStore: Sendable {
     let cursor = try sender.flatMap { try store.cursor(for: $0) }
     let lead = clockLead
     state.withLock { state in
-      (state.actor, state.scope, state.cursor) = (summary.actor, summary.scope, cursor)
-      state.scanContext = context
-      state.clockLead = lead
+      state.handshake = HandshakeState(actor: summary.actor, scope: summary.scope, clockLead: lead)
+      state.incoming.cursor = cursor
+      state.outgoing.scanContext = context
     }
     // Other copies could not decode a larger summary.
     guard max(summary.vector.count, summary.floor.count) <= Limits.actors else { throw store.tooManyActors }
@@ -276,19 +231,19 @@ package final class SessionStore: Sendable {
 
   private func openRound(for receiver: RoundReceiver) throws -> SessionEvent {
     try requireRightClock()
-    let scanContext = state.withLock { $0.scanContext.take() }
+    let scanContext = state.withLock { $0.outgoing.scanContext.take() }
     let opened = Result { try openRound(believing: receiver, on: scanContext) }
     // Checked after opening: a new actor has dropped the marks of the old one, which must not be taken for a
     // restored copy.
     if let why = try renewed() { return .stale(why) }
     let round = try opened.get()
-    state.withLock { $0.round = round }
+    state.withLock { $0.outgoing.round = round }
     return .roundOpened(records: UInt64(round.count), close: round.close)
   }
 
   private func nextBatch(_ index: UInt32) throws -> SessionEvent {
-    guard let round = state.withLock({ $0.round }), let next = try nextBatch(of: round, index) else {
-      state.withLock { $0.round = nil }
+    guard let round = state.withLock({ $0.outgoing.round }), let next = try nextBatch(of: round, index) else {
+      state.withLock { $0.outgoing.round = nil }
       return .roundExhausted
     }
     return .batchEncrypted(next.encrypted, position: next.batch.position, records: next.batch.users)
@@ -310,44 +265,31 @@ package final class SessionStore: Sendable {
   func encrypt(_ payload: [UInt8], of round: RoundClose, _ index: UInt32) throws -> [UInt8] {
     let context = BatchContext.records(
       store: store.id, sender: round.sender, mark: round.mark, index: UInt64(index))
-    let deflates = state.withLock { $0.choice.deflates(payload.count) }
+    let deflates = state.withLock { $0.compression.deflates(payload.count) }
     let begin = MonotonicClock.nanoseconds()
     let encrypted = try BatchCodec.encrypt(
       payload, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes),
       deflating: deflates)
     let end = MonotonicClock.nanoseconds()
-    state.withLock { state in
-      state.underway.append(
-        (
-          CompressionChoice.Measure(
-            payload: payload.count, encrypted: encrypted.count, deflateTime: deflates ? end - begin : nil,
-            transferTime: 0),
-          end
-        ))
-    }
+    let measure = CompressionChoice.Measure(
+      payload: payload.count, encrypted: encrypted.count, deflateTime: deflates ? end - begin : nil,
+      transferTime: 0)
+    state.withLock { $0.compression.encrypted(measure, at: end) }
     return encrypted
   }
 
   /// Records that the other side has acknowledged `count` further batches.
   func acknowledged(_ count: Int) {
     let now = MonotonicClock.nanoseconds()
-    state.withLock { state in
-      for _ in 0..<min(count, state.underway.count) {
-        var (measure, sent) = state.underway.removeFirst()
-        measure.transferTime = now - min(now, max(sent, state.lastAcknowledged))
-        // Batches acknowledged together give no transfer time for each.
-        if count == 1 { state.choice.acknowledged(measure) }
-      }
-      state.lastAcknowledged = now
-    }
+    state.withLock { $0.compression.acknowledged(count, at: now) }
   }
 
   /// The part of the other side's full state that has arrived; throws if it exceeds any legitimate size.
   func full(of mark: RoundMark) throws -> FullState {
     let full = state.withLock { state in
-      if let full = state.full, full.mark == mark { return full.state }
+      if let full = state.incoming.full, full.mark == mark { return full.state }
       let full = FullState()
-      state.full = (mark, full)
+      state.incoming.full = (mark, full)
       return full
     }
     let bytes = full.bytes

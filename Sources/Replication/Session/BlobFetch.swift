@@ -29,43 +29,35 @@ struct BlobFetch {
   private var underway = 0
   private var retried: Set<BlobHash> = []
   /// Ranges that have arrived and are not stored.
-  private var ranges = Queue<BlobRange>()
-  /// The last of the ranges being stored.
-  private var storing: BlobRange?
-  /// Blobs of one range each that are being stored together.
-  private var storingWhole: [BlobRange] = []
-  /// Sum of `BlobRange.queuedBytes` of those ranges.
-  private var unstoredRangeBytes = 0
+  private var ranges = ArrivedRanges()
   /// Bytes that have arrived and are not stored.
-  var unstoredBytes: Int { unstoredRangeBytes + (assembly?.unstoredBytes ?? 0) }
+  var unstoredBytes: Int { ranges.bytes + (assembly?.unstoredBytes ?? 0) }
   /// Whether blobs may be assembled from chunks.
   var takesRecipes = false
   /// The blob being assembled, and those that wait for it.
   private var assembly: BlobAssembly?
   private var kin = Queue<BlobNeed>()
+  private var availability = Availability()
   /// Blobs that the other side does not hold, or not intact.
-  private(set) var unavailable: Set<BlobHash> = []
-  /// Blobs that only beaten values refer to.
-  private var spare: Set<BlobHash> = []
-  /// Number of blobs that are `unavailable` and not `spare`, updated incrementally.
-  private(set) var lacking = 0
-  /// Blobs requested outside the plan, with their sizes; progress and result are reported.
-  private(set) var explicit: [BlobHash: UInt64] = [:]
-  /// The results of those requests.
-  var finishedRequests: [(hash: BlobHash, isHere: Bool)] = []
+  var unavailable: Set<BlobHash> { availability.unavailable }
+  /// Number of blobs that are `unavailable` and that not only beaten values refer to.
+  var lacking: Int { availability.lacking }
+  private var requests = Requests()
+  /// Whether requests outside the plan have ended, and were not taken.
+  var hasFinishedRequests: Bool { !requests.finished.isEmpty }
+  /// Results of requests outside the plan.
+  var finishedRequests: [(hash: BlobHash, isHere: Bool)] { requests.finished }
 
   /// Number of blobs waited for.
   var count: Int { wanted.count }
   /// Whether nothing is waiting or in flight.
-  var isComplete: Bool { wanted.isEmpty && transfers.isEmpty && !isStoring && assembly == nil }
-  private var isStoring: Bool { storing != nil || !storingWhole.isEmpty }
+  var isComplete: Bool { wanted.isEmpty && transfers.isEmpty && !ranges.isStoring && assembly == nil }
 
   /// Queues blobs that are missing.
   mutating func need(_ blobs: [BlobNeed]) {
-    for need in blobs where need.isSpare {
-      if spare.insert(need.hash).inserted, unavailable.contains(need.hash) { lacking -= 1 }
-    }
-    for need in blobs where !unavailable.contains(need.hash) && wanted.insert(need.hash).inserted {
+    for need in blobs where need.isSpare { availability.markSpare(need.hash) }
+    for need in blobs where !availability.unavailable.contains(need.hash) && wanted.insert(need.hash).inserted
+    {
       if takesRecipes, need.hasKin { kin.append(need) } else { waiting.append(need) }
     }
   }
@@ -76,28 +68,23 @@ struct BlobFetch {
   /// Requests blobs now, even if they were unavailable before.
   mutating func want(_ blobs: [BlobNeed]) {
     for need in blobs {
-      explicit[need.hash] = need.size
-      reconsider(need.hash)
+      requests.begin(need)
+      availability.reconsider(need.hash)
       retried.remove(need.hash)
     }
     need(blobs)
   }
 
+  /// The size of a blob that was requested outside the plan, while its request lasts.
+  func requestedSize(_ hash: BlobHash) -> UInt64? { requests.sizes[hash] }
+
+  /// Takes the results of requests outside the plan.
+  mutating func drainFinishedRequests() -> [(hash: BlobHash, isHere: Bool)] { requests.drain() }
+
   /// Marks the blob as unavailable.
   private mutating func giveUp(_ hash: BlobHash) {
     wanted.remove(hash)
-    guard unavailable.insert(hash).inserted else { return }
-    if !spare.contains(hash) { lacking += 1 }
-    finishRequest(hash, isHere: false)
-  }
-
-  /// Clears the mark: the blob may be available after all.
-  private mutating func reconsider(_ hash: BlobHash) {
-    if unavailable.remove(hash) != nil, !spare.contains(hash) { lacking -= 1 }
-  }
-
-  private mutating func finishRequest(_ hash: BlobHash, isHere: Bool) {
-    if explicit.removeValue(forKey: hash) != nil { finishedRequests.append((hash, isHere)) }
+    if availability.giveUp(hash) { requests.finish(hash, isHere: false) }
   }
 
   // MARK: Assembly from chunks
@@ -110,7 +97,7 @@ struct BlobFetch {
       case .complete:
         if let hash {
           wanted.remove(hash)
-          finishRequest(hash, isHere: true)
+          requests.finish(hash, isHere: true)
         }
       case .plainly(let need): waiting.append(need)
       case .lacking:
@@ -118,7 +105,7 @@ struct BlobFetch {
       }
     }
     // An earlier transfer of the blob ends first: otherwise its results would reach the new assembly.
-    if assembly == nil, let need = kin.first, storing?.hash != need.hash, transfers[need.hash] == nil {
+    if assembly == nil, let need = kin.first, ranges.storing?.hash != need.hash, transfers[need.hash] == nil {
       _ = kin.popFirst()
       assembly = BlobAssembly(need, &port)
     }
@@ -157,7 +144,7 @@ struct BlobFetch {
   }
 
   private mutating func storeNext(_ port: inout SessionPort) {
-    guard !isStoring else { return }
+    guard !ranges.isStoring else { return }
     var sizes: [UInt64] = []
     while let range = ranges.first {
       guard var transfer = transfers[range.hash] else {
@@ -174,16 +161,17 @@ struct BlobFetch {
         if range.isLast { end(transfer) }
       } else if range.isLast, range.offset == 0, transfer.need.size <= UInt64(Limits.blobRangeBytes) {
         takeRange()
-        storingWhole.append(range)
+        ranges.storingWhole.append(range)
         sizes.append(transfer.need.size)
       } else {
-        guard storingWhole.isEmpty else { break }
+        guard ranges.storingWhole.isEmpty else { break }
         let group = takeRanges()
-        storing = group.last
+        ranges.storing = group.last
         return port.actions.append(.storeBlobRanges(group, size: transfer.need.size))
       }
     }
-    if !storingWhole.isEmpty { port.actions.append(.storeBlobs(storingWhole, sizes: sizes)) }
+    let whole = ranges.storingWhole
+    if !whole.isEmpty { port.actions.append(.storeBlobs(whole, sizes: sizes)) }
   }
 
   /// Takes the next range and those of the same blob that follow it.
@@ -203,9 +191,7 @@ struct BlobFetch {
 
   /// Removes the next range from the queue, to be stored or discarded.
   private mutating func takeRange() {
-    guard let range = ranges.popFirst() else { return }
-    unstoredRangeBytes -= range.queuedBytes
-    transfers[range.hash]?.queued -= 1
+    if let range = ranges.popFirst() { transfers[range.hash]?.queued -= 1 }
   }
 
   mutating func arrived(_ range: BlobRange) throws(SessionEnd) {
@@ -222,7 +208,6 @@ struct BlobFetch {
     }
     ranges.append(range)
     transfers[range.hash]?.queued += 1
-    unstoredRangeBytes += range.queuedBytes
   }
 
   mutating func lacking(_ hash: BlobHash) throws(SessionEnd) {
@@ -235,13 +220,8 @@ struct BlobFetch {
     }
     transfers[hash] = nil
     underway -= 1
-    if transfer.queued > 0 { dropRanges(of: hash) }
+    if transfer.queued > 0 { ranges.drop(hash) }
     if transfer.isComplete { wanted.remove(hash) } else { giveUp(hash) }
-  }
-
-  private mutating func dropRanges(of hash: BlobHash) {
-    ranges.removeAll { $0.hash == hash }
-    unstoredRangeBytes = ranges.reduce(0) { $0 + $1.queuedBytes }
   }
 
   mutating func stored(_ hash: BlobHash, held: UInt64, isComplete: Bool, _ port: inout SessionPort) {
@@ -250,19 +230,12 @@ struct BlobFetch {
       assembly?.stored(held: held, isComplete: isComplete, &port)
       return
     }
-    guard let range = storing, range.hash == hash else {
-      preconditionFailure("that range was not being stored")
-    }
-    storing = nil
-    stored(range, held: held, isComplete: isComplete, &port)
+    stored(ranges.endStoring(hash), held: held, isComplete: isComplete, &port)
   }
 
   /// Handles the results of the blobs that were stored together.
   mutating func stored(whole outcomes: [Bool], _ port: inout SessionPort) {
-    precondition(outcomes.count == storingWhole.count, "other blobs were being stored")
-    let ranges = storingWhole
-    storingWhole = []
-    for (range, isComplete) in zip(ranges, outcomes) {
+    for (range, isComplete) in zip(ranges.endStoringWhole(outcomes.count), outcomes) {
       if isComplete {
         stored(range, held: transfers[range.hash]?.need.size ?? 0, isComplete: true, &port)
       } else {
@@ -279,10 +252,10 @@ struct BlobFetch {
     guard var transfer = transfers[hash] else {
       // The other side gave up half-way, but the bytes stored here sufficed.
       if isComplete {
-        reconsider(hash)
+        availability.reconsider(hash)
         wanted.remove(hash)
         kin.removeAll { $0.hash == hash }
-        finishRequest(hash, isHere: true)
+        requests.finish(hash, isHere: true)
       } else {
         beginKin(hash, at: held)
       }
@@ -293,7 +266,7 @@ struct BlobFetch {
     transfer.isComplete = isComplete
     if isComplete {
       wanted.remove(hash)
-      finishRequest(hash, isHere: true)
+      requests.finish(hash, isHere: true)
     }
     transfer.isSkipped = isComplete || !progressed
     transfers[hash] = transfer
@@ -305,11 +278,7 @@ struct BlobFetch {
       assembly?.rejected()
       return
     }
-    guard let range = storing, range.hash == hash else {
-      preconditionFailure("that range was not being stored")
-    }
-    storing = nil
-    rejected(range)
+    rejected(ranges.endStoring(hash))
   }
 
   private mutating func rejected(_ range: BlobRange) {
@@ -336,6 +305,97 @@ struct BlobFetch {
     } else {
       giveUp(hash)
     }
+  }
+}
+
+extension BlobFetch {
+  /// Ranges that have arrived, in order, and those that are being stored.
+  ///
+  /// Invariant: one store action is in flight: the ranges up to `storing`, or the blobs of `storingWhole`.
+  private struct ArrivedRanges {
+    private var queue = Queue<BlobRange>()
+    /// Sum of `BlobRange.queuedBytes` of the queue.
+    private(set) var bytes = 0
+    /// The last of the ranges being stored.
+    var storing: BlobRange?
+    /// Blobs of one range each that are being stored together.
+    var storingWhole: [BlobRange] = []
+
+    var first: BlobRange? { queue.first }
+    var isStoring: Bool { storing != nil || !storingWhole.isEmpty }
+
+    mutating func append(_ range: BlobRange) {
+      queue.append(range)
+      bytes += range.queuedBytes
+    }
+
+    mutating func popFirst() -> BlobRange? {
+      guard let range = queue.popFirst() else { return nil }
+      bytes -= range.queuedBytes
+      return range
+    }
+
+    /// Drops the queued ranges of a blob.
+    mutating func drop(_ hash: BlobHash) {
+      queue.removeAll { $0.hash == hash }
+      bytes = queue.reduce(0) { $0 + $1.queuedBytes }
+    }
+
+    /// The ranges of the blob are stored, or rejected. Returns the last of them.
+    mutating func endStoring(_ hash: BlobHash) -> BlobRange {
+      guard let range = storing.take(), range.hash == hash else {
+        preconditionFailure("that range was not being stored")
+      }
+      return range
+    }
+
+    /// The blobs that were stored together have `count` results. Returns their ranges.
+    mutating func endStoringWhole(_ count: Int) -> [BlobRange] {
+      precondition(count == storingWhole.count, "other blobs were being stored")
+      return exchange(&storingWhole, with: [])
+    }
+  }
+
+  /// Which blobs the other side does not give.
+  private struct Availability {
+    /// Blobs that it does not hold, or not intact.
+    private(set) var unavailable: Set<BlobHash> = []
+    /// Blobs that only beaten values refer to.
+    private var spare: Set<BlobHash> = []
+    /// Number of blobs that are `unavailable` and not `spare`, updated incrementally.
+    private(set) var lacking = 0
+
+    mutating func markSpare(_ hash: BlobHash) {
+      if spare.insert(hash).inserted, unavailable.contains(hash) { lacking -= 1 }
+    }
+
+    /// Marks the blob as unavailable. False if it is already.
+    mutating func giveUp(_ hash: BlobHash) -> Bool {
+      guard unavailable.insert(hash).inserted else { return false }
+      if !spare.contains(hash) { lacking += 1 }
+      return true
+    }
+
+    /// Clears the mark: the blob may be available after all.
+    mutating func reconsider(_ hash: BlobHash) {
+      if unavailable.remove(hash) != nil, !spare.contains(hash) { lacking -= 1 }
+    }
+  }
+
+  /// Blobs requested outside the plan: their progress and their results are reported.
+  private struct Requests {
+    /// The sizes of those that have not ended.
+    private(set) var sizes: [BlobHash: UInt64] = [:]
+    private(set) var finished: [(hash: BlobHash, isHere: Bool)] = []
+
+    mutating func begin(_ need: BlobNeed) { sizes[need.hash] = need.size }
+
+    /// Ends the request for the blob, if there is one.
+    mutating func finish(_ hash: BlobHash, isHere: Bool) {
+      if sizes.removeValue(forKey: hash) != nil { finished.append((hash, isHere)) }
+    }
+
+    mutating func drain() -> [(hash: BlobHash, isHere: Bool)] { exchange(&finished, with: []) }
   }
 }
 

@@ -26,6 +26,22 @@ extension ScopeWant {
   }
 }
 
+/// The transfer of the keys of a wider scope, in either direction.
+struct KeyTransfer {
+  /// Client: keys that the server requested and that are still to be sent.
+  var requestedKeys: ScopeWant?
+  /// If this side sent keys: the other side's scope before that.
+  private(set) var previousPeerScope: KeyScope?
+  /// If this side received keys: whether the sender lacked writes, so that the keys do not count as held yet.
+  var areKeysStillMissing = false
+
+  /// Whether keys were sent or received that do not count as held yet.
+  var isUnfinished: Bool { areKeysStillMissing || previousPeerScope != nil }
+
+  /// Keys are sent to the other side, which holds `scope`. The scope before the first of them is kept.
+  mutating func sendsKeys(to scope: KeyScope) { previousPeerScope = previousPeerScope ?? scope }
+}
+
 /// Sessions of scoped copies (`docs/replication.md`, Selective copies).
 ///
 /// A scoped copy syncs only with copies of all keys. It receives the records of its scope, and only its own
@@ -75,15 +91,15 @@ extension Exchange {
 
   /// Client: sends the keys that the server requested, once its plan is done. False if there are none.
   mutating func sendRequestedKeys(_ port: inout SessionPort) throws(SessionEnd) -> Bool {
-    guard let want = requestedKeys else { return false }
-    requestedKeys = nil
+    guard let want = keyTransfer.requestedKeys.take() else { return false }
     progress = .expandingScope
     try sendKeys(want, &port)
     return true
   }
 
   private mutating func sendKeys(_ want: ScopeWant, _ port: inout SessionPort) throws(SessionEnd) {
-    (peer.summary.scope, previousPeerScope) = (want.keys.wanted, previousPeerScope ?? want.keys.held)
+    peer.summary.scope = want.keys.wanted
+    keyTransfer.sendsKeys(to: want.keys.held)
     try sending?.open(
       for: RoundReceiver(
         cursor: want.cursor, covered: VersionVector(), scope: want.keys.wanted, lacking: want.keys),
@@ -99,7 +115,7 @@ extension Exchange {
   /// have ended the session.
   mutating func scopeExpanded(_ port: inout SessionPort) throws(SessionEnd) {
     guard staysOpen else { return try compare(&port) }
-    if waitsForKeys, keysStillMissing || previousPeerScope != nil {
+    if waitsForKeys, keyTransfer.isUnfinished {
       revertScopeExpansion()
       return try compare(&port)
     }
@@ -122,7 +138,7 @@ extension Exchange {
   /// Server that stays open and holds more keys now: ends the session instead of sending its receipt. The
   /// client's knowledge of its scope is outdated.
   func endIfScopeExpanded() throws(SessionEnd) {
-    guard progress == .answering, staysOpen, waitsForKeys, !keysStillMissing,
+    guard progress == .answering, staysOpen, waitsForKeys, !keyTransfer.areKeysStillMissing,
       receiving?.isScopeExpansion == true
     else { return }
     throw .tryAgain(Self.holdsMore)
@@ -130,7 +146,7 @@ extension Exchange {
 
   /// Restores the other side's earlier scope, as if its keys had not been requested.
   mutating func revertScopeExpansion() {
-    guard let held = previousPeerScope else { return }
+    guard let held = keyTransfer.previousPeerScope else { return }
     peer.summary.scope = held
     sending?.revertScopeExpansion()
   }
@@ -140,7 +156,9 @@ extension Exchange {
 
   /// Starts the timer for requesting missing keys again; the session has gone live.
   func scheduleKeyRetry(_ port: inout SessionPort) {
-    if keysStillMissing { port.actions.append(.setTimer(.scopeExpansion, seconds: Self.keyRetrySeconds)) }
+    if keyTransfer.areKeysStillMissing {
+      port.actions.append(.setTimer(.scopeExpansion, seconds: Self.keyRetrySeconds))
+    }
   }
 
   /// Ends the session so that the next one requests the keys again: the other side may hold them by now.
@@ -160,10 +178,10 @@ extension Exchange {
       guard sending?.isDelivered ?? false else { throw .violation("keys were wanted too early") }
       try sendKeys(want, &port)
     case .loadingCursor, .firstPass, .secondPass:
-      guard serverRequestsKeys, sending != nil, requestedKeys == nil else {
+      guard serverRequestsKeys, sending != nil, keyTransfer.requestedKeys == nil else {
         throw .violation("keys were wanted, but that was not agreed")
       }
-      requestedKeys = want
+      keyTransfer.requestedKeys = want
     case .comparing, .expandingScope, .repairing, .live, .controlOnly:
       throw .violation("keys were wanted too late")
     }

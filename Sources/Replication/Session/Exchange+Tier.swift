@@ -111,13 +111,13 @@ extension Exchange {
 
   func reportProgress(_ hash: BlobHash, held: UInt64, _ port: inout SessionPort) {
     port.figures.blobSteps += 1
-    if let size = receiving?.fetch.explicit[hash] {
+    if let size = receiving?.fetch.requestedSize(hash) {
       port.notifications.append(.progress(hash, held: held, size: size))
     }
   }
 
   mutating func notifyFetched(_ port: inout SessionPort) {
-    guard receiving?.fetch.finishedRequests.isEmpty == false else { return }
+    guard receiving?.fetch.hasFinishedRequests == true else { return }
     for (hash, isHere) in receiving?.drainFinishedRequests() ?? [] {
       port.notifications.append(isHere ? .arrived(hash) : .lacking(hash))
     }

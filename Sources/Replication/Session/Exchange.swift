@@ -42,12 +42,7 @@ struct Exchange {
   private let controlOnly: Bool
   /// Whether the other side has sent group keys.
   var hasGroupKeys = false
-  /// Client: keys that the server requested and that are still to be sent.
-  var requestedKeys: ScopeWant?
-  /// If this side sent keys: the other side's scope before that.
-  var previousPeerScope: KeyScope?
-  /// If this side received keys: whether the sender lacked writes, so that the keys do not count as held yet.
-  var keysStillMissing = false
+  var keyTransfer = KeyTransfer()
   /// The client's cursor for the server when the session began.
   private var ownCursor: Cursor?
 
@@ -230,7 +225,7 @@ struct Exchange {
       try receiving?.applied(to: position, records: records, missing: missing, &port)
     case .roundFinished: receiving?.finished(&port)
     case .keysStillMissing:
-      keysStillMissing = true
+      keyTransfer.areKeysStillMissing = true
       receiving?.finished(&port)
     case .blobRead(let hash, let offset, let encrypted):
       source.blobRead(hash, offset: offset, encrypted: encrypted, &port)

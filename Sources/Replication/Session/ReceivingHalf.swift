@@ -22,25 +22,14 @@ struct ReceivingHalf {
   }
   /// Whether any round of the session was received completely.
   private(set) var hasReceivedRound = false
-  private let sender: ActorID
-  private let batchesInFlight: Int
-  /// Whether the sender holds only some keys. Then its stated coverage is remembered.
-  private let isNarrow: Bool
-  private var statedBySender = (vector: VersionVector(), floor: VersionVector())
+  private var sender: Sender
   /// The scope expansion of the current round, if it brings missing keys.
   private var scopeExpansion: ScopeExpansion?
   /// The scope expansion of a later round.
   private var nextScopeExpansion: ScopeExpansion?
   /// The state of this copy when the session began. It may cover more by now, never less.
   private var own: ReplicaSummary
-  private var arrived: [[UInt8]] = []
-  /// Number of batches being applied.
-  private var applying: UInt32 = 0
-  /// Whether the close is part of what is being applied.
-  private var isClosing = false
-  private var nextArrival: UInt32 = 0
-  private var nextApplied: UInt32 = 0
-  private var position: UInt64 = 0
+  private var batches: Batches
   private var end: RoundEnd?
   /// The live round being received, as its end will state it.
   private var liveUpdate: RoundEnd?
@@ -54,8 +43,8 @@ struct ReceivingHalf {
     sender: ReplicaSummary, own: ReplicaSummary, cursor: Cursor?,
     batchesInFlight: Int = WireLimits.batchesInFlight
   ) {
-    self.batchesInFlight = batchesInFlight
-    (self.sender, isNarrow) = (sender.actor, sender.scope != nil)
+    batches = Batches(most: batchesInFlight)
+    self.sender = Sender(sender)
     (self.own, self.cursor) = (own, cursor)
     fetch = BlobFetch()
   }
@@ -71,7 +60,7 @@ struct ReceivingHalf {
   /// Whether the state for the receipt is being digested.
   var isDigesting: Bool { state == .digesting }
   /// Bytes that have arrived and are not stored.
-  var unstoredBytes: Int { arrived.reduce(0) { $0 + $1.count } + fetch.unstoredBytes }
+  var unstoredBytes: Int { batches.arrivedBytes + fetch.unstoredBytes }
 
   /// Another round will be requested.
   mutating func expectAnother() { (state, expectsRound) = (.idle, true) }
@@ -91,10 +80,12 @@ struct ReceivingHalf {
       scopeExpansion = nextScopeExpansion
       self.nextScopeExpansion = nil
     }
-    guard (begin.kind == .scopeExpansion) == (scopeExpansion != nil), !isNarrow || begin.kind != .full else {
+    guard (begin.kind == .scopeExpansion) == (scopeExpansion != nil), !sender.isNarrow || begin.kind != .full
+    else {
       throw .violation("another kind of round was wanted")
     }
-    (nextArrival, nextApplied, position, end, liveUpdate) = (0, 0, 0, nil, nil)
+    batches.beginRound()
+    (end, liveUpdate) = (nil, nil)
     state = .receiving(begin)
     port.figures.announceReceived(begin.records)
   }
@@ -102,32 +93,18 @@ struct ReceivingHalf {
   mutating func batchArrived(index: UInt32, encrypted: [UInt8], _ port: inout SessionPort) throws(SessionEnd)
   {
     guard case .receiving = state, end == nil else { throw .violation("a batch outside a round") }
-    guard index == nextArrival else { throw .violation("batch \(index) where \(nextArrival) must come") }
-    guard nextArrival - nextApplied < UInt32(batchesInFlight) else {
-      throw .violation("more than \(batchesInFlight) batches unconfirmed")
-    }
-    nextArrival += 1
-    // If the close arrived together with the batch, both are one durable step: the session pumps after
-    // reading on.
-    arrived.append(encrypted)
+    try batches.arrived(index, encrypted)
   }
 
   mutating func closed(_ end: RoundEnd, _ port: inout SessionPort) throws(SessionEnd) {
     guard case .receiving(let begin) = state, self.end == nil else {
       throw .violation("a close outside a round")
     }
-    guard end.mark == begin.mark, end.position == begin.position, end.batches == nextArrival else {
+    guard end.mark == begin.mark, end.position == begin.position, end.batches == batches.nextArrival
+    else {
       throw .violation("the close does not fit its round")
     }
-    if isNarrow {
-      // A live round states only additions: the sum tells whether this copy holds all that the sender holds.
-      statedBySender.vector.merge(end.vector)
-      statedBySender.floor.merge(end.floor)
-      // No store merges it, so no store would refuse an oversized vector.
-      guard max(statedBySender.vector.count, statedBySender.floor.count) <= Limits.actors else {
-        throw .violation("its rounds name more than \(Limits.actors) actors")
-      }
-    }
+    try sender.addStated(by: end)
     self.end = end
   }
 
@@ -136,9 +113,8 @@ struct ReceivingHalf {
     fetch.pump(&port)
     switch state {
     case .receiving(let begin):
-      let most = port.isCrowded ? 1 : Self.mostApplying
-      while !arrived.isEmpty, applying < most { apply(begin, &port) }
-      if arrived.isEmpty, applying == 0, let end { finish(end, isFull: begin.kind == .full, &port) }
+      while batches.hasRoom(isCrowded: port.isCrowded) { apply(begin, &port) }
+      if batches.areApplied, let end { finish(end, isFull: begin.kind == .full, &port) }
     case .fetching:
       guard fetch.isComplete else { return }
       state = .digesting
@@ -147,21 +123,18 @@ struct ReceivingHalf {
     }
   }
 
-  /// Batches that may be decrypted and appended while one becomes durable; one if the node is crowded.
-  private static let mostApplying: UInt32 = 4
-
   private mutating func apply(_ begin: RoundBegin, _ port: inout SessionPort) {
-    let (encrypted, index) = (arrived.removeFirst(), nextApplied + applying)
-    applying += 1
-    if let end, arrived.isEmpty, begin.kind == .increment {
-      isClosing = true
+    let isClose = end != nil && begin.kind == .increment
+    let (index, encrypted, isLast) = batches.beginApplying(closing: isClose)
+    if let end, isClose, isLast {
       port.actions.append(
-        .applyLast(sender: sender, mark: begin.mark, index: index, encrypted: encrypted, close: close(end)))
+        .applyLast(
+          sender: sender.actor, mark: begin.mark, index: index, encrypted: encrypted, close: close(end)))
     } else {
       port.actions.append(
         .applyBatch(
-          sender: sender, mark: begin.mark, index: index, encrypted: encrypted, isFull: begin.kind == .full,
-          expansion: scopeExpansion))
+          sender: sender.actor, mark: begin.mark, index: index, encrypted: encrypted,
+          isFull: begin.kind == .full, expansion: scopeExpansion))
     }
   }
 
@@ -181,10 +154,10 @@ struct ReceivingHalf {
   }
 
   private func close(_ end: RoundEnd, isFull: Bool = false) -> RoundClose {
-    let (vector, floor) = isNarrow ? statedBySender : (end.vector, end.floor)
+    let (vector, floor) = sender.isNarrow ? sender.stated : (end.vector, end.floor)
     var close = RoundClose(
-      sender: sender, mark: end.mark, position: end.position, vector: vector, floor: floor,
-      horizon: end.horizon, kind: isFull ? .fullState : isNarrow ? .narrowDelta : .delta)
+      sender: sender.actor, mark: end.mark, position: end.position, vector: vector, floor: floor,
+      horizon: end.horizon, kind: isFull ? .fullState : sender.isNarrow ? .narrowDelta : .delta)
     (close.scope, close.scopeExpansion) = (own.scope, scopeExpansion)
     return close
   }
@@ -192,22 +165,15 @@ struct ReceivingHalf {
   mutating func applied(
     to position: UInt64, records: Int, missing: [BlobNeed], _ port: inout SessionPort
   ) throws(SessionEnd) {
-    precondition(applying > 0, "no batch was being applied")
+    precondition(batches.areBeingApplied, "no batch was being applied")
     guard case .receiving(let begin) = state else { return }
-    let isLater = begin.kind == .full ? position >= self.position : position > self.position
-    guard isLater, position <= begin.position else {
-      throw .violation("a batch reaches position \(position), outside its round")
-    }
-    applying -= 1
-    nextApplied += 1
-    self.position = position
+    try batches.applied(to: position, in: begin)
     if scopeExpansion == nil { cursor = Cursor(position: position, mark: begin.mark, closed: false) }
     port.figures.receivedRecords += records
     port.figures.batches += 1
     port.send(.batchReceived(position: position))
     fetch.need(missing)
-    if isClosing, applying == 0 {
-      isClosing = false
+    if batches.endClosing() {
       state = .finishing
       finished(&port)
     } else {
@@ -254,7 +220,8 @@ struct ReceivingHalf {
 
   mutating func liveUpdateBegan(_ update: LiveUpdate, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a round begins inside a round") }
-    (nextArrival, nextApplied, position, end) = (0, 0, 0, nil)
+    batches.beginRound()
+    end = nil
     self.liveUpdate = RoundEnd(
       mark: update.mark, position: update.position, batches: 0, vector: update.vector, floor: update.floor,
       horizon: update.horizon)
@@ -292,8 +259,7 @@ struct ReceivingHalf {
   }
 
   mutating func drainFinishedRequests() -> [(hash: BlobHash, isHere: Bool)] {
-    defer { fetch.finishedRequests = [] }
-    return fetch.finishedRequests
+    fetch.drainFinishedRequests()
   }
 
   mutating func arrived(_ range: BlobRange, _ port: inout SessionPort) throws(SessionEnd) {
@@ -320,5 +286,102 @@ struct ReceivingHalf {
   mutating func rejected(_ hash: BlobHash, _ port: inout SessionPort) {
     fetch.rejected(hash)
     pump(&port)
+  }
+}
+
+extension ReceivingHalf {
+  /// The sender, and what it has stated about itself.
+  private struct Sender {
+    let actor: ActorID
+    /// Whether it holds only some keys. Then its stated coverage is remembered.
+    let isNarrow: Bool
+    private(set) var stated = (vector: VersionVector(), floor: VersionVector())
+
+    init(_ summary: ReplicaSummary) { (actor, isNarrow) = (summary.actor, summary.scope != nil) }
+
+    /// Adds the coverage at the end of a round, if it is needed.
+    mutating func addStated(by end: RoundEnd) throws(SessionEnd) {
+      guard isNarrow else { return }
+      // A live round states only additions: the sum tells whether this copy holds all that the sender holds.
+      stated.vector.merge(end.vector)
+      stated.floor.merge(end.floor)
+      // No store merges it, so no store would refuse an oversized vector.
+      guard max(stated.vector.count, stated.floor.count) <= Limits.actors else {
+        throw .violation("its rounds name more than \(Limits.actors) actors")
+      }
+    }
+  }
+
+  /// The batches of a round, from their arrival until they are durable.
+  ///
+  /// Invariants: each number of the round arrives and is applied exactly once, in order; at most the agreed
+  /// number is not durable; positions rise (in a full state they do not fall) and stay within the round.
+  private struct Batches {
+    /// Batches that may be decrypted and appended while one becomes durable; one if the node is crowded.
+    private static let mostApplying: UInt32 = 4
+
+    /// How many may have arrived and not be durable.
+    private let most: Int
+    private var arrived: [[UInt8]] = []
+    /// Number of batches being applied.
+    private var applying: UInt32 = 0
+    /// Whether the close is part of what is being applied.
+    private var isClosing = false
+    private(set) var nextArrival: UInt32 = 0
+    private var nextApplied: UInt32 = 0
+    private var position: UInt64 = 0
+
+    init(most: Int) { self.most = most }
+
+    /// Bytes that have arrived and are not being applied.
+    var arrivedBytes: Int { arrived.reduce(0) { $0 + $1.count } }
+    var areBeingApplied: Bool { applying > 0 }
+    /// Whether all that have arrived are durable.
+    var areApplied: Bool { arrived.isEmpty && applying == 0 }
+
+    /// Whether another batch has arrived that can be applied now.
+    func hasRoom(isCrowded: Bool) -> Bool {
+      !arrived.isEmpty && applying < (isCrowded ? 1 : Self.mostApplying)
+    }
+
+    mutating func beginRound() { (nextArrival, nextApplied, position) = (0, 0, 0) }
+
+    mutating func arrived(_ index: UInt32, _ encrypted: [UInt8]) throws(SessionEnd) {
+      guard index == nextArrival else { throw .violation("batch \(index) where \(nextArrival) must come") }
+      guard nextArrival - nextApplied < UInt32(most) else {
+        throw .violation("more than \(most) batches unconfirmed")
+      }
+      nextArrival += 1
+      // If the close arrived together with the batch, both are one durable step: the session pumps after
+      // reading on.
+      arrived.append(encrypted)
+    }
+
+    /// Takes the next batch to apply it. With `closing`, the last one that has arrived closes the round.
+    mutating func beginApplying(closing: Bool) -> (index: UInt32, encrypted: [UInt8], isLast: Bool) {
+      let (encrypted, index) = (arrived.removeFirst(), nextApplied + applying)
+      applying += 1
+      let isLast = arrived.isEmpty
+      if closing, isLast { isClosing = true }
+      return (index, encrypted, isLast)
+    }
+
+    /// The next batch is durable, and reaches `position`.
+    mutating func applied(to position: UInt64, in round: RoundBegin) throws(SessionEnd) {
+      let isLater = round.kind == .full ? position >= self.position : position > self.position
+      guard isLater, position <= round.position else {
+        throw .violation("a batch reaches position \(position), outside its round")
+      }
+      applying -= 1
+      nextApplied += 1
+      self.position = position
+    }
+
+    /// Whether the close has become durable with the last batch. True is returned once.
+    mutating func endClosing() -> Bool {
+      guard isClosing, applying == 0 else { return false }
+      isClosing = false
+      return true
+    }
   }
 }

@@ -69,6 +69,8 @@ package struct Session: ~Copyable {
     port = SessionPort(peerName: peerName)
   }
 
+  /// The peer's name in the own store's member record.
+  var peerName: String { port.peerName }
   /// Bytes and records transferred so far.
   package var figures: SessionFigures { port.figures }
   /// Bytes held: queued for the other side, or received and not yet stored.

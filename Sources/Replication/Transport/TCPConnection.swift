@@ -24,24 +24,16 @@ package final class TCPConnection: EventHandler {
   /// Called once, when the descriptor is closed by either side.
   package var onClose: () -> Void = {}
   /// Bytes passed to `send` and not yet to the operating system.
-  package private(set) var queuedBytes = 0
+  package var queuedBytes: Int { unsent.bytes }
   /// Whether the connection is neither broken nor closed.
   package private(set) var isOpen = true
 
-  private let loop: EventLoop
-  private let stallMilliseconds: Int
   private var socket: Socket?
-  private let descriptor: Int32
-  private var token: UInt64 = 0
-  private var queue = Queue<[UInt8]>()
-  private var headOffset = 0
-  private var sentBytes: UInt64 = 0
+  private var unsent = UnsentBytes()
+  private var readiness: Readiness
+  private var deadlines: Deadlines
   private var isPaused = false
   private var isFinishing = false
-  private var watched = IOInterest.read
-  private var stallTimer: UInt64?
-  private var lingerTimer: UInt64?
-  private var finishTimer: UInt64?
   private var onFirstBytes: (() -> Void)?
 
   /// Takes over a connected socket. Nothing is read before `start`.
@@ -50,12 +42,11 @@ package final class TCPConnection: EventHandler {
     stallMilliseconds: Int = TransportLimits.stallMilliseconds
   ) {
     loop.checkCurrent()
-    descriptor = socket.descriptor
+    readiness = Readiness(of: socket.descriptor, loop: loop)
+    deadlines = Deadlines(loop: loop, stallMilliseconds: stallMilliseconds)
     local = socket.localAddress
     self.socket = consume socket
     self.remote = remote
-    self.loop = loop
-    self.stallMilliseconds = stallMilliseconds
   }
 
   /// Calls `spoke` once the peer has sent something or is gone.
@@ -68,15 +59,14 @@ package final class TCPConnection: EventHandler {
 
   /// Starts reading. False if the operating system cannot watch another connection.
   func start() -> Bool {
-    guard token == 0 else {
+    guard !readiness.isWatched else {
       watch()
       return isOpen
     }
-    guard let token = loop.add(descriptor, interest: .read, self) else {
+    guard readiness.begin(self) else {
       close()
       return false
     }
-    self.token = token
     return true
   }
 
@@ -88,8 +78,7 @@ package final class TCPConnection: EventHandler {
         ReplicationError(
           .timeout, "\(remote) does not read: \(queuedBytes) bytes wait for it: it was dropped"))
     }
-    queue.append(bytes)
-    queuedBytes += bytes.count
+    unsent.append(bytes)
     if queuedBytes == bytes.count { flush() }
     watch()
   }
@@ -114,7 +103,7 @@ package final class TCPConnection: EventHandler {
     isPaused = false
     // No other bound applies any more: a peer that takes a byte now and then would keep the whole queue in
     // memory.
-    finishTimer = loop.schedule(after: stallMilliseconds) { [weak self] in self?.close() }
+    deadlines.beginFinishing { [weak self] in self?.close() }
     if queuedBytes == 0 { endWriting() }
     watch()
   }
@@ -123,10 +112,10 @@ package final class TCPConnection: EventHandler {
   package func close() {
     guard isOpen else { return }
     isOpen = false
-    if token != 0 { loop.remove(descriptor, token: token) }
-    for timer in [stallTimer, lingerTimer, finishTimer] { if let timer { loop.cancel(timer) } }
+    readiness.end()
+    deadlines.cancel()
     socket = nil
-    queue = Queue()
+    unsent.discard()
     // The closures retain the connection's owner, which retains the connection.
     (onBytes, onSent, onEnd) = ({ _ in }, { _ in }, { _ in })
     onFirstBytes = nil
@@ -139,8 +128,7 @@ package final class TCPConnection: EventHandler {
     if let spoke = onFirstBytes {
       onFirstBytes = nil
       // Received bytes stay in the kernel's buffer until reading starts.
-      watched = []
-      loop.change(descriptor, interest: watched, token: token)
+      readiness.change(to: [])
       return spoke()
     }
     if event.isWritable {
@@ -172,18 +160,12 @@ package final class TCPConnection: EventHandler {
 
   private func flush() {
     var progressed = false
-    while isOpen, let bytes = queue.first {
-      guard let writing = socket?.write(bytes, from: headOffset) else { return }
+    while isOpen, let bytes = unsent.first {
+      guard let writing = socket?.write(bytes, from: unsent.headOffset) else { return }
       switch writing {
       case .wrote(let count):
         progressed = true
-        headOffset += count
-        queuedBytes -= count
-        sentBytes += UInt64(count)
-        if headOffset == bytes.count {
-          _ = queue.popFirst()
-          headOffset = 0
-        }
+        unsent.wrote(count, of: bytes)
         continue
       case .wouldBlock: break
       case .failed(let code): return fail(code)
@@ -192,35 +174,30 @@ package final class TCPConnection: EventHandler {
     }
     superviseStall(progressed: progressed)
     if isFinishing, queuedBytes == 0 { endWriting() }
-    if progressed { onSent(sentBytes) }
+    if progressed { onSent(unsent.sentBytes) }
   }
 
   private func superviseStall(progressed: Bool) {
-    if progressed || queuedBytes == 0, let timer = stallTimer {
-      loop.cancel(timer)
-      stallTimer = nil
-    }
-    guard queuedBytes > 0, stallTimer == nil else { return }
-    stallTimer = loop.schedule(after: stallMilliseconds) { [weak self] in
+    if progressed || queuedBytes == 0 { deadlines.endStall() }
+    guard queuedBytes > 0, !deadlines.isStalling else { return }
+    deadlines.beginStall { [weak self] in
       guard let self else { return }
       end(ReplicationError(.timeout, "\(remote) does not read: it was dropped"))
     }
   }
 
   private func endWriting() {
-    guard lingerTimer == nil else { return }
+    guard !deadlines.isLingering else { return }
     socket?.endWriting()
-    lingerTimer = loop.schedule(after: TransportLimits.lingerMilliseconds) { [weak self] in self?.close() }
+    deadlines.beginLingering { [weak self] in self?.close() }
   }
 
   private func watch() {
-    guard isOpen, token != 0 else { return }
+    guard isOpen, readiness.isWatched else { return }
     var wanted: IOInterest = []
     if !isPaused || isFinishing { wanted.insert(.read) }
     if queuedBytes > 0 { wanted.insert(.write) }
-    guard wanted != watched else { return }
-    watched = wanted
-    loop.change(descriptor, interest: wanted, token: token)
+    if wanted != readiness.interest { readiness.change(to: wanted) }
   }
 
   private func fail(_ code: Int32?) {
@@ -234,5 +211,103 @@ package final class TCPConnection: EventHandler {
     let isWanted = !isFinishing
     close()
     if isWanted { tell(error) }
+  }
+}
+
+extension TCPConnection {
+  /// Bytes that the operating system has not taken yet. Confined to the loop's thread.
+  private struct UnsentBytes {
+    private var pieces = Queue<[UInt8]>()
+    /// Bytes of the first piece that were taken.
+    private(set) var headOffset = 0
+    /// Bytes of all pieces that were not taken.
+    private(set) var bytes = 0
+    /// Bytes taken so far.
+    private(set) var sentBytes: UInt64 = 0
+
+    var first: [UInt8]? { pieces.first }
+
+    mutating func append(_ piece: [UInt8]) {
+      pieces.append(piece)
+      bytes += piece.count
+    }
+
+    /// The operating system has taken `count` more bytes of the first piece.
+    mutating func wrote(_ count: Int, of first: [UInt8]) {
+      headOffset += count
+      bytes -= count
+      sentBytes += UInt64(count)
+      if headOffset == first.count {
+        _ = pieces.popFirst()
+        headOffset = 0
+      }
+    }
+
+    /// Frees the pieces; the counts stay.
+    mutating func discard() { pieces = Queue() }
+  }
+
+  /// The conditions of the descriptor that the loop watches. Confined to the loop's thread.
+  private struct Readiness {
+    private let loop: EventLoop
+    private let descriptor: Int32
+    private var token: UInt64 = 0
+    private(set) var interest = IOInterest.read
+
+    init(of descriptor: Int32, loop: EventLoop) { (self.descriptor, self.loop) = (descriptor, loop) }
+
+    var isWatched: Bool { token != 0 }
+
+    /// Begins to watch. False if the operating system has no room for it.
+    mutating func begin(_ handler: any EventHandler) -> Bool {
+      guard let token = loop.add(descriptor, interest: interest, handler) else { return false }
+      self.token = token
+      return true
+    }
+
+    mutating func change(to interest: IOInterest) {
+      self.interest = interest
+      loop.change(descriptor, interest: interest, token: token)
+    }
+
+    /// Stops watching. Must be called before the descriptor is closed.
+    func end() { if isWatched { loop.remove(descriptor, token: token) } }
+  }
+
+  /// The times by which the peer must have taken a byte, read all, or closed. Confined to the loop's thread.
+  private struct Deadlines {
+    private let loop: EventLoop
+    private let stallMilliseconds: Int
+    private var stall: UInt64?
+    private var linger: UInt64?
+    private var finish: UInt64?
+
+    init(loop: EventLoop, stallMilliseconds: Int) {
+      (self.loop, self.stallMilliseconds) = (loop, stallMilliseconds)
+    }
+
+    var isStalling: Bool { stall != nil }
+    var isLingering: Bool { linger != nil }
+
+    /// Starts the time for the next byte.
+    mutating func beginStall(_ end: @escaping () -> Void) {
+      stall = loop.schedule(after: stallMilliseconds, end)
+    }
+
+    mutating func endStall() {
+      if let timer = stall.take() { loop.cancel(timer) }
+    }
+
+    /// Starts the time for reading all that is queued.
+    mutating func beginFinishing(_ end: @escaping () -> Void) {
+      finish = loop.schedule(after: stallMilliseconds, end)
+    }
+
+    /// Starts the time for closing after all was sent.
+    mutating func beginLingering(_ end: @escaping () -> Void) {
+      linger = loop.schedule(after: TransportLimits.lingerMilliseconds, end)
+    }
+
+    func cancel() { for timer in [stall, linger, finish] { if let timer { loop.cancel(timer) } } }
   }
 }

@@ -26,9 +26,9 @@ package enum LockRank: UInt64, Sendable {
   @inline(__always)
   func willAcquire() {
     #if DEBUG
-      let held = unsafe sync_held_ranks()
-      unsafe check(held.pointee)
-      unsafe held.pointee |= bit
+      let held = sync_held_ranks()
+      check(held)
+      sync_set_held_ranks(held | bit)
     #endif
   }
 
@@ -36,7 +36,7 @@ package enum LockRank: UInt64, Sendable {
   @inline(__always)
   func didRelease() {
     #if DEBUG
-      unsafe sync_held_ranks().pointee &= ~bit
+      sync_set_held_ranks(sync_held_ranks() & ~bit)
     #endif
   }
 
@@ -44,7 +44,7 @@ package enum LockRank: UInt64, Sendable {
   @inline(__always)
   func checkMayWait() {
     #if DEBUG
-      unsafe check(sync_held_ranks().pointee)
+      check(sync_held_ranks())
     #endif
   }
 
