@@ -33,12 +33,14 @@ struct LeadingDefinitionTests {
         let isDefined = segment.actors.defineLeading(at: SegmentHeader.length + offset)
         #expect(!isDefined)
       }
-      #expect(segment.actors.nextNumber == 0)
+      let before = segment.actors.nextNumber
+      #expect(before == 0)
       for offset in [length, 0] {
         let isDefined = segment.actors.defineLeading(at: SegmentHeader.length + offset)
         #expect(isDefined)
       }
-      #expect(try segment.actors.all == [store.actor])
+      let actors = segment.actors.all
+      #expect(try actors == [store.actor])
     }
   }
 

@@ -86,8 +86,7 @@ extension Store {
     try checkWritable()
     let deadline = self.deadline(for: expiration)
     // The unchanged case needs no writers' mutex and no blob.
-    let now = environment.now()
-    if let held = try? currentRecord(key.bytes), held.isLive(at: now),
+    if let held = try? liveRecord(key.bytes),
       Self.matches(held, value: value, type: type, deadline: deadline)
     {
       try awaitDurability(control.tail, durability: durability)
@@ -233,50 +232,49 @@ extension Transaction {
   ///
   /// - Throws: as `Store.get`.
   public func versioned(_ key: Key) throws(StoreError) -> VersionedValue? {
-    if let (record, version) = try pendingWrite(key) {
-      return record.isTombstone
-        ? nil
-        : VersionedValue(
-          value: Value(bytes: builder.pending.bytes(record.value), type: record.type, deadline: nil),
-          version: version.dot)
+    switch builder.earlierWrite(of: key.bytes) {
+    case .nothing: return try store.versioned(key)
+    case .deleted: return nil
+    case .pending(let write, let number):
+      return VersionedValue(value: value(of: write), version: try version(ofPending: number).dot)
+    case .issued(let record):
+      return try store.value(of: record).map { VersionedValue(value: $0, version: record.dot) }
     }
-    guard let record = builder.record(of: key.bytes) else { return try store.versioned(key) }
-    return try store.value(of: record).map { VersionedValue(value: $0, version: record.dot) }
   }
 
   /// Whether the key has a value, including earlier writes of this transaction.
   ///
   /// - Throws: as `Store.contains`.
   public func contains(_ key: Key) throws(StoreError) -> Bool {
-    if let write = builder.pendingWrite(of: key.bytes) {
-      return !builder.pending.list[write].isTombstone
+    switch builder.earlierWrite(of: key.bytes) {
+    case .nothing: try store.contains(key)
+    case .deleted: false
+    case .pending: true
+    case .issued(let record): record.isLive(at: builder.wall)
     }
-    guard let record = builder.record(of: key.bytes) else { return try store.contains(key) }
-    return record.isLive(at: builder.wall)
   }
 
   /// Size, type, version and deadline of a key's value, including earlier writes of this transaction.
   ///
   /// - Throws: as `Store.entry`.
   public func entry(_ key: Key) throws(StoreError) -> Entry? {
-    if let (record, version) = try pendingWrite(key) {
-      return record.isTombstone
-        ? nil
-        : Entry(
-          key: key, type: record.type, size: UInt64(record.value.count), stamp: version.stamp,
-          dot: version.dot, deadline: nil, blob: nil)
+    switch builder.earlierWrite(of: key.bytes) {
+    case .nothing: return try store.entry(key)
+    case .deleted: return nil
+    case .pending(let write, let number):
+      let version = try version(ofPending: number)
+      return Entry(
+        key: key, type: write.type, size: UInt64(write.value.count), stamp: version.stamp, dot: version.dot,
+        deadline: nil, blob: nil)
+    case .issued(let record): return record.isLive(at: builder.wall) ? Entry(record) : nil
     }
-    guard let record = builder.record(of: key.bytes) else { return try store.entry(key) }
-    return record.isLive(at: builder.wall) ? Entry(record) : nil
   }
 
-  /// The pending write of the key, if any, and the version that it will get. Does not issue the pending
-  /// writes: issuing all of them at each call would be quadratic.
-  private func pendingWrite(_ key: Key) throws(StoreError) -> (WriteBatch.Write, Version)? {
-    guard let number = builder.pendingWrite(of: key.bytes) else { return nil }
+  /// The version that a pending write will get.
+  private func version(ofPending number: Int) throws(StoreError) -> Version {
     guard let version = builder.version(ofPending: number) else {
       throw StoreError(.clock, "the clock stands at its end: set the system's time and restore from a peer")
     }
-    return (builder.pending.list[number], version)
+    return version
   }
 }

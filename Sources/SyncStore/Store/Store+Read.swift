@@ -126,7 +126,7 @@ extension Store {
     switch readers.read({ view -> LockFreeResult<Void>? in readLockFree(key, in: view) { _ in } }) {
     case .value?: true
     case .nothing?: false
-    case nil: try currentRecord(key.bytes)?.isLive(at: environment.now()) ?? false
+    case nil: try liveRecord(key.bytes) != nil
     }
   }
 
@@ -179,8 +179,7 @@ extension Store {
   ///
   /// - Throws: `.damaged` if the record of the key may have been lost; `.closed`, `.forked`.
   public func entry(_ key: Key) throws(StoreError) -> Entry? {
-    guard let record = try currentRecord(key.bytes), record.isLive(at: environment.now()) else { return nil }
-    return Entry(record)
+    try liveRecord(key.bytes).map { Entry($0) }
   }
 
   /// Writes the value of a key to a file. The file is replaced atomically once the copy is complete. False if
@@ -188,9 +187,7 @@ extension Store {
   ///
   /// - Throws: `.foreignFile` if a device, a pipe or a directory has that name.
   public func export(_ key: Key, toFileAt file: String) throws(StoreError) -> Bool {
-    guard let record = try currentRecord(key.bytes), record.isLive(at: environment.now()) else {
-      return false
-    }
+    guard let record = try liveRecord(key.bytes) else { return false }
     let file = try environment.storage.unanchored.fileToReplace(file)
     switch record.content {
     case .tombstone: return false
@@ -274,6 +271,12 @@ extension Store {
       }
       return greatest
     }
+  }
+
+  /// The greatest record of a key if it has a value now; nil if it has none.
+  func liveRecord(_ key: [UInt8]) throws(StoreError) -> Record? {
+    guard let record = try currentRecord(key), record.isLive(at: environment.now()) else { return nil }
+    return record
   }
 
   /// When the next parked record of a key is due, in milliseconds since 1970; nil if none is parked.

@@ -32,7 +32,7 @@ extension Store {
   /// - Throws: as `get`.
   public func reader(of key: Key) throws(StoreError) -> ValueReader? {
     if let found = lockFreeBlob(key) { return try reader(of: found.blob, found.type) }
-    guard let record = try currentRecord(key.bytes), record.isLive(at: environment.now()) else { return nil }
+    guard let record = try liveRecord(key.bytes) else { return nil }
     switch record.content {
     case .tombstone: return nil
     case .inline(let bytes): return ValueReader(.bytes(bytes), type: record.type)

@@ -304,10 +304,26 @@ struct TransactionBuilder {
     pending.append(key: key, value: value, type: type, hash: hash, previous: previous)
   }
 
-  /// The number of the pending write that is the last of this append on a key; nil if there is none.
-  func pendingWrite(of key: [UInt8]) -> Int? {
-    guard pending.count > 0, let index = index(of: key), index >= Self.firstPendingIndex else { return nil }
-    return index - Self.firstPendingIndex
+  /// What this append itself makes of a key.
+  enum EarlierWrite {
+    /// Nothing: the store tells what the key holds.
+    case nothing
+    /// A pending delete.
+    case deleted
+    /// A pending value, with its number among the pending writes.
+    case pending(WriteBatch.Write, number: Int)
+    /// A write that was issued: a value or a delete.
+    case issued(Record)
+  }
+
+  /// The last write of a key. Does not issue the pending writes: issuing all of them at each call would be
+  /// quadratic.
+  func earlierWrite(of key: [UInt8]) -> EarlierWrite {
+    guard let index = index(of: key) else { return .nothing }
+    guard index >= Self.firstPendingIndex else { return .issued(record(at: index)) }
+    let number = index - Self.firstPendingIndex
+    let write = pending.list[number]
+    return write.isTombstone ? .deleted : .pending(write, number: number)
   }
 
   /// The version that a pending write will get: each one before it takes one sequence number and one stamp.

@@ -63,11 +63,11 @@ public struct Transaction: ~Copyable {
   ///   it was written then.
   @discardableResult
   public mutating func delete(_ key: Key) throws(StoreError) -> Bool {
-    if let write = builder.pendingWrite(of: key.bytes) {
-      if builder.pending.list[write].isTombstone { return false }
-    } else {
-      // Writes before the pending ones are already issued.
-      if case .nothing = try store.deleteTarget(key.bytes, in: builder) { return false }
+    switch builder.earlierWrite(of: key.bytes) {
+    case .deleted: return false
+    case .pending: break
+    case .issued(let record): guard record.isLive(at: builder.wall) else { return false }
+    case .nothing: if case .nothing = try store.deleteTarget(key.bytes, in: builder) { return false }
     }
     try builder.enqueue(key: key.bytes, value: nil, type: .bytes)
     return true
@@ -77,13 +77,16 @@ public struct Transaction: ~Copyable {
   ///
   /// - Throws: as `Store.get`.
   public func get(_ key: Key) throws(StoreError) -> Value? {
-    if let number = builder.pendingWrite(of: key.bytes) {
-      let write = builder.pending.list[number]
-      return write.isTombstone
-        ? nil : Value(bytes: builder.pending.bytes(write.value), type: write.type, deadline: nil)
+    switch builder.earlierWrite(of: key.bytes) {
+    case .nothing: return try store.get(key)
+    case .deleted: return nil
+    case .pending(let write, _): return value(of: write)
+    case .issued(let record): return try store.value(of: record)
     }
-    guard let record = builder.record(of: key.bytes) else { return try store.get(key) }
-    return try store.value(of: record)
+  }
+
+  func value(of write: WriteBatch.Write) -> Value {
+    Value(bytes: builder.pending.bytes(write.value), type: write.type, deadline: nil)
   }
 
   /// A local key of this copy, including earlier writes of this transaction.
