@@ -88,6 +88,23 @@ int sync_terminal_columns(int fd) {
 
 int sync_populate(void *start, uint64_t count) { return madvise(start, count, MADV_POPULATE_WRITE); }
 
+int sync_touch_for_writing(void *start, uint64_t count) {
+  static const uint32_t unused;
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const int add_nothing = FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0);
+  for (uintptr_t at = (uintptr_t)start; at < (uintptr_t)start + count; at = (at & ~(page - 1)) + page) {
+    const long woken = syscall(
+        SYS_futex, &unused, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, NULL, (void *)(at & ~(uintptr_t)3), add_nothing);
+    if (woken < 0) return -1;
+  }
+  return 0;
+}
+
+int sync_allocate_mapped(void *start, uint64_t count) {
+  if (sync_populate(start, count) == 0) return 0;
+  return errno == EINVAL || sync_is_refused(errno) ? sync_touch_for_writing(start, count) : -1;
+}
+
 void sync_futex_wait(const uint32_t *word, uint32_t expected, int milliseconds) {
   const struct timespec time = {milliseconds / 1000, (long)(milliseconds % 1000) * 1000000};
   // The caller checks its condition again, whatever the reason for returning.

@@ -1,4 +1,6 @@
+import CLinux
 import Foundation
+import Glibc
 import SyncTestSupport
 import Testing
 
@@ -156,6 +158,31 @@ struct SmallDiskTests {
     try expect(store, holds: held)
     #expect(try store.verify().isClean, "\(refused) deletes were refused")
     try store.close()
+  }
+
+  @Test(
+    "E allocates the blocks of a mapping, or fails, also where MADV_POPULATE_WRITE is refused (F25)",
+    .enabled(if: LoopImage.isAvailable, "needs the right to mount"), .timeLimit(.minutes(1)),
+    arguments: [false, true])
+  func mapped(isFull: Bool) throws {
+    let (pages, bytes) = (8, 8 * 4096)
+    let image = try LoopImage(megabytes: 8, make: ["-b", "1024"])
+    let file = try DiskStorage().open(image.path + "/mapped", .create)
+    // As SQLite extends its shared memory: this allocates a quarter of each page.
+    for page in 0..<pages { try file.write([120], at: page * 4096 + 4095) }
+    try file.sync()
+    if isFull { try image.fill() }
+    let descriptor = unsafe open(file.path, O_RDWR)
+    let start = try #require(unsafe mmap(nil, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0))
+    defer {
+      unsafe munmap(start, bytes)
+      close(descriptor)
+    }
+    let result = unsafe sync_touch_for_writing(start, UInt64(bytes))
+    let code = errno
+    #expect(result == (isFull ? -1 : 0))
+    if isFull { #expect(code == EFAULT) } else { unsafe memset(start, 7, 4095) }
+    #expect(unsafe start.load(fromByteOffset: 4095, as: UInt8.self) == 120, "nothing was changed")
   }
 
   @Test(

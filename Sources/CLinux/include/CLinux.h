@@ -47,6 +47,14 @@ int sync_terminal_columns(int fd);
 // madvise(2) with MADV_POPULATE_WRITE: populates the pages now. 0, or -1 where the kernel cannot.
 int sync_populate(void *start, uint64_t count);
 
+// Faults each page in for writing and changes nothing: FUTEX_WAKE_OP adds 0 to a word of it, on which no thread
+// waits. -1 with EFAULT where a store would raise SIGBUS.
+int sync_touch_for_writing(void *start, uint64_t count);
+
+// Allocates the blocks of a shared mapping of a file. -1 with EFAULT or ENOSPC where a store would raise SIGBUS,
+// on every kernel. Costs a call per page where MADV_POPULATE_WRITE (Linux 5.14) is refused.
+int sync_allocate_mapped(void *start, uint64_t count);
+
 // Prefetches the cache line at `address`, which need not even be mapped.
 static inline void sync_prefetch(const void *address) { __builtin_prefetch(address); }
 

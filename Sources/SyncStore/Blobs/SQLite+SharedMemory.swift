@@ -7,8 +7,8 @@ private import Glibc
 ///
 /// SQLite writes one byte to each page of 4096 bytes. On file systems with smaller blocks, such as a small
 /// ext4, that allocates only the last block of each page, and on a full disk the first store into the mapping
-/// raises SIGBUS, which kills the process. `MADV_POPULATE_WRITE` (Linux 5.14) allocates the missing blocks
-/// and reports an error instead. Older kernels refuse it: SQLite's behaviour is then unchanged.
+/// raises SIGBUS, which kills the process. `sync_allocate_mapped` allocates the missing blocks and reports an
+/// error instead.
 ///
 /// This is one of the few files that use `unsafe`: SQLite's file methods are tables of C functions.
 @safe enum SharedMemoryPages {
@@ -57,7 +57,9 @@ private import Glibc
     guard code == SQLITE_OK, let start = unsafe mapped?.pointee else { return code }
     let page = sysconf(Int32(_SC_PAGESIZE))
     let offset = UInt(bitPattern: start) & UInt(page - 1)
-    guard unsafe sync_populate(start - Int(offset), UInt64(bytes) + UInt64(offset)) != 0 else { return code }
+    guard unsafe sync_allocate_mapped(start - Int(offset), UInt64(bytes) + UInt64(offset)) != 0 else {
+      return code
+    }
     guard errno == EFAULT || errno == ENOSPC else { return code }
     // SQLite uses a returned region regardless of the result code.
     unsafe mapped?.pointee = nil
