@@ -32,13 +32,13 @@ import Testing
       LiveUpdate(
         mark: Samples.mark, position: 11, records: 1, vector: VersionVector(), floor: VersionVector(),
         horizon: .zero), &port)
-    #expect(port.figures.announcedReceivedRecords == .max)
+    #expect(port.figures.announced.received == .max)
     try half.liveUpdateEnded(batches: 0, &port)
     half.pump(&port)
     half.finished(&port)
     half.expectAnother()
     try half.roundBegan(RoundBegin(mark: Samples.mark, position: 12, records: 2), &port)
-    #expect(port.figures.announcedReceivedRecords == .max)
+    #expect(port.figures.announced.received == .max)
   }
 
   @Test("F78 there is no batch after the greatest position")

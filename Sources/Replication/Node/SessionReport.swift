@@ -34,8 +34,8 @@ public struct SessionProgress: Hashable, Sendable {
 
   init(_ figures: SessionFigures) {
     (sentRecords, receivedRecords) = (figures.sentRecords, figures.receivedRecords)
-    recordsToSend = Int(clamping: figures.announcedSentRecords)
-    recordsToReceive = Int(clamping: figures.announcedReceivedRecords)
+    recordsToSend = Int(clamping: figures.announced.sent)
+    recordsToReceive = Int(clamping: figures.announced.received)
     (sentBlobs, receivedBlobs) = (figures.sentBlobs, figures.receivedBlobs)
     (sentBytes, receivedBytes) = (figures.sentBytes, figures.receivedBytes)
   }

@@ -87,7 +87,7 @@ struct ReceivingHalf {
     batches.beginRound()
     (end, liveUpdate) = (nil, nil)
     state = .receiving(begin)
-    port.figures.announceReceived(begin.records)
+    port.figures.announced.addReceived(begin.records)
   }
 
   mutating func batchArrived(index: UInt32, encrypted: [UInt8], _ port: inout SessionPort) throws(SessionEnd)
@@ -226,7 +226,7 @@ struct ReceivingHalf {
       mark: update.mark, position: update.position, batches: 0, vector: update.vector, floor: update.floor,
       horizon: update.horizon)
     state = .receiving(RoundBegin(mark: update.mark, position: update.position, records: update.records))
-    port.figures.announceReceived(update.records)
+    port.figures.announced.addReceived(update.records)
   }
 
   mutating func liveUpdateEnded(batches: UInt32, _ port: inout SessionPort) throws(SessionEnd) {

@@ -76,7 +76,7 @@ struct SendingHalf {
     precondition(state == .opening, "no round was being opened")
     self.close = close
     state = .streaming
-    port.figures.announcedSentRecords += records
+    port.figures.announced.addSent(records)
     let kind: RoundBegin.Kind = close.isFull ? .full : isScopeExpansion ? .scopeExpansion : .increment
     port.send(
       .roundBegin(
@@ -182,7 +182,7 @@ struct SendingHalf {
     precondition(state == .opening && isLiveUpdate, "no round was being opened")
     let close = opening.close
     self.close = close
-    port.figures.announcedSentRecords += opening.records
+    port.figures.announced.addSent(opening.records)
     vectorDelta = close.vector.beyond(stated)
     port.send(
       .liveUpdate(

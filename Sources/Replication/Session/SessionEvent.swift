@@ -290,8 +290,8 @@ package struct SessionFigures: Hashable, Sendable {
   package var sentRecords = 0, receivedRecords = 0
   /// Batches sent and received.
   package var batches = 0
-  /// Records announced by the rounds in flight, for progress.
-  package var announcedSentRecords: UInt64 = 0, announcedReceivedRecords: UInt64 = 0
+  /// Records announced by rounds, for progress.
+  package var announced = AnnouncedRecords()
   /// Blobs sent completely, and blobs received, verified and stored.
   package var sentBlobs = 0, receivedBlobs = 0
   /// Bytes of blobs that were assembled from other blobs here instead of being sent.
@@ -317,11 +317,22 @@ package struct SessionFigures: Hashable, Sendable {
   ///
   /// On a slow line other messages may precede blobs, and one range of a blob takes time.
   package var transferProgress: Int { blobSteps + receivedBytes / WireLimits.minimumBytesPerMinute }
+}
 
-  /// Adds a round's announced number of records. It may be any number: the other side is not bound by it.
-  mutating func announceReceived(_ records: UInt64) {
-    let (sum, isBeyond) = announcedReceivedRecords.addingReportingOverflow(records)
-    announcedReceivedRecords = isBeyond ? .max : sum
+/// The number of records that the rounds of a session have announced, in each direction.
+package struct AnnouncedRecords: Hashable, Sendable {
+  /// By the own rounds.
+  package private(set) var sent: UInt64 = 0
+  /// By the other side's rounds.
+  package private(set) var received: UInt64 = 0
+
+  /// Adds the number of an own round.
+  mutating func addSent(_ records: UInt64) { sent += records }
+
+  /// Adds the number of a round of the other side. It may be any number: that side is not bound by it.
+  mutating func addReceived(_ records: UInt64) {
+    let (sum, isBeyond) = received.addingReportingOverflow(records)
+    received = isBeyond ? .max : sum
   }
 }
 

@@ -71,6 +71,30 @@ struct SessionEventQueue {
   }
 }
 
+/// The timers of a session. Confined to the loop's thread.
+///
+/// Invariant: each timer runs at most once at a time; setting it again restarts it.
+struct SessionTimers {
+  let loop: EventLoop
+  private var numbers: [SessionTimer: UInt64] = [:]
+
+  init(_ loop: EventLoop) { self.loop = loop }
+
+  /// Calls `fire` after `seconds`. It must call `fired` first.
+  mutating func set(_ timer: SessionTimer, seconds: Int, fire: @escaping () -> Void) {
+    cancel(timer)
+    numbers[timer] = loop.schedule(after: seconds * 1000, fire)
+  }
+
+  mutating func fired(_ timer: SessionTimer) { numbers[timer] = nil }
+
+  mutating func cancel(_ timer: SessionTimer) {
+    if let number = numbers.removeValue(forKey: timer) { loop.cancel(number) }
+  }
+
+  mutating func cancelAll() { for timer in SessionTimer.allCases { cancel(timer) } }
+}
+
 /// The end of a session. Confined to the loop's thread.
 ///
 /// Invariant: the outcome is taken once, after a requested new actor is durable.
