@@ -10,7 +10,8 @@ import Testing
   ///
   /// Relies on the formatter: a declaration begins its line, and members are indented by two columns more.
   private static func counts(_ path: String) throws -> [String: Int] {
-    let type = #/^(?<indent> *)(?:[\w@()]+ )*(?<kind>class|struct|actor|enum|extension|protocol) (?<name>[A-Z]\w*)/#
+    let type =
+      #/^(?<indent> *)(?:[\w@()]+ )*(?<kind>class|struct|actor|enum|extension|protocol) (?<name>[A-Z]\w*)/#
     let property = #/^(?<indent> *)(?:[\w@()]+ )*(?<kind>let|var) (?<rest>\w.*)/#
     let lines = try Repository.lines(path).map { String($0).replacing(#/\/\/.*/#, with: "") }
     var open: [(name: String, indent: Int, counts: Bool)] = []
@@ -18,7 +19,9 @@ import Testing
     for (number, line) in lines.enumerated() {
       let indent = line.prefix { $0 == " " }.count
       guard indent < line.count else { continue }
-      while let last = open.last, indent <= last.indent, line.prefixMatch(of: #/ *[})\]{]/#) == nil { open.removeLast() }
+      while let last = open.last, indent <= last.indent, line.prefixMatch(of: #/ *[})\]{]/#) == nil {
+        open.removeLast()
+      }
       if let found = line.prefixMatch(of: type), !line.contains("func ") {
         let holdsState = ["class", "struct", "actor"].contains(found.kind)
         open.append((String(found.name), indent, holdsState))
@@ -51,7 +54,8 @@ import Testing
       for (name, count) in try Self.counts(path) {
         found += count
         let most = Self.bounds[name] ?? Self.most
-        #expect(count <= most, "\(path): \(name) has \(count) stored properties: give some a type of their own")
+        #expect(
+          count <= most, "\(path): \(name) has \(count) stored properties: give some a type of their own")
       }
     }
     #expect(found > 1000, "the sources are no longer read as intended")

@@ -106,7 +106,9 @@ import Testing
     for number in 0..<10 { try server.store.delete(Key("key \(number)")) }
     for number in 10..<15 { try client.store.delete(Key("key \(number)")) }
     func purge() throws -> Bool {
-      for copy in [server, client] { try copy.store.compactor.purgeBeforeCompaction(always: true, sparing: 0) }
+      for copy in [server, client] {
+        try copy.store.compactor.purgeBeforeCompaction(always: true, sparing: 0)
+      }
       let summaries = try [server, client].map { try $0.store.replicaSummary() }
       return !summaries[0].floor.isEmpty && summaries[0].horizon == summaries[1].horizon
     }

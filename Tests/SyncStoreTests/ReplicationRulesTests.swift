@@ -236,7 +236,9 @@ struct ReplicationRulesTests {
   func manyActors() throws {
     let (a, b) = try copies()
     try a.put("k", "x")
-    b.core.engine.withLock { $0.journal.segments[0].actors.define(ActorID(high: 9, low: 9), as: .max - 1, at: 0) }
+    b.core.engine.withLock {
+      $0.journal.segments[0].actors.define(ActorID(high: 9, low: 9), as: .max - 1, at: 0)
+    }
     let records = (0..<5).map { number in
       let dot = Dot(actor: ActorID(high: 7, low: UInt64(number)), sequence: 1)
       let stamp = Stamp(milliseconds: right.time)

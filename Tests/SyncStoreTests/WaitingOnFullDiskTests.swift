@@ -111,6 +111,17 @@ struct WaitingOnFullDiskTests {
     #expect(try store.status().parked == 0 && store.text("new") == "old")
   }
 
+  @Test("makes a new deadline apply to the value that is read (F25, F50)")
+  func expired() throws {
+    let (_, store, _) = try copies(sizes: Self.leavingSome, early: "old")
+    #expect(try store.expire("new", .after(.hours(1))))
+    #expect(try store.status().parked == 2 && store.text("new") == "later")
+    right.storage.free = nil
+    try store.put("other", "x")
+    #expect(try store.status().parked == 0 && store.text("new") == "later")
+    #expect(try store.deadline(of: "new") != nil)
+  }
+
   @Test(
     "keeps the tombstone that ends it for members that have not seen it, before it is purged (F25, F50)",
     arguments: [false, true])

@@ -52,7 +52,8 @@ package enum LockRank: UInt64, Sendable {
     private func check(_ held: UInt64) {
       guard held >> rawValue != 0 else { return }
       let highest = LockRank(rawValue: UInt64(63 - held.leadingZeroBitCount))
-      preconditionFailure("a lock of rank \(self) is taken under one of rank \(highest.map { "\($0)" } ?? "?")")
+      preconditionFailure(
+        "a lock of rank \(self) is taken under one of rank \(highest.map { "\($0)" } ?? "?")")
     }
   #endif
 }

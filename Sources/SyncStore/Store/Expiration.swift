@@ -122,16 +122,13 @@ extension Store {
     _ key: Key, expiration: Expiration, _ builder: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
     try writes.issuePending(&builder)
-    var held = builder.record(of: key.bytes)
-    if held == nil {
-      held = try core.engine.withLock { engine throws(StoreError) in try engine.held(key.bytes) }
-    }
-    guard let held, held.isLive(at: builder.wall) else { return false }
+    guard let held = try liveRecord(key, in: builder) else { return false }
     let deadline = expiration.deadline(from: builder.wall)
     guard deadline != held.deadline else { return true }
     try retainBlob(of: held.content)
+    let replaced = try writes.heldForWriting(key.bytes, in: builder)
     try builder.issue(
-      key: key.bytes, content: held.content, type: held.type, deadline: deadline, held: held.replaced)
+      key: key.bytes, content: held.content, type: held.type, deadline: deadline, held: replaced)
     return true
   }
 
