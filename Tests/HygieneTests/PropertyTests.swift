@@ -50,7 +50,7 @@ import Testing
   @Test("a type has at most 15 stored properties")
   func number() throws {
     var found = 0
-    for path in try Repository.files(in: "Sources", ending: ".swift") where !path.contains(".docc/") {
+    for path in Repository.files(in: "Sources", ending: ".swift") where !path.contains(".docc/") {
       for (name, count) in try Self.counts(path) {
         found += count
         let most = Self.bounds[name] ?? Self.most

@@ -113,11 +113,11 @@ struct PurgeTests {
     }
     try store.put("a", "1")
     try store.delete("a")
-    try store.purgeBeforeCompaction(always: true, sparing: 0)
+    try store.compactor.purgeBeforeCompaction(always: true, sparing: 0)
     #expect(try store.replicaSummary().floor.isEmpty)
     // A member silent for longer than that receives full state on its return.
     left.time += Limits.retirementMilliseconds + 1000
-    try store.purgeBeforeCompaction(always: true, sparing: 0)
+    try store.compactor.purgeBeforeCompaction(always: true, sparing: 0)
     #expect(try !store.replicaSummary().floor.isEmpty)
   }
 

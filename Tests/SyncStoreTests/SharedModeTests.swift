@@ -165,7 +165,7 @@ struct SharedModeTests {
     }
     // As a process that finds the mutex of a dead one.
     try second.writes.lockWriters()
-    try second.recoverDeadWriterOrPoison()
+    try second.writes.recoverDeadWriterOrPoison()
     second.control.unlock()
     try second.put("l", "x")
     for store in [first, second] { #expect(try store.text("k") == "new" && store.text("l") == "x") }

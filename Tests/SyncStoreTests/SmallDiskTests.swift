@@ -173,7 +173,10 @@ struct SmallDiskTests {
     try file.sync()
     if isFull { try image.fill() }
     let descriptor = unsafe open(file.path, O_RDWR)
-    let start = try #require(unsafe mmap(nil, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0))
+    guard let start = unsafe mmap(nil, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0) else {
+      Issue.record("mmap: \(errno)")
+      return
+    }
     defer {
       unsafe munmap(start, bytes)
       close(descriptor)
@@ -182,7 +185,8 @@ struct SmallDiskTests {
     let code = errno
     #expect(result == (isFull ? -1 : 0))
     if isFull { #expect(code == EFAULT) } else { unsafe memset(start, 7, 4095) }
-    #expect(unsafe start.load(fromByteOffset: 4095, as: UInt8.self) == 120, "nothing was changed")
+    let last = unsafe start.load(fromByteOffset: 4095, as: UInt8.self)
+    #expect(last == 120, "nothing was changed")
   }
 
   @Test(

@@ -62,21 +62,21 @@ package final class FaultPlan: Sendable {
       unlocked = nil
       return awaited.action
     }
-    action?()
+    LockRank.suspended { action?() }
   }
 
   /// Clears all failures.
   package func clear() { state.withLock { $0.faults = [] } }
 
   func check(_ call: StorageCall, _ path: String) throws(StoreError) {
-    observer?(call, path)
+    LockRank.suspended { observer?(call, path) }
     let interruption = interruptions.withLock { interruptions -> Interruption? in
       guard let index = interruptions.firstIndex(where: { $0.call == call && path.hasSuffix($0.path) }) else {
         return nil
       }
       return interruptions.remove(at: index)
     }
-    interruption?.action()
+    LockRank.suspended { interruption?.action() }
     let code = state.withLock { state -> Int32? in
       state.calls += 1
       var failing: Int32?

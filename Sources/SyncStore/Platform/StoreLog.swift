@@ -33,7 +33,7 @@ public enum StoreLog {
     var write: @Sendable (Entry) -> Void
   }
 
-  private static let target = LockedField<Target?>(nil)
+  private static let target = LockedField<Target?>(nil, rank: .log)
   private static let hasTarget = Atomic(false)
 
   /// Passes all entries from level `least` on to `write`, serially, on the thread that logs them; nil

@@ -166,8 +166,7 @@ extension Store {
 
   /// The record of a key including earlier writes of this append; nil unless it has a value that has not
   /// expired.
-  func liveRecord(_ key: Key, in builder: borrowing TransactionBuilder) throws(StoreError) -> Record?
-  {
+  func liveRecord(_ key: Key, in builder: borrowing TransactionBuilder) throws(StoreError) -> Record? {
     let wall = builder.wall
     if let record = builder.record(of: key.bytes) { return record.isLive(at: wall) ? record : nil }
     let held = try core.engine.withLock { engine throws(StoreError) -> Record? in

@@ -5,8 +5,8 @@ internal import Synchronization
 /// Thread-safe. All calls block for as long as the work takes; asynchronous code makes them inside `run`
 /// (`BlockingCalls`) or uses `AsyncStore`. Reads never wait for a sync.
 ///
-/// A thin front: the work is done by the parts below, each with the inputs that its initialiser names. The path
-/// of a write: `TransactionBuilder` (rules) → `WritePath` (append, publish) → `Engine.replay` (index) →
+/// A thin front: the work is done by the parts below, each with the inputs that its initialiser names. The
+/// path of a write: `TransactionBuilder` (rules) → `WritePath` (append, publish) → `Engine.replay` (index) →
 /// `JournalSync` (durability).
 public final class Store: WritingPart {
   let core: OpenStore

@@ -1,5 +1,5 @@
-/// What was wrong with a segment's file when it was mapped, and what of it was repaired. Protected by the
-/// engine's lock.
+/// Defects of a segment's file found when it was mapped, and those of them that were repaired. Protected by
+/// the engine's lock.
 struct FileDefects {
   /// True if one of the two copies of the header is damaged.
   private(set) var isHeaderDamaged = false
