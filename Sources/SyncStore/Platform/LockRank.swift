@@ -12,7 +12,7 @@ package enum LockRank: UInt64, Sendable {
   case compaction, keyFiles, keyOrder, blobTier, engine
   // The blob tier.
   case diskCache, blobTransfer, catalogue, packLoading, packMoving, packContents, packWriter, packs
-  // Notified under any of the above.
+  // Taken under any of the above; the last reference to a mapping may be released under it.
   case pages
   /// Held while the program's log handler runs (`StoreLog`).
   case log

@@ -45,6 +45,14 @@ final class OpenStore: StorePart {
     forkGeneration = SystemCall.forkGeneration
   }
 
+  deinit {
+    // In this order: a thread that no longer finds the store must be able to open its directory.
+    if !closed.load(ordering: .acquiring), SystemCall.forkGeneration == forkGeneration {
+      _ = try? controlFile.lock(byte: StoreLayout.presenceByte, .none, wait: false)
+    }
+    StoreRegistry.shared.ended(ObjectIdentifier(self))
+  }
+
   var core: OpenStore { self }
 
 }

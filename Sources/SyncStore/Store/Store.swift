@@ -107,7 +107,7 @@ public final class Store: WritingPart {
       changeSignal.wakeLocal()
       // Wait for a compaction: it works on files that may soon be another process's.
       if isParent { compactor.compacting.withLock { _ in } }
-      StoreRegistry.shared.forget(self)
+      StoreRegistry.shared.ended(ObjectIdentifier(core))
       // A forked process leaves shared state to its parent.
       if isParent {
         blobTier.close()

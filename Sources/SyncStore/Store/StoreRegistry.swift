@@ -9,16 +9,19 @@ final class StoreRegistry: Sendable {
     var inode: UInt64
   }
 
-  private struct OpenStore {
+  private struct Entry {
     let place: DirectoryIdentity
+    let id: ObjectIdentifier
+    let forkGeneration: UInt32
     weak var store: Store?
   }
 
   /// An array, as there are few: creating a dictionary took the longest step of a process's first opening.
   private struct Stores {
-    var held: [OpenStore] = []
+    var held: [Entry] = []
   }
 
+  // **No reference to a store is released under this lock**: the last one would come back for it (`ended`).
   private let stores = LockedField(Stores())
 
   /// A directory that is being opened, and the thread that opens it.
@@ -73,28 +76,39 @@ final class StoreRegistry: Sendable {
     one.inode == other.inode && one.fileSystem == other.fileSystem
   }
 
-  /// The live instance of the directory with this status, if this process has one.
+  /// The live instance of the directory with this status, if this process has one. Waits for one that no one
+  /// refers to any more: another thread, such as one in the background, is releasing it and its lock.
   func find(_ status: FileStatus, environment: Environment) -> Store? {
     let place = Self.directoryIdentity(status, environment: environment)
     let generation = SystemCall.forkGeneration
-    return stores.withLock { stores in
-      // An instance opened before a fork belongs to the parent, and is useless to the child, which is told to
-      // open it again.
-      stores.held.first { $0.place == place && $0.store?.core.forkGeneration == generation }?.store
+    for _ in 0..<Self.mostWaits {
+      let found = stores.withLock { stores -> Entry? in
+        // An instance opened before a fork belongs to the parent, and is useless to the child, which is told
+        // to open it again.
+        stores.held.first { $0.place == place && $0.forkGeneration == generation }
+      }
+      guard let found else { return nil }
+      if let store = found.store { return store }
+      SystemCall.sleep(microseconds: 500)
     }
+    return nil
   }
+
+  /// Half a second.
+  private static let mostWaits = 1000
 
   func remember(_ store: Store, status: FileStatus) {
-    let place = Self.directoryIdentity(status, environment: store.environment)
+    let entry = Entry(
+      place: Self.directoryIdentity(status, environment: store.environment), id: ObjectIdentifier(store.core),
+      forkGeneration: store.core.forkGeneration, store: store)
     stores.withLock { stores in
-      stores.held.removeAll { $0.store == nil || $0.place == place }
-      stores.held.append(OpenStore(place: place, store: store))
+      stores.held.removeAll { $0.place == entry.place }
+      stores.held.append(entry)
     }
   }
 
-  func forget(_ store: Store) {
-    stores.withLock { $0.held.removeAll { $0.store == nil || $0.store === store } }
-  }
+  /// Called when a store is closed, and when its directory is released without that.
+  func ended(_ id: ObjectIdentifier) { stores.withLock { $0.held.removeAll { $0.id == id } } }
 
   private static func directoryIdentity(_ status: FileStatus, environment: Environment) -> DirectoryIdentity {
     DirectoryIdentity(
