@@ -210,7 +210,7 @@ extension ControlPage {
 
   /// All pages of this process until their `deinit`, so that a thread that ends can be found in those it
   /// holds.
-  private static let pages = LockedField<[KnownPage]>([])
+  private static let pages = LockedField<[KnownPage]>([], rank: .release)
 
   func watchThreads() {
     let own = KnownPage(self)

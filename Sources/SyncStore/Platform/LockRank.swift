@@ -12,12 +12,14 @@ package enum LockRank: UInt64, Sendable {
   case compaction, keyFiles, keyOrder, blobTier, engine
   // The blob tier.
   case diskCache, blobTransfer, catalogue, packLoading, packMoving, packContents, packWriter, packs
-  // Taken under any of the above; the last reference to a mapping may be released under it.
+  // Notified under any of the above.
   case pages
   /// Held while the program's log handler runs (`StoreLog`).
   case log
   /// Under which no other lock is taken, but for those of the storage.
   case leaf
+  /// Taken when an object is released, which may happen under any lock.
+  case release
   /// Locks within an implementation of `Storage`, which any other code may call under its own lock.
   case storage
 

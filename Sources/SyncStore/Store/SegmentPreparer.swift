@@ -6,12 +6,13 @@ private import Synchronization
 /// the tail, and the prepared segment under its own lock.
 final class SegmentPreparer: StorePart {
   let core: OpenStore
+  let control: ControlPage
   /// The number of the segment whose successor is being prepared or was prepared.
   private let prepared = Atomic<UInt32>(0)
   /// The prepared segment, once it is ready.
   let ready = LockedField<Journal.PreparedSegment?>(nil)
 
-  init(_ core: OpenStore) { self.core = core }
+  init(_ core: OpenStore) { (self.core, control) = (core, core.control) }
 
   /// Batches of at least this many bytes are assembled in memory and written to the file in one go. That
   /// creates the pages; stores would fault on each missing page, and prefilled zeros would be written in vain

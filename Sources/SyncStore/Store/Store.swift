@@ -17,13 +17,15 @@ public final class Store: WritingPart {
   let applier: BatchApplier
   let deltas: DeltaSource
   let rekeyer: Rekeyer
+  /// That of `core`: reached through it, it would be retained and released by every get.
+  let readers: EpochProtected
   /// Performs writes for callers that do not block.
   let asyncWriter = AsyncWriter()
   /// Number of sorted key indexes built by this instance; locked while one is being built.
   let ordering = LockedField(0, rank: .keyOrder)
 
   init(_ core: OpenStore) {
-    self.core = core
+    (self.core, readers) = (core, core.readers)
     blobTier = BlobTier(core)
     journalSync = JournalSync(core, blobs: blobTier)
     writes = WritePath(core, segments: SegmentPreparer(core), compaction: CompactionSchedule(core))

@@ -22,7 +22,7 @@ final class StoreRegistry: Sendable {
   }
 
   // **No reference to a store is released under this lock**: the last one would come back for it (`ended`).
-  private let stores = LockedField(Stores())
+  private let stores = LockedField(Stores(), rank: .release)
 
   /// A directory that is being opened, and the thread that opens it.
   private struct PendingOpen {

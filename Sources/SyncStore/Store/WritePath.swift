@@ -6,8 +6,14 @@ internal import Synchronization
 /// and then under the engine's lock.
 final class WritePath: StorePart {
   let core: OpenStore
+  // Those of `core`: reached through it, each would be retained and released by every put.
+  let control: ControlPage
+  let environment: Environment
+  let readers: EpochProtected
+  let changeSignal: ChangeSignal
   let segments: SegmentPreparer
   let compaction: CompactionSchedule
+  private let throttle: WriteThrottle
   /// The thread whose transaction is under way in this instance; 0 if there is none.
   let transactionThread = Atomic<UInt>(0)
   /// Whether this instance has appended anything.
@@ -15,6 +21,8 @@ final class WritePath: StorePart {
 
   init(_ core: OpenStore, segments: SegmentPreparer, compaction: CompactionSchedule) {
     (self.core, self.segments, self.compaction) = (core, segments, compaction)
+    (control, environment) = (core.control, core.environment)
+    (readers, changeSignal, throttle) = (core.readers, core.changeSignal, compaction.throttle)
   }
 
   var hasWritten: Bool { written.load(ordering: .relaxed) }
@@ -199,7 +207,7 @@ final class WritePath: StorePart {
   ) {
     control.position = engine.position
     if !hasWritten { written.store(true, ordering: .relaxed) }
-    compaction.throttle.spend(bytes.count)
+    throttle.spend(bytes.count)
     if control.hasWaiters { changeSignal.wake() }
     if engine.compaction.deadBytes >= engine.compaction.deadBytesReviewThreshold {
       compaction.consider(&engine)
