@@ -13,9 +13,6 @@ import Testing
   /// The number of edges. It may only shrink.
   private static let mostEdges = 54
 
-  /// Edges that lead upwards, each with its reason. The list may only shrink.
-  private static let upwards: [String: String] = [:]
-
   private struct Source {
     let path, folder: String
     /// Types declared at the top level, except private ones.
@@ -79,14 +76,11 @@ import Testing
     return ends[0] < ends[1]
   }
 
-  @Test("folders use only folders below them, but for the listed exceptions")
+  @Test("folders use only folders below them")
   func upwards() throws {
     let edges = try Self.edges()
-    for (edge, users) in edges where Self.leadsUp(edge) && Self.upwards[edge] == nil {
+    for (edge, users) in edges where Self.leadsUp(edge) {
       Issue.record("\(edge) leads upwards: \(users.joined(separator: ", "))")
-    }
-    for edge in Self.upwards.keys where edges[edge] == nil {
-      Issue.record("\(edge) is gone: remove it from the exceptions")
     }
   }
 
@@ -105,10 +99,7 @@ import Testing
     }.filter { Self.folders.contains(String($0.folder)) }
     #expect(rows.map { String($0.folder) } == Self.folders)
     for row in rows {
-      let used = Self.folders.compactMap { folder -> String? in
-        let edge = "\(row.folder) > \(folder)"
-        return edges[edge] == nil ? nil : Self.leadsUp(edge) ? "`\(folder)` ↑" : "`\(folder)`"
-      }
+      let used = Self.folders.filter { edges["\(row.folder) > \($0)"] != nil }.map { "`\($0)`" }
       let wanted = used.isEmpty ? "nothing" : used.joined(separator: ", ")
       #expect(row.uses == wanted, "docs/architecture.md: \(row.folder) uses \(wanted)")
     }

@@ -1,6 +1,7 @@
 internal import Synchronization
 
-/// When to compact, and how much writers are slowed down meanwhile. Takes no lock that another part knows.
+/// Decides when a compaction is due, and throttles writers until it is done. Holds no lock while it calls
+/// other parts.
 final class CompactionSchedule: StorePart {
   let core: OpenStore
   /// Slows writers down while there are too many dead bytes.

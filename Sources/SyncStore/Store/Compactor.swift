@@ -11,7 +11,7 @@ final class Compactor: WritingPart {
   let core: OpenStore
   let writes: WritePath
   let journalSync: JournalSync
-  let schedule: CompactionSchedule
+  private var schedule: CompactionSchedule { writes.compaction }
   /// Number of compactions made by this instance; locked while one runs.
   let compacting = LockedField(0, rank: .compaction)
   /// Position at the last purge scan.
@@ -20,7 +20,7 @@ final class Compactor: WritingPart {
   let deletesScannedTo = Atomic<UInt64>(0)
 
   init(_ core: OpenStore, writes: WritePath, journalSync: JournalSync) {
-    (self.core, self.writes, self.journalSync, schedule) = (core, writes, journalSync, writes.compaction)
+    (self.core, self.writes, self.journalSync) = (core, writes, journalSync)
   }
 
   /// Records installed per step, while writers wait.

@@ -130,7 +130,7 @@ enum VerdictRule {
   func verdict(
     on record: Record, at position: UInt64, _ state: ReplicaState, at time: UInt64
   ) -> FullStateVerdict {
-    // Records outside the scope belong to a scope expansion, which restarts and brings them anew. Dropping an
+    // Records outside the scope belong to a scope expansion, which restarts and sends them again. Dropping an
     // own write among them would leave this copy covering what it no longer holds.
     guard state.scope.holds(record.key), concerns(record.dot, state: state) else { return .keep }
     switch self {

@@ -16,7 +16,7 @@ package struct KeysToRecover: Sendable {
   }
 }
 
-extension WritingPart {
+extension BatchApplier {
   /// The keys lost in damage that no full state has resolved yet. Passes over all keys in steps if there are
   /// any.
   func keysToRecover() throws(StoreError) -> KeysToRecover {

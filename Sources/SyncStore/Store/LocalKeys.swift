@@ -61,8 +61,6 @@ struct LocalKeys: WritingPart {
 }
 
 extension Store {
-  var localKeys: LocalKeys { LocalKeys(core: core, writes: writes, journalSync: journalSync) }
-
   /// The value of a local key, which is never replicated.
   package func local(_ key: [UInt8]) throws(StoreError) -> [UInt8]? { try localKeys.value(of: key) }
 

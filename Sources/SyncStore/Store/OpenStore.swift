@@ -83,6 +83,12 @@ protocol StorePart: Sendable {
 /// A part that appends to the journal, or excludes writers.
 protocol WritingPart: StorePart {
   var writes: WritePath { get }
+  var journalSync: JournalSync { get }
+}
+
+extension WritingPart {
+  var recovery: StoreRecovery { StoreRecovery(core: core, writes: writes, journalSync: journalSync) }
+  var localKeys: LocalKeys { LocalKeys(core: core, writes: writes, journalSync: journalSync) }
 }
 
 extension StorePart {

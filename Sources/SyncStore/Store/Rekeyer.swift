@@ -18,13 +18,7 @@ final class Rekeyer: WritingPart {
     keyFiles = KeyFiles(core)
   }
 
-  private var recovery: StoreRecovery {
-    StoreRecovery(core: core, writes: writes, journalSync: compactor.journalSync)
-  }
-
-  private var localKeys: LocalKeys {
-    LocalKeys(core: core, writes: writes, journalSync: compactor.journalSync)
-  }
+  var journalSync: JournalSync { compactor.journalSync }
 
   /// `Store.changePassphrase`.
   func changePassphrase(to passphrase: Passphrase) throws(StoreError) {

@@ -49,7 +49,7 @@ public final class Store: WritingPart {
   package var environment: Environment { core.environment }
 
   /// Whether the store can be written to.
-  package var isWritable: Bool { configuration.mode != .readOnly }
+  package var isWritable: Bool { core.isWritable }
 
   /// The current incarnation of this copy.
   ///
@@ -70,8 +70,6 @@ public final class Store: WritingPart {
       "the journal does not say under which name this copy writes: close it everywhere, then open it for writing",
       path: path)
   }
-
-  var recovery: StoreRecovery { StoreRecovery(core: core, writes: writes, journalSync: journalSync) }
 
   /// The blob tier, opened at first use.
   package var blobs: BlobStore { get throws(StoreError) { try blobTier.store } }
