@@ -1,13 +1,12 @@
 import Foundation
+import SyncTestSupport
 import Testing
 
 /// Replays the inputs of the fuzzer that is built from the sources of `sync-cli`.
 @Suite struct ArgumentCorpusTests {
   @Test("The corpus of command lines and configurations never crashes the parser, however they are truncated")
   func replay() throws {
-    let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-      .deletingLastPathComponent()
-    let corpus = top.appendingPathComponent("Fuzz/Corpus/Arguments")
+    let corpus = Checkout.url("Fuzz/Corpus/Arguments")
     let names = try FileManager.default.contentsOfDirectory(atPath: corpus.path)
     #expect(!names.isEmpty)
     for name in names {

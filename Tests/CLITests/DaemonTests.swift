@@ -1,5 +1,6 @@
 import Foundation
 import SyncStore
+import SyncTestSupport
 import Testing
 
 /// `serve` and its clients: two hosts, end to end.
@@ -42,8 +43,7 @@ import Testing
     let daemon = try Daemon(scratch.store("other"))
     let port = try #require(daemon.address.split(separator: ":").last)
     try daemon.end()
-    let readme = try String(
-      contentsOfFile: (#filePath as NSString).deletingLastPathComponent + "/../../README.md", encoding: .utf8)
+    let readme = try String(contentsOf: Checkout.url("README.md"), encoding: .utf8)
     let lines = try #require(readme.firstMatch(of: /```sh\n(sync-cli[\s\S]*?)```/)).1.replacing(
       "7420", with: port)
     let result = try scratch.shell(

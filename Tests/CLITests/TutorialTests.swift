@@ -1,13 +1,10 @@
 import Foundation
+import SyncTestSupport
 import Testing
 
 /// Runs the steps of the tutorials in order, as a reader would.
 @Suite struct TutorialTests {
-  private static let resources: String = {
-    var folder = URL(fileURLWithPath: #filePath)
-    for _ in 0..<3 { folder.deleteLastPathComponent() }
-    return folder.path + "/Sources/SyncStore/SyncStore.docc/Resources/"
-  }()
+  private static let resources = Checkout.top + "/Sources/SyncStore/SyncStore.docc/Resources/"
 
   /// The file of a step, with the port of the test.
   private static func step(_ name: String, port: Int) throws -> String {

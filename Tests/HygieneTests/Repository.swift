@@ -1,17 +1,10 @@
 import Foundation
+import SyncTestSupport
 
 /// The files of the repository in the working tree.
 enum Repository {
   /// The top directory.
-  static let top: String = {
-    var url = URL(fileURLWithPath: #filePath)
-    while url.path != "/",
-      !FileManager.default.fileExists(atPath: url.appendingPathComponent("Package.swift").path)
-    {
-      url.deleteLastPathComponent()
-    }
-    return url.path
-  }()
+  static let top = Checkout.top
 
   /// Paths of all files below `folder` with that ending, relative to the top, sorted. Build products are left
   /// out.

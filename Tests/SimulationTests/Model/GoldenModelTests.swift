@@ -1,13 +1,11 @@
 import Foundation
+import SyncTestSupport
 import Testing
 
 /// The test model is the model of the design: it yields the same states as another implementation.
 @Suite("Golden histories of the model")
 struct GoldenModelTests {
-  private static let path = URL(fileURLWithPath: #filePath)
-    .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
-    .deletingLastPathComponent()
-    .appending(path: "schemas/vectors/model-histories.txt")
+  private static let path = Checkout.url("schemas/vectors/model-histories.txt")
 
   /// One block of the file.
   private struct Block {

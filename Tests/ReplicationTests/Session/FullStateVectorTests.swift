@@ -32,11 +32,7 @@ import Testing
     var close: Close
     var receivers: [Receiver]
 
-    static let read = Result {
-      let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-        .appendingPathComponent("../../schemas/vectors/full-state.json")
-      return try JSONDecoder().decode(Vectors.self, from: Data(contentsOf: file))
-    }
+    static let read = Result { try Checkout.vector("full-state.json", as: Vectors.self) }
   }
 
   private static func actor(_ hex: String) throws -> ActorID {

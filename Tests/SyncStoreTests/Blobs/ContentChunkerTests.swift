@@ -84,9 +84,7 @@ struct ContentChunkerTests {
 
   @Test("have the borders and hashes of the golden vectors")
   func vectors() throws {
-    let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-      .appendingPathComponent("../../schemas/vectors/chunker.json")
-    let vectors = try JSONDecoder().decode(Vectors.self, from: Data(contentsOf: file))
+    let vectors = try Checkout.vector("chunker.json", as: Vectors.self)
     // The table's numbers are those of the generator.
     var random = SplitMix64(seed: 1)
     let gear = (0..<256).map { _ in random.next() }

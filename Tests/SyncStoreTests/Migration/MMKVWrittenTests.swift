@@ -19,11 +19,7 @@ struct MMKVWrittenTests {
     var testDescription: String { name }
   }
 
-  static let stored: [Stored] = {
-    let path = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-      .deletingLastPathComponent().appending(path: "schemas/vectors/mmkv-files.json")
-    return (try? JSONDecoder().decode([Stored].self, from: Data(contentsOf: path))) ?? []
-  }()
+  static let stored: [Stored] = (try? Checkout.vector("mmkv-files.json")) ?? []
 
   /// One line of getter results.
   struct Expected {

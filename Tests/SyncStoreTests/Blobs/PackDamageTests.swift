@@ -202,9 +202,7 @@ struct PackDamageTests {
       var words: [Word]
       var marks: [Marks]
     }
-    let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-      .appendingPathComponent("../../schemas/vectors/pack-words.json")
-    let vectors = try JSONDecoder().decode(Vectors.self, from: Data(contentsOf: file))
+    let vectors = try Checkout.vector("pack-words.json", as: Vectors.self)
     func bits(_ hex: String) throws -> UInt64 {
       try #require(Hex.bytes(of: hex)).reversed().reduce(0) { $0 << 8 | UInt64($1) }
     }

@@ -49,9 +49,7 @@ import Testing
   let host = SimulatedHost(seed: 9, compacting: .onRequest, encrypted: false)
 
   init() throws {
-    let file = URL(filePath: #filePath).deletingLastPathComponent()
-      .appending(path: "../../schemas/vectors/store.json")
-    vector = try JSONDecoder().decode(Vector.self, from: Data(contentsOf: file))
+    vector = try Checkout.vector("store.json")
     _ = try host.storage.createDirectory("/store")
     for (name, content) in vector.files {
       var directory = "/store"

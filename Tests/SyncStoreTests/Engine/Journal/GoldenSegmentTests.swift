@@ -20,8 +20,7 @@ struct GoldenSegmentTests {
     var keys: [String]
   }
 
-  static let path = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-    .deletingLastPathComponent().appending(path: "schemas/vectors/segment.json")
+  static let path = Checkout.url("schemas/vectors/segment.json")
 
   static func written() throws -> Vector {
     let store = try #require(StoreID("000102030405060708090a0b0c0d0e0f"))

@@ -10,9 +10,7 @@ import Testing
 
   private static var golden: String {
     get throws {
-      let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        .deletingLastPathComponent()
-      return try String(contentsOf: root.appendingPathComponent("schemas/catalogue.sql"), encoding: .utf8)
+      try String(contentsOf: Checkout.url("schemas/catalogue.sql"), encoding: .utf8)
     }
   }
 

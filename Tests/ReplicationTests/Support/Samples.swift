@@ -1,6 +1,7 @@
 import Foundation
 import Replication
 import SyncStore
+import SyncTestSupport
 
 /// One message of each kind, with distinct fields, and the golden vectors they are checked against.
 enum Samples {
@@ -220,9 +221,6 @@ enum Samples {
 
   /// The content of `schemas/vectors/messages.json`.
   static func golden() throws -> [String: String] {
-    let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-      .deletingLastPathComponent()
-    let data = try Data(contentsOf: root.appending(path: "schemas/vectors/messages.json"))
-    return try JSONDecoder().decode([String: String].self, from: data)
+    try Checkout.vector("messages.json")
   }
 }

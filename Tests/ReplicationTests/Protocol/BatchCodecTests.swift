@@ -1,6 +1,7 @@
 import Foundation
 import Replication
 import SyncStore
+import SyncTestSupport
 import Testing
 
 @Suite struct BatchCodecTests {
@@ -207,13 +208,7 @@ import Testing
     }
 
     static let all: [Vector] = {
-      let file = URL(filePath: #filePath).deletingLastPathComponent()
-        .appending(path: "../../schemas/vectors/batch.json")
-      do {
-        return try JSONDecoder().decode([Vector].self, from: Data(contentsOf: file))
-      } catch {
-        fatalError("\(file.path): \(error)")
-      }
+      do { return try Checkout.vector("batch.json") } catch { fatalError("batch.json: \(error)") }
     }()
   }
 

@@ -1,14 +1,13 @@
 import Foundation
 import Replication
+import SyncTestSupport
 import Testing
 
 /// Fuzzing reaches the content of a message only from a well-formed one.
 @Suite struct MessageCorpusTests {
   @Test("The corpus of frames has a message of every kind")
   func complete() throws {
-    let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-      .deletingLastPathComponent()
-    let corpus = top.appendingPathComponent("Fuzz/Corpus/Frames")
+    let corpus = Checkout.url("Fuzz/Corpus/Frames")
     var found: Set<UInt8> = []
     for name in try FileManager.default.contentsOfDirectory(atPath: corpus.path) {
       var decoder = FrameDecoder(stage: .session)

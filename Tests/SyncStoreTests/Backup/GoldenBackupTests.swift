@@ -25,8 +25,7 @@ struct GoldenBackupTests {
     var keys: [[String: String]]
   }
 
-  static let path = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-    .deletingLastPathComponent().appending(path: "schemas/vectors/backup.json")
+  static let path = Checkout.url("schemas/vectors/backup.json")
 
   static func golden() throws -> Vector {
     try JSONDecoder().decode(Vector.self, from: Data(contentsOf: path))

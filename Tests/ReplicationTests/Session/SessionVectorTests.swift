@@ -23,9 +23,7 @@ import Testing
   private let messages: [(step: Vector.Step, message: Message)]
 
   init() throws {
-    let file = URL(filePath: #filePath).deletingLastPathComponent()
-      .appending(path: "../../schemas/vectors/session.json")
-    vector = try JSONDecoder().decode(Vector.self, from: Data(contentsOf: file))
+    vector = try Checkout.vector("session.json")
     var keys = GroupKeyRing(key: [UInt8](repeating: 0, count: 32))
     try keys.insert(Self.bytes(vector.group_key), epoch: vector.epoch)
     self.keys = keys

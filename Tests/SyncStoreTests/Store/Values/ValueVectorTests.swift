@@ -28,9 +28,7 @@ struct ValueVectorTests {
   let vectors: Vectors
 
   init() throws {
-    let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-      .appendingPathComponent("../../schemas/vectors/values.json")
-    vectors = try JSONDecoder().decode(Vectors.self, from: Data(contentsOf: file))
+    vectors = try Checkout.vector("values.json")
   }
 
   struct Sample: Codable, Equatable {
