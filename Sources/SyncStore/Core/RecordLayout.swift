@@ -80,23 +80,6 @@ enum RecordLayout {
   @inline(__always)
   static func deadline(_ flags: Flags) -> Int { fixedLength &+ (flags.contains(.base) ? dotLength : 0) }
 
-  /// Range of the key in these bytes of a decrypted record; nil if they are too few.
-  @inline(__always)
-  static func keyRange(of record: RawSpan) -> Range<Int>? {
-    guard record.byteCount >= fixedLength else { return nil }
-    let flags = Flags(rawValue: record.load(flags))
-    var start = fixedLength
-    if !flags.isDisjoint(with: .fields) {
-      start &+= flags.bytesBeforeKey
-      if flags.contains(.open) {
-        guard start &+ 2 <= record.byteCount else { return nil }
-        start &+= 2 &+ Int(record.load(start, as: UInt16.self)) &* dotLength
-      }
-    }
-    let end = start &+ Int(record.load(keyLength, as: UInt16.self))
-    return end <= record.byteCount ? start..<end : nil
-  }
-
   /// The bytes that a record of `length` bytes takes up, with padding.
   static func aligned(_ length: Int) -> Int { (length + alignment - 1) & ~(alignment - 1) }
 }

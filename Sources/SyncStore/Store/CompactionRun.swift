@@ -185,7 +185,7 @@ struct CompactionCursor {
         (offset, endsAtDamage) = (damage.upperBound, true)
         return true
       }
-      let flags = RecordLayout.Flags(rawValue: bytes.load(RecordLayout.flags))
+      let flags = bytes.recordKinds().flags
       var hash: UInt64?
       if isPlain, !flags.contains(.loser), let record = SimpleRecord(bytes, seed: nil) {
         hash = record.withKey { run.hashIndex.hash($0) }

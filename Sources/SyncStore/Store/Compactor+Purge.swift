@@ -143,9 +143,8 @@ struct DeadRecordScanner {
   /// Whether the unencrypted header shows a tombstone or a deadline.
   @inline(__always)
   private static func mayBeDead(_ record: MappedBytes) -> Bool {
-    let flags = RecordLayout.Flags(rawValue: record.load(RecordLayout.flags))
-    let kind: UInt8 = record.load(RecordLayout.kind)
-    return kind == RecordLayout.Kind.tombstone.rawValue || flags.contains(.deadline)
+    let kinds = record.recordKinds()
+    return kinds.isOf(.tombstone) || kinds.flags.contains(.deadline)
   }
 }
 

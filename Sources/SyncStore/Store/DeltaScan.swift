@@ -226,7 +226,7 @@ struct DeltaScan {
     /// Purges only: whether it removes exactly this version.
     let isExact: Bool
 
-    init(_ view: RecordView, shape: RecordView.Shape, version: Version) {
+    init(_ view: RecordView, shape: RecordShape, version: Version) {
       (key, position, self.version) = (view.key(shape), view.position, version)
       (isPurge, isExact) = (view.kind == .purge, view.flags.contains(.parked))
     }

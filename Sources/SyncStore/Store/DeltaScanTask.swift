@@ -107,8 +107,8 @@ struct DeltaScanTask {
       isOfKey = !record.flags.contains(.loser)
       continues = record.flags.contains(.continues)
       actor = Int(record.actorNumber)
-      position = base &+ UInt64(record.bytes.load(RecordLayout.position, as: UInt32.self))
-      sequence = record.bytes.load(RecordLayout.sequence)
+      position = base &+ record.bytes.recordPosition()
+      sequence = record.bytes.recordSequence()
     }
 
     /// Nil if the record is unreadable.

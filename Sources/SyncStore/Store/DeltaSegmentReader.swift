@@ -76,14 +76,14 @@ struct DeltaSegmentReader {
       record.key < record.value, let author = actorIndex(record.actorNumber)
     else { return nil }
     var entry = CompactBatch.Entry(
-      position: item.position, stamp: Stamp(rawValue: record.bytes.load(RecordLayout.stamp)),
-      dot: CompactBatch.IndexedDot(author: author, sequence: record.bytes.load(RecordLayout.sequence)),
+      position: item.position, stamp: record.bytes.recordStamp(),
+      dot: CompactBatch.IndexedDot(author: author, sequence: record.bytes.recordSequence()),
       continues: continues, type: record.type, key: offset &+ record.key..<offset &+ record.value,
       value: record.isTombstone ? nil : offset &+ record.value..<offset &+ record.bytes.count)
     if record.flags.contains(.base) {
-      guard let base = actorIndex(record.bytes.load(RecordLayout.fixedLength)) else { return nil }
-      entry.setBase(
-        CompactBatch.IndexedDot(author: base, sequence: record.bytes.load(RecordLayout.fixedLength + 2)))
+      let (number, sequence) = record.bytes.recordDot(at: RecordLayout.fixedLength)
+      guard let base = actorIndex(number) else { return nil }
+      entry.setBase(CompactBatch.IndexedDot(author: base, sequence: sequence))
     }
     if record.bytes.load(record.key, as: UInt8.self) != ReservedKey.first { users += 1 }
     return entry

@@ -57,7 +57,7 @@ extension Journal {
 
 extension RecordView {
   /// The blob that a local record marks as absent.
-  fileprivate func wanted(_ shape: Shape) -> BlobHash? {
+  fileprivate func wanted(_ shape: RecordShape) -> BlobHash? {
     guard kind == .local else { return nil }
     let key = key(shape)
     guard key.starts(with: AbsentBlob.prefix) else { return nil }

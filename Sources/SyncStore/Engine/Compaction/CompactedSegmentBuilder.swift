@@ -107,7 +107,7 @@ struct CompactedSegmentBuilder {
   ) -> Bool {
     guard let (plain, actor, base) = plain(record, of: source) else { return false }
     let position =
-      source.segment.header.basePosition + UInt64(plain.bytes.load(RecordLayout.position, as: UInt32.self))
+      source.segment.header.basePosition + plain.bytes.recordPosition()
     guard let here = relative(position) else { return false }
     let start = count
     let length = plain.bytes.count
@@ -139,7 +139,7 @@ struct CompactedSegmentBuilder {
       let actor = number(of: plain.actorNumber)
     else { return nil }
     guard plain.flags.contains(.base) else { return (plain, actor, nil) }
-    return number(of: plain.bytes.load(RecordLayout.fixedLength)).map { (plain, actor, $0) }
+    return number(of: plain.bytes.recordDot(at: RecordLayout.fixedLength).actor).map { (plain, actor, $0) }
   }
 
   /// The number here of the actor with this number in the segment that is copied; nil if not assigned yet.

@@ -139,19 +139,16 @@ final class SegmentSnapshot: KeySource, Sendable {
   /// The fields of a whole record; nil if its author is unknown or they contradict each other.
   @inline(__always)
   private func fields(of record: RawSpan, _ heading: SegmentInfo) -> Fields? {
-    let kinds: UInt32 = record.load(RecordLayout.kind)
-    let actor = Int(record.load(RecordLayout.actor, as: UInt16.self))
+    let (kinds, actor) = (record.recordKinds(), Int(record.recordActorAndKey().actor))
     guard actor < heading.actorCount, let author = actors[heading.firstActor &+ actor],
-      let key = RecordLayout.keyRange(of: record)
+      let key = record.recordKeyRange(length: record.byteCount)
     else { return nil }
-    let flags = RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8))
-    let hasDeadline = flags.contains(.deadline)
+    let hasDeadline = kinds.flags.contains(.deadline)
     return Fields(
-      kind: RecordLayout.Kind(rawValue: UInt8(truncatingIfNeeded: kinds)),
-      type: ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)),
-      stamp: Stamp(rawValue: record.load(RecordLayout.stamp)),
-      dot: Dot(actor: author, sequence: record.load(RecordLayout.sequence)),
-      expiresAt: hasDeadline ? record.load(RecordLayout.deadline(flags)) : .max, hasDeadline: hasDeadline,
+      kind: kinds.kind, type: kinds.type, stamp: record.recordStamp(),
+      dot: Dot(actor: author, sequence: record.recordSequence()),
+      expiresAt: hasDeadline ? record.load(RecordLayout.deadline(kinds.flags)) : .max,
+      hasDeadline: hasDeadline,
       key: key.lowerBound, value: key.upperBound)
   }
 
@@ -161,7 +158,7 @@ final class SegmentSnapshot: KeySource, Sendable {
     _ number: Int, offset: Int, heading: SegmentInfo, _ body: (RawSpan, Fields) throws -> Result
   ) rethrows -> Result? {
     guard let plain = decrypted(number, offset) else { return nil }
-    return try plain.withBytes(0..<Int(plain.load(RecordLayout.length, as: UInt32.self))) { record in
+    return try plain.withBytes(0..<plain.recordLength()) { record in
       guard let fields = fields(of: record, heading) else { return nil }
       return try body(record, fields)
     }
@@ -201,7 +198,8 @@ final class SegmentSnapshot: KeySource, Sendable {
     let (number, offset) = (number(of: location), location.offset)
     let limit = bytes.byteCount(number)
     guard offset + RecordLayout.fixedLength <= limit else { return .none }
-    guard let range = bytes.withBytes(of: number, in: offset..<limit, { RecordLayout.keyRange(of: $0) })
+    guard
+      let range = bytes.withBytes(of: number, in: offset..<limit, { $0.recordKeyRange(length: $0.byteCount) })
     else {
       return .none
     }
@@ -225,8 +223,8 @@ final class SegmentSnapshot: KeySource, Sendable {
   @inline(never)
   private func withDecryptedKey<Result>(_ location: Location, _ body: (RawSpan) -> Result) -> Result? {
     guard let plain = decrypted(number(of: location), location.offset) else { return nil }
-    return plain.withBytes(0..<Int(plain.load(RecordLayout.length, as: UInt32.self))) { record in
-      RecordLayout.keyRange(of: record).map { body(record.extracting($0)) }
+    return plain.withBytes(0..<plain.recordLength()) { record in
+      record.recordKeyRange(length: record.byteCount).map { body(record.extracting($0)) }
     }
   }
 

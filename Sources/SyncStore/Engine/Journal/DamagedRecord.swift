@@ -60,16 +60,16 @@ enum DamagedRecord {
       defer { copy.store(found, at: place) }
       for change in changes {
         copy.store(found ^ change, at: place)
-        let length = Int(copy.load(RecordLayout.length, as: UInt32.self))
+        let length = copy.recordLength()
         guard RecordLayout.aligned(length) == copy.count, length >= RecordLayout.fixedLength else { continue }
         let checksum = copy.withBytes(RecordLayout.length..<length) { XXH3.hash64($0, seed: seed) }
-        guard UInt32(truncatingIfNeeded: checksum) == copy.load(RecordLayout.checksum, as: UInt32.self)
+        guard UInt32(truncatingIfNeeded: checksum) == copy.recordChecksum()
         else { continue }
         // Like that of an actor, the definition of an epoch holds no key's value.
-        if copy.load(RecordLayout.kind) == RecordLayout.Kind.epoch.rawValue { return [] }
+        if copy.recordKinds().isOf(.epoch) { return [] }
         // The checksum alone may match by chance.
         if let plain = cipher.decrypt(copy, at: 0, place: range.lowerBound, definitions: segment.mapping) {
-          return key(of: plain.bytes(0..<plain.count), length: Int(plain.load(4, as: UInt32.self)))
+          return key(of: plain.bytes(0..<plain.count), length: plain.recordLength())
         }
       }
     }
@@ -101,14 +101,13 @@ enum DamagedRecord {
 
   /// The stated length, if it fills the bytes.
   private static func length(_ bytes: [UInt8]) -> Int? {
-    let length = Int(number(in: bytes, at: RecordLayout.length, count: 4))
+    let length = bytes.recordLength()
     return RecordLayout.aligned(length) == bytes.count && length >= RecordLayout.fixedLength ? length : nil
   }
 
   private static func holds(_ bytes: [UInt8], length: Int, seed: UInt64) -> Bool {
     let checksum = XXH3.hash64(Array(bytes[RecordLayout.length..<length]), seed: seed)
-    return UInt64(UInt32(truncatingIfNeeded: checksum))
-      == number(in: bytes, at: RecordLayout.checksum, count: 4)
+    return UInt32(truncatingIfNeeded: checksum) == bytes.recordChecksum()
   }
 
   private static func key(of bytes: [UInt8], length: Int) -> [UInt8]? {
@@ -116,24 +115,8 @@ enum DamagedRecord {
   }
 
   private static func keyRange(of bytes: [UInt8], length: Int) -> Range<Int>? {
-    let flags = RecordLayout.Flags(rawValue: bytes[RecordLayout.flags])
-    guard RecordLayout.Kind(rawValue: bytes[RecordLayout.kind]) != nil, flags.isSubset(of: .known) else {
-      return nil
-    }
-    var start = RecordLayout.fixedLength
-    if flags.contains(.base) { start += RecordLayout.dotLength }
-    if flags.contains(.deadline) { start += 8 }
-    if flags.contains(.open) {
-      guard start + 2 <= length else { return nil }
-      start += 2 + Int(number(in: bytes, at: start, count: 2)) * RecordLayout.dotLength
-    }
-    let count = Int(number(in: bytes, at: RecordLayout.keyLength, count: 2))
-    return start + count <= length ? start..<(start + count) : nil
-  }
-
-  private static func number(in bytes: [UInt8], at offset: Int, count: Int) -> UInt64 {
-    var number: UInt64 = 0
-    for place in (offset..<(offset + count)).reversed() { number = number << 8 | UInt64(bytes[place]) }
-    return number
+    let kinds = bytes.recordKinds()
+    guard kinds.kind != nil, kinds.flags.isSubset(of: .known) else { return nil }
+    return bytes.recordKeyRange(length: length)
   }
 }

@@ -48,7 +48,7 @@ extension Journal {
     let last = max(RecordLayout.aligned(present), SegmentHeader.length)
     let end = min(last + RecordLayout.fixedLength, copy.count)
     guard whole + RecordLayout.length + 4 <= copy.count else { return end }
-    let stated = RecordLayout.aligned(Int(copy.load(whole + RecordLayout.length, as: UInt32.self)))
+    let stated = RecordLayout.aligned(copy.recordLength(at: whole))
     return stated == end - whole ? min(end + RecordLayout.alignment, copy.count) : end
   }
 

@@ -29,7 +29,7 @@ struct RecordIterator {
   mutating func next() -> MappedBytes? {
     guard offset &+ RecordLayout.fixedLength <= limit else { return nil }
     let rest = bytes.extracting(offset..<limit)
-    let length = Int(rest.load(RecordLayout.length, as: UInt32.self))
+    let length = rest.recordLength()
     guard length >= RecordLayout.fixedLength, length <= rest.count else { return nil }
     let record = rest.prefix(length)
     guard !verifies || record.checksumHolds(seed: salt &+ UInt64(truncatingIfNeeded: offset)) else {
@@ -45,7 +45,7 @@ extension MappedBytes {
   @inline(__always)
   func checksumHolds(seed: UInt64) -> Bool {
     let sum = withBytes(RecordLayout.length..<count) { XXH3.hash64($0, seed: seed) }
-    return UInt32(truncatingIfNeeded: sum) == load(RecordLayout.checksum)
+    return UInt32(truncatingIfNeeded: sum) == recordChecksum()
   }
 }
 

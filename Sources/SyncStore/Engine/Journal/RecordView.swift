@@ -36,19 +36,20 @@ struct RecordView {
 
   var location: Location { Location(segment: segment.number, offset: offset) }
   /// Bytes of the record, or of its decrypted form.
-  var length: Int { Int(load(RecordLayout.length, as: UInt32.self)) }
+  var length: Int { fixed { $0.recordLength(at: $1) } }
   var end: Int {
     offset + RecordLayout.aligned(length) + (decrypted == nil ? 0 : EncryptedRecordLayout.overhead)
   }
-  var durable: Int { Int(load(RecordLayout.durable, as: UInt32.self)) }
+  var durable: Int { fixed { $0.recordDurable(at: $1) } }
   /// Nil for a kind that this program does not know.
-  var kind: RecordLayout.Kind? { RecordLayout.Kind(rawValue: load(RecordLayout.kind)) }
-  var flags: RecordLayout.Flags { RecordLayout.Flags(rawValue: load(RecordLayout.flags)) }
-  var type: ValueType { ValueType(rawValue: load(RecordLayout.type)) }
-  var position: UInt64 { segment.header.basePosition + UInt64(load(RecordLayout.position, as: UInt32.self)) }
-  var sequence: UInt64 { load(RecordLayout.sequence) }
-  var stamp: Stamp { Stamp(rawValue: load(RecordLayout.stamp)) }
-  var actorNumber: UInt16 { load(RecordLayout.actor) }
+  var kind: RecordLayout.Kind? { kinds.kind }
+  var flags: RecordLayout.Flags { kinds.flags }
+  var type: ValueType { kinds.type }
+  private var kinds: RecordKinds { fixed { $0.recordKinds(at: $1) } }
+  var position: UInt64 { segment.header.basePosition + fixed { $0.recordPosition(at: $1) } }
+  var sequence: UInt64 { fixed { $0.recordSequence(at: $1) } }
+  var stamp: Stamp { fixed { $0.recordStamp(at: $1) } }
+  var actorNumber: UInt16 { fixed { $0.recordActorAndKey(at: $1).actor } }
   /// Nil if the definition of the number was lost.
   var actor: ActorID? { actor(numbered: actorNumber) }
   var dot: Dot? { actor.map { Dot(actor: $0, sequence: sequence) } }
@@ -64,81 +65,45 @@ struct RecordView {
   /// Verifies the checksum for a record of that length. Only for a view that was not decrypted: the checksum
   /// covers the stored bytes. Bytes may change between two reads, so the length is read once.
   func checksumHolds(length: Int) -> Bool {
-    let stored = load(RecordLayout.checksum, as: UInt32.self)
+    let stored = fixed { $0.recordChecksum(at: $1) }
     let body = (offset + RecordLayout.length)..<(offset + length)
     return segment.mapping.withBytes(body) {
       UInt32(truncatingIfNeeded: XXH3.hash64($0, seed: segment.seed(at: offset))) == stored
     }
   }
 
-  /// Ranges of the optional fields, the key and the value; nil if the lengths contradict each other, which
-  /// only a program with another version of the format could have written under a valid checksum.
-  var shape: Shape? {
-    let (flags, end) = (flags, start + length)
+  /// Ranges of the optional fields, the key and the value; nil if the lengths contradict each other.
+  var shape: RecordShape? {
+    let length = length
     // A record may have been damaged since its checksum was verified.
-    guard end <= fields.count else { return nil }
-    var next = start + RecordLayout.fixedLength
-    var shape = Shape()
-    if flags.isDisjoint(with: .fields) {
-      let keyEnd = next + Int(load(RecordLayout.keyLength, as: UInt16.self))
-      guard keyEnd <= end else { return nil }
-      (shape.key, shape.value) = (next..<keyEnd, keyEnd..<end)
-      return shape
-    }
-    if flags.contains(.base) {
-      shape.base = next
-      next += RecordLayout.dotLength
-    }
-    if flags.contains(.deadline) {
-      shape.deadline = next
-      next += 8
-    }
-    if flags.contains(.open) {
-      guard next + 2 <= end else { return nil }
-      shape.openCount = Int(bytes.load(next, as: UInt16.self))
-      shape.open = next + 2
-      next += 2 + shape.openCount * RecordLayout.dotLength
-    }
-    let keyLength = Int(load(RecordLayout.keyLength, as: UInt16.self))
-    guard next + keyLength <= end else { return nil }
-    shape.key = next..<(next + keyLength)
-    shape.value = (next + keyLength)..<end
-    return shape
-  }
-
-  struct Shape {
-    var base: Int?
-    var deadline: Int?
-    var open = 0
-    var openCount = 0
-    var key = 0..<0
-    var value = 0..<0
+    guard start + length <= fields.count else { return nil }
+    return fixed { $0.recordShape(at: $1, length: length) }
   }
 
   /// True if the key is one of the store's own.
-  func isReserved(_ shape: Shape) -> Bool {
+  func isReserved(_ shape: RecordShape) -> Bool {
     guard !shape.key.isEmpty else { return false }
     return withExtendedLifetime(self) { fields.load(shape.key.lowerBound) == ReservedKey.first }
   }
 
-  func key(_ shape: Shape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.key) } }
+  func key(_ shape: RecordShape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.key) } }
   /// The key; nil if the record has none or cannot be read.
   var keyBytes: [UInt8]? { shape.map { key($0) } }
-  func value(_ shape: Shape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.value) } }
-  func deadline(_ shape: Shape) -> UInt64? { shape.deadline.map { bytes.load($0) } }
+  func value(_ shape: RecordShape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.value) } }
+  func deadline(_ shape: RecordShape) -> UInt64? { shape.deadline.map { bytes.load($0) } }
 
-  func base(_ shape: Shape) -> Dot? { shape.base.flatMap { dot(at: $0, by: actor(numbered:)) } }
+  func base(_ shape: RecordShape) -> Dot? { shape.base.flatMap { dot(at: $0, by: actor(numbered:)) } }
 
-  func open(_ shape: Shape) -> [Dot] { open(shape, by: actor(numbered:)) }
+  func open(_ shape: RecordShape) -> [Dot] { open(shape, by: actor(numbered:)) }
 
   /// The open dots, with the actors as known at one time: the segment's own may be read only under the
   /// engine's lock.
-  func open(_ shape: Shape, by actor: (UInt16) -> ActorID?) -> [Dot] {
+  func open(_ shape: RecordShape, by actor: (UInt16) -> ActorID?) -> [Dot] {
     (0..<shape.openCount).compactMap { dot(at: shape.open + $0 * RecordLayout.dotLength, by: actor) }
   }
 
   /// The reference in a record of kind `.blob`.
-  func blob(_ shape: Shape) -> BlobReference? {
+  func blob(_ shape: RecordShape) -> BlobReference? {
     kind == .blob ? BlobReference(recorded: value(shape)) : nil
   }
 
@@ -183,7 +148,8 @@ struct RecordView {
   }
 
   private func dot(at offset: Int, by actor: (UInt16) -> ActorID?) -> Dot? {
-    actor(bytes.load(offset)).map { Dot(actor: $0, sequence: bytes.load(offset + 2)) }
+    let (number, sequence) = bytes.recordDot(at: offset)
+    return actor(number).map { Dot(actor: $0, sequence: sequence) }
   }
 
   /// True if it names an author: a write, conflict losers included, or the purge of one.
@@ -195,19 +161,18 @@ struct RecordView {
   }
 
   /// The number stored at `field` of the record.
-  func number(at field: Int) -> UInt16 { load(field) }
+  func number(at field: Int) -> UInt16 { fixed { $0.load($1 + field) } }
 
   /// The actor whose number is stored at `field`; nil if its definition was lost.
-  func actor(at field: Int) -> ActorID? { actor(numbered: load(field)) }
+  func actor(at field: Int) -> ActorID? { actor(numbered: number(at: field)) }
 
   private func actor(numbered number: UInt16) -> ActorID? {
     segment.actors.actor(numbered: number)
   }
 
+  /// Reads from the memory of the record, which begins at the given offset there.
   @inline(__always)
-  private func load<Integer: FixedWidthInteger & BitwiseCopyable>(
-    _ field: Int, as _: Integer.Type = Integer.self
-  ) -> Integer {
-    withExtendedLifetime(self) { fields.load(start + field) }
+  private func fixed<Field>(_ read: (MappedBytes, _ start: Int) -> Field) -> Field {
+    withExtendedLifetime(self) { read(fields, start) }
   }
 }

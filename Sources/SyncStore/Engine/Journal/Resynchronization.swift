@@ -38,13 +38,13 @@ extension Segment {
   /// The length of the record that may begin at `offset`; nil if the fields there contradict each other.
   private func possibleLength(at offset: Int, limit: Int) -> Int? {
     guard offset + RecordLayout.fixedLength <= limit else { return nil }
-    let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
+    let length = mapping.recordLength(at: offset)
     guard length >= RecordLayout.fixedLength, length <= min(limit - offset, Self.longestRecord),
       // The durable offset in a record never exceeds its own offset.
-      Int(mapping.load(offset + RecordLayout.durable, as: UInt32.self)) <= offset,
+      mapping.recordDurable(at: offset) <= offset,
       mapping.load(offset + RecordLayout.type + 1, as: UInt8.self) == 0
     else { return nil }
-    let kind = mapping.load(offset + RecordLayout.kind, as: UInt8.self)
+    let kind = mapping.recordKinds(at: offset).code
     if kind == EncryptedRecordLayout.kind {
       return cipher != nil && length >= EncryptedRecordLayout.least ? length : nil
     }
@@ -58,14 +58,9 @@ extension Segment {
 
   /// Bytes of the value of a record of this kind; nil if that length is impossible.
   private func possibleValue(of kind: RecordLayout.Kind, at offset: Int, length: Int) -> Int? {
-    let flags = RecordLayout.Flags(rawValue: mapping.load(offset + RecordLayout.flags))
-    guard flags.isSubset(of: .known) else { return nil }
-    var start = RecordLayout.fixedLength + flags.bytesBeforeKey
-    if flags.contains(.open) {
-      guard start + 2 <= length else { return nil }
-      start += 2 + Int(mapping.load(offset + start, as: UInt16.self)) * RecordLayout.dotLength
-    }
-    let value = length - start - Int(mapping.load(offset + RecordLayout.keyLength, as: UInt16.self))
+    guard mapping.recordKinds(at: offset).flags.isSubset(of: .known),
+      let key = mapping.recordKeyRange(at: offset, length: length)
+    else { return nil }
     let possible: ClosedRange<Int> =
       switch kind {
       case .value: 0...Limits.inlineValueBytes
@@ -73,6 +68,7 @@ extension Segment {
       case .tombstone, .localRemoval, .purge, .actor, .checkpoint: 0...0
       case .local, .epoch: 0...Self.longestRecord
       }
+    let value = offset + length - key.upperBound
     return possible.contains(value) ? value : nil
   }
 }

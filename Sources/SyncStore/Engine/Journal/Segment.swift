@@ -121,7 +121,7 @@ final class Segment: @unchecked Sendable {
   /// may be read.
   func record(at offset: Int, limit: Int, leavesEncrypted: Bool = false) -> RecordView? {
     guard offset + RecordLayout.fixedLength <= limit else { return nil }
-    let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
+    let length = mapping.recordLength(at: offset)
     guard length >= RecordLayout.fixedLength, offset + length <= limit else { return nil }
     let view = RecordView(encrypted: self, offset: offset)
     guard view.checksumHolds(length: length) else { return nil }

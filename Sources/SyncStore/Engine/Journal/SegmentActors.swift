@@ -103,16 +103,14 @@ private struct LeadingDefinition {
     at start: Int, in bytes: [UInt8], salt: UInt64
   ) -> (actor: ActorID, number: UInt16)? {
     let (key, end) = (start + RecordLayout.fixedLength, start + RecordLayout.actorDefinitionLength)
-    guard bytes.count >= end,
-      bytes.load(start + RecordLayout.length, as: UInt32.self) == UInt32(end - start),
-      bytes[start + RecordLayout.kind] == RecordLayout.Kind.actor.rawValue,
-      bytes[start + RecordLayout.flags] == 0,
-      bytes.load(start + RecordLayout.keyLength, as: UInt16.self) == UInt16(end - key),
+    guard bytes.count >= end, bytes.recordLength(at: start) == end - start else { return nil }
+    let (kinds, (number, keyLength)) = (bytes.recordKinds(at: start), bytes.recordActorAndKey(at: start))
+    guard kinds.isOf(.actor), kinds.flags == [], keyLength == end - key,
       case let body = bytes.span.extracting(start + RecordLayout.length..<end),
       UInt32(truncatingIfNeeded: XXH3.hash64(body, seed: salt &+ UInt64(start)))
-        == bytes.load(start + RecordLayout.checksum),
+        == bytes.recordChecksum(at: start),
       let actor = ActorID(bytes: bytes[key..<end])
     else { return nil }
-    return (actor, bytes.load(start + RecordLayout.actor))
+    return (actor, number)
   }
 }

@@ -117,14 +117,14 @@ final class SegmentCipher: Sendable {
   private func definition(of place: UInt32, at start: Int, in mapping: Mapping) -> [UInt8]? {
     let end = start + EncryptedRecordLayout.definitionLength
     guard start >= SegmentHeader.length, end <= mapping.count,
-      mapping.load(start + RecordLayout.length, as: UInt32.self) == EncryptedRecordLayout.definitionLength,
-      mapping.load(start + RecordLayout.kind) == RecordLayout.Kind.epoch.rawValue,
+      mapping.recordLength(at: start) == EncryptedRecordLayout.definitionLength,
+      mapping.recordKinds(at: start).isOf(.epoch),
       mapping.load(start + EncryptedRecordLayout.epoch, as: UInt32.self) == place
     else { return nil }
     let checksum = mapping.withBytes((start + RecordLayout.length)..<end) {
       XXH3.hash64($0, seed: salt &+ UInt64(start))
     }
-    guard UInt32(truncatingIfNeeded: checksum) == mapping.load(start, as: UInt32.self) else { return nil }
+    guard UInt32(truncatingIfNeeded: checksum) == mapping.recordChecksum(at: start) else { return nil }
     let epoch = start + RecordLayout.fixedLength
     return mapping.bytes(epoch..<(epoch + EncryptedRecordLayout.epochBytes))
   }
@@ -143,11 +143,11 @@ final class SegmentCipher: Sendable {
     let ciphers = ThreadCiphers.current
     let id = id | UInt64(writer.place) << 1
     let encryptedLength = length + EncryptedRecordLayout.overhead
-    let continues = plain.load(RecordLayout.flags, as: UInt8.self) & RecordLayout.Flags.continues.rawValue
+    let continues = plain.recordKinds().flags.intersection(.continues).rawValue
     let small = plain.load(RecordLayout.kind, as: UInt64.self)
     let isDefinition = UInt8(truncatingIfNeeded: small) == RecordLayout.Kind.epoch.rawValue
     let clear = isDefinition ? length : RecordLayout.fixedLength
-    let stamp = plain.load(RecordLayout.stamp, as: UInt64.self)
+    let stamp = plain.recordStamp().rawValue
     target.store(UInt32(encryptedLength), at: start + RecordLayout.length)
     target.store(plain.load(RecordLayout.durable, as: UInt32.self), at: start + RecordLayout.durable)
     target.store(
@@ -188,11 +188,11 @@ final class SegmentCipher: Sendable {
     _ mapping: Mapping, at offset: Int, place: Int, definitions: Mapping, keeps: Bool = false
   ) -> Mapping? {
     guard offset + EncryptedRecordLayout.least <= mapping.count else { return nil }
-    let kind = mapping.load(offset + RecordLayout.kind, as: UInt8.self)
-    let isDefinition = kind == RecordLayout.Kind.epoch.rawValue
-    let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
+    let (kinds, length) = (mapping.recordKinds(at: offset), mapping.recordLength(at: offset))
+    let isDefinition = kinds.isOf(.epoch)
     guard
-      isDefinition ? length == EncryptedRecordLayout.definitionLength : kind == EncryptedRecordLayout.kind,
+      isDefinition
+        ? length == EncryptedRecordLayout.definitionLength : kinds.code == EncryptedRecordLayout.kind,
       length >= EncryptedRecordLayout.least, offset + length <= mapping.count
     else { return nil }
     let clear = offset + RecordLayout.fixedLength + (isDefinition ? EncryptedRecordLayout.epochBytes : 0)
@@ -215,7 +215,7 @@ final class SegmentCipher: Sendable {
         body: (clear + EncryptedRecordLayout.tweakBytes)..<end),
       of: mapping, into: plain, at: EncryptedRecordLayout.inner
     ) { key(epoch, in: definitions) }
-    guard isAuthentic, plain.load(RecordLayout.length, as: UInt32.self) == UInt32(length) else { return nil }
+    guard isAuthentic, plain.recordLength() == length else { return nil }
     let small = plain.load(EncryptedRecordLayout.inner, as: UInt64.self)
     plain.store(stamp, at: RecordLayout.stamp)
     plain.store(small, at: RecordLayout.kind)

@@ -95,12 +95,11 @@ struct SegmentScan {
   /// Accounts for a whole record.
   @inline(__always)
   private mutating func add(_ record: MappedBytes, at offset: Int) {
-    durable = max(durable, Int(record.load(RecordLayout.durable, as: UInt32.self)))
-    let kind: UInt8 = record.load(RecordLayout.kind)
-    if kind == RecordLayout.Kind.actor.rawValue || kind == RecordLayout.Kind.epoch.rawValue { return }
+    durable = max(durable, record.recordDurable())
+    let kinds = record.recordKinds()
+    if kinds.isOf(.actor) || kinds.isOf(.epoch) { return }
     records += 1
-    let flags = RecordLayout.Flags(rawValue: record.load(RecordLayout.flags))
-    openTransaction = flags.contains(.continues) ? openTransaction ?? offset : nil
+    openTransaction = kinds.flags.contains(.continues) ? openTransaction ?? offset : nil
   }
 }
 

@@ -8,42 +8,38 @@ struct SimpleRecord {
   /// Offsets of key and value.
   let key: Int
   let value: Int
-  private let kinds: UInt32
-  private let named: UInt32
+  private let kinds: RecordKinds
+  /// The number of its author in its segment.
+  let actorNumber: UInt16
 
   /// Nil if the record is of another form or does not lie within `bytes`, which extend to the end of the
   /// segment.
   @inline(__always)
   init?(_ bytes: MappedBytes, seed: UInt64?, orBlob: Bool = false) {
     guard bytes.count >= RecordLayout.fixedLength else { return nil }
-    let length = Int(bytes.load(RecordLayout.length, as: UInt32.self))
-    kinds = bytes.load(RecordLayout.kind)
-    named = bytes.load(RecordLayout.actor)
-    let flags = RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8))
-    let kind = UInt8(truncatingIfNeeded: kinds)
+    let (length, keyLength): (Int, Int)
+    (length, kinds) = (bytes.recordLength(), bytes.recordKinds())
+    (actorNumber, keyLength) = bytes.recordActorAndKey()
+    let flags = kinds.flags
     guard length <= bytes.count, !flags.contains(.open),
-      kind == RecordLayout.Kind.value.rawValue || kind == RecordLayout.Kind.tombstone.rawValue
-        || orBlob && kind == RecordLayout.Kind.blob.rawValue
+      kinds.isOf(.value) || kinds.isOf(.tombstone) || orBlob && kinds.isOf(.blob)
     else { return nil }
     key = RecordLayout.fixedLength &+ flags.bytesBeforeKey
-    value = key &+ Int(named >> 16)
+    value = key &+ keyLength
     guard value <= length else { return nil }
     self.bytes = bytes.prefix(length)
     self.seed = seed
   }
 
   @inline(__always)
-  var flags: RecordLayout.Flags { RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8)) }
+  var flags: RecordLayout.Flags { kinds.flags }
 
   @inline(__always)
-  var isTombstone: Bool {
-    UInt8(truncatingIfNeeded: kinds) == RecordLayout.Kind.tombstone.rawValue
-  }
+  var isTombstone: Bool { kinds.isOf(.tombstone) }
 
   /// The reference in the record of a blob; nil for another record.
   var blob: BlobReference? {
-    guard UInt8(truncatingIfNeeded: kinds) == RecordLayout.Kind.blob.rawValue,
-      bytes.count - value >= RecordLayout.blobLength,
+    guard kinds.isOf(.blob), bytes.count - value >= RecordLayout.blobLength,
       let hash = BlobHash(bytes: bytes.bytes(value..<value + 32))
     else { return nil }
     return BlobReference(
@@ -51,7 +47,7 @@ struct SimpleRecord {
       metadata: bytes.bytes(value + RecordLayout.blobLength..<bytes.count))
   }
 
-  var type: ValueType { ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)) }
+  var type: ValueType { kinds.type }
 
   @inline(__always)
   func isOf(_ key: Span<UInt8>) -> Bool {
@@ -61,10 +57,6 @@ struct SimpleRecord {
   /// The key in place.
   @inline(__always)
   func withKey<Result>(_ body: (Span<UInt8>) -> Result) -> Result { bytes.withSpan(key..<value, body) }
-
-  /// The number of its author in its segment.
-  @inline(__always)
-  var actorNumber: UInt16 { UInt16(truncatingIfNeeded: named) }
 
   /// True if it names a base or a deadline.
   @inline(__always)
@@ -149,7 +141,7 @@ final class SlotSegments: Sendable {
     guard offset &+ RecordLayout.fixedLength <= all.count else { return nil }
     let rest = all.extracting(offset..<all.count)
     rest.prefetch()
-    let length = Int(rest.load(RecordLayout.length, as: UInt32.self))
+    let length = rest.recordLength()
     guard length >= RecordLayout.fixedLength, length <= rest.count,
       rest.prefix(length).checksumHolds(seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset)),
       let plain = segment.cipher.decrypt(segment.mapping, at: offset, keeps: true)

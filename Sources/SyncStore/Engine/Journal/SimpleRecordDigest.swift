@@ -14,8 +14,8 @@ struct SimpleRecordDigest {
   /// The digest part of a record that counts; `actor` wrote it.
   mutating func part(of record: SimpleRecord, by actor: ActorID) -> StateDigest {
     let bytes = record.bytes
-    let dot = Dot(actor: actor, sequence: bytes.load(RecordLayout.sequence))
-    let stamp = Stamp(rawValue: bytes.load(RecordLayout.stamp))
+    let dot = Dot(actor: actor, sequence: bytes.recordSequence())
+    let stamp = bytes.recordStamp()
     return bytes.withSpan(record.key..<record.value) { key in
       bytes.withSpan(record.value..<bytes.count) { value in
         part(of: key, value: value, type: record.type, dot: dot, stamp: stamp)

@@ -192,14 +192,13 @@ extension Engine {
       plain.key < plain.value, record.load(plain.key, as: UInt8.self) != ReservedKey.first
     else { return nil }
     let version = Version(
-      stamp: Stamp(rawValue: record.load(RecordLayout.stamp)),
-      dot: Dot(actor: actor, sequence: record.load(RecordLayout.sequence)))
+      stamp: record.recordStamp(),
+      dot: Dot(actor: actor, sequence: record.recordSequence()))
     guard applies(version, limit: limit, waited: false) else { return nil }
     return FastPathReader.PrefetchedRecord(
       offset: offset, end: offset + RecordLayout.aligned(record.count),
       hash: plain.withKey { index.hashIndex.hash($0) }, version: version,
-      position: reading.segment.header.basePosition
-        + UInt64(record.load(RecordLayout.position, as: UInt32.self)))
+      position: reading.segment.header.basePosition + record.recordPosition())
   }
 
   @inline(__always)

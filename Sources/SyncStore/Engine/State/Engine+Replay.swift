@@ -211,7 +211,7 @@ extension Engine {
 
   /// Returns the location of the record that this one replaces.
   @discardableResult
-  mutating func applyLocal(_ view: RecordView, shape: RecordView.Shape) -> Location? {
+  mutating func applyLocal(_ view: RecordView, shape: RecordShape) -> Location? {
     let key = view.key(shape)
     let before: Location?
     if view.kind == .local {
@@ -379,7 +379,7 @@ extension Engine {
 
 extension Engine.WriteSummary {
   /// Nil if the actor is unknown.
-  init?(_ view: RecordView, shape: RecordView.Shape) {
+  init?(_ view: RecordView, shape: RecordShape) {
     guard let version = view.version else { return nil }
     self.init(
       version: version, position: view.position, hasDeadline: shape.deadline != nil,

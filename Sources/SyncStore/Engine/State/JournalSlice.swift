@@ -32,14 +32,13 @@ struct JournalSlice: Sendable {
       var reader = RecordIterator(
         segment, from: SegmentTable.offset(ofRef: place), limit: bytes.upperBound, verifies: false)
       while let record = reader.next() {
-        let flags = RecordLayout.Flags(rawValue: record.load(RecordLayout.flags))
-        if !flags.contains(.continues) { break }
+        if !record.recordKinds().flags.contains(.continues) { break }
       }
       return reader.offset < bytes.upperBound ? reader.offset : nil
     }
 
     /// The open dots of a write in it.
-    func open(of view: RecordView, _ shape: RecordView.Shape) -> [Dot] {
+    func open(of view: RecordView, _ shape: RecordShape) -> [Dot] {
       shape.openCount > 0 ? view.open(shape) { Int($0) < actors.count ? actors[Int($0)] : nil } : []
     }
   }

@@ -173,7 +173,7 @@ extension Engine {
 
 extension RecordView {
   /// Content of the record; nil if it is inconsistent.
-  fileprivate func content(_ shape: Shape) -> Record.Content? {
+  fileprivate func content(_ shape: RecordShape) -> Record.Content? {
     switch kind {
     case .value: .inline(value(shape))
     case .blob: BlobReference(recorded: value(shape)).map { .blob($0) }
