@@ -43,6 +43,13 @@ import Testing
     #expect(found.filter { place in !allowed.contains { place.hasPrefix($0) } } == [])
   }
 
+  @Test("no concurrent dispatch queue: libdispatch ends a process whose threads it does not find in /proc")
+  func dispatchQueues() throws {
+    let concurrent =
+      #"attributes: \.con"# + #"current|Dispatch.*\.global\(|concurrentPer"# + #"form\(iterations"#
+    #expect(try Repository.matches(concurrent, in: sources) == [])
+  }
+
   @Test("libraries do not import Foundation")
   func foundation() throws {
     let libraries = sources.filter { !$0.hasPrefix("Sources/sync-cli/") }

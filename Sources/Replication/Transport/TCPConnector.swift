@@ -1,13 +1,9 @@
-private import Dispatch
 internal import SyncStore
 
 /// Opens a connection: resolves the name off the loop, then tries one address after the other.
 ///
 /// Confined to its loop's thread. It retains itself until it has reported a result.
 final class TCPConnector: EventHandler {
-  private static let resolving = DispatchQueue(
-    label: "syncstore.resolve", qos: .utility, attributes: .concurrent)
-
   private let loop: EventLoop
   private let endpoint: Endpoint
   private var addresses: ArraySlice<SocketAddress> = []
@@ -25,7 +21,7 @@ final class TCPConnector: EventHandler {
   ) {
     let connector = TCPConnector(endpoint, loop: loop, completion: completion)
     let bound = LoopBound(connector, to: loop)
-    resolving.async {
+    Background.runBlocking {
       let found = Result { () throws(ReplicationError) in try SocketAddress.resolve(endpoint) }
       loop.execute { bound.value.resolved(found) }
     }

@@ -136,6 +136,24 @@ struct NamespaceTests {
   }
 
   @Test(
+    "survive more background work than they have threads for",
+    .timeLimit(.minutes(Patience.minutes(1))))
+  func backlog() async {
+    await #expect(processExitsWith: .success) {
+      Patience.limitProcess()
+      // /proc is that of another namespace: libdispatch finds none of this process's threads there.
+      let process = ForkedProcess.inNamespace {
+        for _ in 0..<4 * (Background.processors + 4) { Background.runMaintenance { usleep(600_000) } }
+        for _ in 0..<300 { Background.runBlocking { usleep(600_000) } }
+        for _ in 0..<3 { Background.concurrentPerform(8) { _ in usleep(300_000) } }
+        return 0
+      }
+      guard let process else { return print("not tested: this machine gives nobody a PID namespace") }
+      #expect(process.container.finish() == 0)
+    }
+  }
+
+  @Test(
     "wait for a stopped holder of the mutex, and continue after its death",
     .timeLimit(.minutes(Patience.minutes(1))))
   func stopped() async {
