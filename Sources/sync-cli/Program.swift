@@ -14,6 +14,7 @@ enum Program {
     BackupCommands.backup,
     BackupCommands.restore, BackupCommands.destroy, RekeyCommand.command,
     StatusCommand.command, UnsentCommand.command, SyncCommands.push, SyncCommands.pull, SyncCommands.sync,
+    DiffCommand.command,
     ServeCommand.command,
     MemberCommands.invite, InviteCommands.list, InviteCommands.revoke, MemberCommands.join,
     MemberCommands.list, MemberCommands.add, MemberCommands.remove, SetRightCommand.command,

@@ -39,6 +39,13 @@ import Testing
     #expect(isInStep)
     #expect(try hubStore.get("reading/1", default: 0.0) == 21.5)
     // snippet
+    let differences = try await edge.compare(with: "hub") { found in
+      for difference in found { print(difference.key, difference.winner) }
+    }
+    print(differences.toSend.keys, differences.toReceive.keys)
+    // end
+    #expect(differences.isEmpty)
+    // snippet
     edge.keepInStep()  // every peer that it knows an address of, live
     for await state in edge.states(of: "hub") where state.phase == .live { break }
     try edgeStore.put("reading/2", 22.5)  // a moment later the hub has it, durably

@@ -91,7 +91,8 @@ package final class SessionEndpoint {
         .finishRound,
         .readBlob, .storeBlobRanges, .storeBlobs, .makeRecipe, .matchRecipe, .assembleBlob, .digestState,
         .readGroupKeys,
-        .digestBuckets, .fingerprint, .exchangeRecords, .repair, .stateHoldings, .decryptBlobRange:
+        .digestBuckets, .fingerprint, .exchangeRecords, .repair, .stateKeys, .compareKeys, .stateHoldings,
+        .decryptBlobRange:
         pending.append(action)
       }
     }

@@ -172,6 +172,8 @@ final class BlobFetchCoordinator {
       swarms[hash]?.arrived(offset: offset, bytes: bytes, from: device)
     case .partsLacking(let hash): swarms[hash]?.lost(device)
     case .holdings(let stated): answered(stated, by: device)
+    // Passed to the caller that compares.
+    case .differences: break
     }
   }
 

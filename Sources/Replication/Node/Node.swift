@@ -165,22 +165,43 @@ public final class Node: Sendable {
     progress: @escaping @Sendable (SessionProgress) -> Void = { _ in }
   ) async throws(ReplicationError) -> SessionReport {
     let begin = MonotonicClock.milliseconds()
+    var (repairedKeys, repaired): (Int, [[UInt8]]) = (0, [])
+    let plan = DialPlan(direction: direction.inSession, progress: progress)
+    let end = try await runToEnd(with: peer, plan) { figures in
+      repairedKeys += figures.repairedKeys
+      repaired += figures.repaired
+    }
+    var report = try await report(end, direction: direction, since: begin)
+    report.repairedKeys = repairedKeys
+    report.repaired = repaired.prefix(WireLimits.repairNames).compactMap { try? Key(bytes: $0) }
+    return report
+  }
+
+  /// What a dialled session does.
+  struct DialPlan: Sendable {
+    var direction: SessionDirection
+    var mode = SessionMode.once
+    /// Called about ten times a second, on the event loop.
+    var progress: @Sendable (SessionProgress) -> Void = { _ in }
+    /// Called on the event loop when a session starts.
+    var begun: @Sendable (SessionDriver) -> Void = { _ in }
+  }
+
+  /// Runs sessions with a peer until one is done, while the other side requests to start again. `tried` gets
+  /// the figures of each.
+  func runToEnd(
+    with peer: String, _ plan: DialPlan, tried: (SessionFigures) -> Void = { _ in }
+  ) async throws(ReplicationError) -> DialEnd {
     let store = store
     let (target, endpoints) = try await context.workers.run { () throws(ReplicationError) in
       try Route.resolve(peer, in: store)
     }
     var backoff = Backoff(base: 50, cap: 2_000)
-    var (repairedKeys, repaired): (Int, [[UInt8]]) = (0, [])
     while true {
-      let end = try await dial(target, endpoints: endpoints, direction: direction, progress: progress)
-      repairedKeys += end.end.figures.repairedKeys
-      repaired += end.end.figures.repaired
+      let end = try await dial(target, endpoints: endpoints, plan)
+      tried(end.end.figures)
       switch end.end.outcome {
-      case .done:
-        var report = try await report(end, direction: direction, since: begin)
-        report.repairedKeys = repairedKeys
-        report.repaired = repaired.prefix(WireLimits.repairNames).compactMap { try? Key(bytes: $0) }
-        return report
+      case .done: return end
       case .failed(let code, let message):
         if end.end.wasRevoked {
           let context = context
@@ -201,8 +222,7 @@ public final class Node: Sendable {
   }
 
   private func dial(
-    _ target: DialTarget, endpoints: [Endpoint], direction: SyncDirection,
-    progress: @escaping @Sendable (SessionProgress) -> Void
+    _ target: DialTarget, endpoints: [Endpoint], _ plan: DialPlan
   ) async throws(ReplicationError) -> DialEnd {
     var failure = ReplicationError(
       .network, "\(target.name) has no address here: give host:port, or name it with `Membership.add`")
@@ -211,11 +231,13 @@ public final class Node: Sendable {
       let result = await withCheckedContinuation { continuation in
         context.loop.execute {
           var last: UInt64 = 0
-          core.value.dial(target, endpoint: endpoint, direction: direction.inSession) { figures in
+          core.value.dial(
+            target, endpoint: endpoint, direction: plan.direction, mode: plan.mode, begun: plan.begun
+          ) { figures in
             let now = MonotonicClock.milliseconds()
             guard now - last >= 100 else { return }
             last = now
-            progress(SessionProgress(figures))
+            plan.progress(SessionProgress(figures))
           } completion: {
             continuation.resume(returning: $0)
           }
@@ -223,7 +245,7 @@ public final class Node: Sendable {
       }
       switch result {
       case .success(let end):
-        progress(SessionProgress(end.end.figures))
+        plan.progress(SessionProgress(end.end.figures))
         return end
       case .failure(let error): failure = error
       }

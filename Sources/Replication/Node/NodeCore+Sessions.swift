@@ -28,7 +28,10 @@ extension NodeCore: SessionDriverDelegate {
   }
 
   func session(_ driver: SessionDriver, notifies news: [SessionNotification]) {
-    for item in news { blobFetches.handle(item, from: driver) }
+    for item in news {
+      if case .differences(let found) = item { outgoing[driver.number]?.onDifferences(found) }
+      blobFetches.handle(item, from: driver)
+    }
   }
 
   func sessionIsOver(_ driver: SessionDriver) { blobFetches.ended(driver) }

@@ -35,6 +35,8 @@ final class NodeCore {
     var mode = SessionMode.once
     /// Called when the session's figures have changed.
     var onProgress: (SessionFigures) -> Void = { _ in }
+    /// Called with each part of a comparison.
+    var onDifferences: ([KeyDifference]) -> Void = { _ in }
   }
 
   struct Incoming {
@@ -250,10 +252,10 @@ final class NodeCore {
     }
     // One that answers is as good as the new one; one that does not gives way to the next.
     for rival in rivals { rival.driver?.probe(within: Int(Self.answerMilliseconds)) }
-    // A control-only session moves no records: it cannot replace the one that the device has dialled.
+    // A session that moves no records cannot replace the one that the device has dialled.
     if context.identity.id < device,
       outgoing.values.contains(where: {
-        $0.device == device && $0.mode != .controlOnly && $0.driver?.isLive == false
+        $0.device == device && $0.mode.movesRecords && $0.driver?.isLive == false
       })
     {
       return refuse(number, link: link, reason: "both sides dialled at once: the other connection goes on")
@@ -339,6 +341,11 @@ final class NodeCore {
         }
       }
     }
+  }
+
+  /// Calls `body` with each part of the comparison that the dialled session makes.
+  func observeDifferences(of driver: SessionDriver, _ body: @escaping ([KeyDifference]) -> Void) {
+    outgoing[driver.number]?.onDifferences = body
   }
 
   private func runSession(

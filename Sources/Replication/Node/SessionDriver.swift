@@ -258,7 +258,7 @@ final class SessionDriver {
         work(action, on: queues.decryption)
       case .loadReplica, .loadCursor, .finishRound, .storeBlobRanges, .storeBlobs, .matchRecipe,
         .assembleBlob, .digestState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
-        .decryptBlobRange:
+        .stateKeys, .compareKeys, .decryptBlobRange:
         work(action, on: queues.receiving)
       case .stateHoldings: work(action, on: queues.scanning)
       case .becomeNewActor:

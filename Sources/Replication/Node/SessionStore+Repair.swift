@@ -38,8 +38,9 @@ extension SessionStore {
       outcome = try store.repair(
         names(of: taken, theirs: theirs), against: theirs, scope: scope, steps: .keep)
     }
+    let context = BatchContext.differing(store: store.id, sender: try ownActor(), index: index)
     return .recordsExchanged(
-      DifferingRecords(hashes: taken, encrypted: try encrypt(records, index: index)), keys: outcome.keys)
+      DifferingRecords(hashes: taken, encrypted: try encrypt(records, as: context)), keys: outcome.keys)
   }
 
   func repair(
@@ -61,23 +62,23 @@ extension SessionStore {
     return Set(own).union(theirs.keys)
   }
 
-  private func encrypt(_ records: [Record], index: UInt64) throws -> [UInt8] {
-    let actor = try state.withLock { $0.handshake.actor } ?? store.actor
-    // The positions are only ordinals: these records are in no journal that the other side could resume from.
+  func ownActor() throws -> ActorID { try state.withLock { $0.handshake.actor } ?? store.actor }
+
+  /// Encrypts records that are in no journal from which the other side could resume: their positions are only
+  /// ordinals.
+  func encrypt(_ records: [Record], as context: BatchContext) throws -> [UInt8] {
     let positioned = records.enumerated().map { PositionedRecord(position: UInt64($0 + 1), record: $1) }
     let payload = RecordCodec.encode(
       RecordCodec.Payload(position: UInt64(records.count), records: positioned))
     return try BatchCodec.encrypt(
-      payload, as: .differing(store: store.id, sender: actor, index: index), keys: ring(),
-      randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+      payload, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
   }
 
-  private func decrypt(
-    _ encrypted: [UInt8], of hashes: Set<UInt64>, from peer: ActorID?, index: UInt64
+  /// Decrypts the other side's records of keys with these hashes.
+  func decrypt(
+    _ encrypted: [UInt8], of hashes: Set<UInt64>, as context: BatchContext
   ) throws -> [[UInt8]: Record] {
-    guard let peer else { return [:] }
-    let payload = try BatchCodec.decrypt(
-      encrypted, expecting: .differing(store: store.id, sender: peer, index: index), keys: ring())
+    let payload = try BatchCodec.decrypt(encrypted, expecting: context, keys: ring())
     var records: [[UInt8]: Record] = [:]
     for item in try RecordCodec.decode(payload).records {
       let record = item.record
@@ -86,5 +87,12 @@ extension SessionStore {
       else { throw DecodingFailure("a record of a key that is not being compared, or two of one key") }
     }
     return records
+  }
+
+  private func decrypt(
+    _ encrypted: [UInt8], of hashes: Set<UInt64>, from peer: ActorID?, index: UInt64
+  ) throws -> [[UInt8]: Record] {
+    guard let peer else { return [:] }
+    return try decrypt(encrypted, of: hashes, as: .differing(store: store.id, sender: peer, index: index))
   }
 }

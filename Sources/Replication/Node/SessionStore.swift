@@ -127,6 +127,10 @@ package final class SessionStore: Sendable {
         return try exchangeRecords(hashes, encrypted: theirs, from: peer, scope: scope, index: index)
       case .repair(let hashes, let theirs, let scope, let index):
         return try repair(hashes, encrypted: theirs, from: peer, scope: scope, index: index)
+      case .stateKeys(let prints, let scope, let index):
+        return try stateKeys(prints, scope: scope, index: index)
+      case .compareKeys(let states, let covered, let scope, let index):
+        return try compareKeys(states, from: peer, covered: covered, scope: scope, index: index)
       case .stateHoldings(let wanted): return try stateHoldings(wanted)
       case .decryptBlobRange(let range):
         guard let peer else { return nil }

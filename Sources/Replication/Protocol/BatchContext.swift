@@ -46,6 +46,13 @@ package struct BatchContext: Hashable, Sendable, CustomStringConvertible {
     BatchContext(kind: .records, store: store, sender: sender, mark: RoundMark(high: 0, low: 0), index: index)
   }
 
+  /// The statement of `sender` about differing keys, in answer number `index` (from 1) of a session.
+  ///
+  /// It belongs to no round; no round has the mark used here.
+  package static func keyStates(store: StoreID, sender: ActorID, index: UInt64) -> BatchContext {
+    BatchContext(kind: .records, store: store, sender: sender, mark: RoundMark(high: 0, low: 1), index: index)
+  }
+
   /// The range of a blob that starts at byte `offset`, from `sender`.
   ///
   /// The header does not name the blob: a range of a wrong blob is detected when the whole blob is hashed

@@ -26,6 +26,8 @@ package enum SessionFeature {
   package static let leavesOut: UInt64 = 512
   /// More batches of a round may be in flight (`WireLimits.moreBatchesInFlight`).
   package static let moreBatches: UInt64 = 4096
+  /// The side states what it holds of keys that differ, without moving records.
+  package static let comparison: UInt64 = 8192
 }
 
 /// Feature bits that the other side must know, or refuse the session (`Hello.incompatibleFeatures`).

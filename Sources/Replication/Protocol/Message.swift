@@ -31,6 +31,8 @@ package enum MessageType: UInt8, CaseIterable, Sendable {
   case differingRecords = 0x1B
   case repaired = 0x1C
   case scopeWant = 0x1D
+  case keysWant = 0x1E
+  case keyStates = 0x1F
   case recipeWant = 0x20
   case recipe = 0x21
   case partsWant = 0x22
@@ -101,6 +103,11 @@ package enum Message: Hashable, Sendable {
   case differingRecords(DifferingRecords)
   /// Server to client: number of keys repaired here, and whether this side took a new actor.
   case repaired(keys: UInt64, isRenewed: Bool)
+  /// Client to server: the fingerprints in the buckets that differ, to be answered by `keyStates`
+  /// (`ComparisonMessages.swift`).
+  case keysWant(BucketPrints)
+  /// Server to client: what it holds of the keys that differ.
+  case keyStates(KeyStates)
   /// Client to server: requests the records of keys that this copy did not hold so far
   /// (`Exchange+Scope.swift`).
   case scopeWant(ScopeWant)

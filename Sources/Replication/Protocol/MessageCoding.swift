@@ -121,6 +121,12 @@ extension Message {
       writer.writeVariable(keys)
       writer.write(UInt8(isRenewed ? 1 : 0))
       return .repaired
+    case .keysWant(let prints):
+      prints.write(to: &writer)
+      return .keysWant
+    case .keyStates(let states):
+      states.write(to: &writer)
+      return .keyStates
     case .recipeWant(let need):
       need.write(to: &writer)
       return .recipeWant
@@ -203,6 +209,8 @@ extension Message {
     case .differingRecords: return .differingRecords(try DifferingRecords(from: &reader))
     case .repaired: return .repaired(keys: try reader.readVariable(), isRenewed: try reader.readFlag())
     case .scopeWant: return .scopeWant(try ScopeWant(from: &reader))
+    case .keysWant: return .keysWant(try BucketPrints(from: &reader))
+    case .keyStates: return .keyStates(try KeyStates(from: &reader))
     case .recipeWant: return .recipeWant(try BlobNeed(from: &reader))
     case .recipe:
       return .recipe(

@@ -43,6 +43,12 @@ package enum WireLimits {
   package static let repairBytes = 1 << 20
   /// Comparisons of all buckets per session. After that the session ends, and the next one continues.
   package static let repairPasses = 64
+  /// Keys that one answer of a comparison states: all fingerprints of both sides may differ.
+  package static let comparedKeys = 2 * repairPrints
+  /// Bytes of stated records in an answer of a comparison; those of a single bucket may be larger.
+  package static let comparedBytes = 2 << 20
+  /// Answers of a comparison per session: each costs the server a pass over its keys.
+  package static let comparisonAnswers: UInt64 = 4096
   /// Repaired keys that a session's statistics name.
   package static let repairNames = 1000
 

@@ -76,7 +76,12 @@ extension Exchange {
   }
 
   mutating func acceptRepair(_ message: Message, _ port: inout SessionPort) throws(SessionEnd) {
-    guard repair.isAgreed else { throw .violation("a comparison that was not agreed") }
+    if case .comparingKeys = progress { return try acceptComparison(message, &port) }
+    switch message {
+    case .digestGroups, .keysWant:
+      guard repair.isAgreed || comparesKeys else { throw .violation("a comparison that was not agreed") }
+    default: guard repair.isAgreed else { throw .violation("a comparison that was not agreed") }
+    }
     switch message {
     case .stateClaim(let claim): try claimed(claim, &port)
     case .digestGroups(let groups):
@@ -85,11 +90,25 @@ extension Exchange {
     case .bucketPrints(let prints):
       try requireServer()
       try repair.asked(prints, &port)
+    case .keysWant(let prints):
+      try requireServer()
+      guard comparesKeys else { throw .violation("a comparison that was not agreed") }
+      try repair.askedForKeys(prints, &port)
     case .groupBuckets(let groups): try ended(repair.received(groups, &port), &port)
     case .differingRecords(let records): try ended(repair.received(records, &port), &port)
     case .repaired(_, let isRenewed): try repair.otherRepaired(isRenewed: isRenewed, &port)
     default: throw .violation("a message out of place")
     }
+  }
+
+  private mutating func acceptComparison(_ message: Message, _ port: inout SessionPort) throws(SessionEnd) {
+    switch message {
+    case .groupBuckets(let groups): try comparison.received(groups, &port)
+    case .keyStates(let states):
+      try comparison.received(states, covered: peer.summary.vector, &port)
+    default: throw .violation("a message out of place")
+    }
+    try endIfCompared(&port)
   }
 
   private func requireServer() throws(SessionEnd) {
@@ -98,8 +117,14 @@ extension Exchange {
 
   mutating func answeredRepair(_ event: SessionEvent, _ port: inout SessionPort) throws(SessionEnd) {
     switch event {
-    case .bucketsDigested(let digests): repair.digested(digests, &port)
-    case .fingerprinted(let prints): repair.fingerprinted(prints, &port)
+    case .bucketsDigested(let digests):
+      if case .comparingKeys = progress { return comparison.digested(digests, &port) }
+      repair.digested(digests, &port)
+    case .fingerprinted(let prints):
+      if case .comparingKeys = progress { return comparison.fingerprinted(prints, &port) }
+      repair.fingerprinted(prints, &port)
+    case .keysStated(let states): repair.keysStated(states, &port)
+    case .keysCompared(let differences): comparison.compared(differences, &port)
     case .recordsExchanged(let records, let keys): repair.exchanged(records, keys: keys, &port)
     case .repaired(let outcome): try ended(repair.repaired(outcome, &port), &port)
     default: preconditionFailure("not an answer: \(event)")

@@ -182,7 +182,7 @@ extension Exchange {
         throw .violation("keys were wanted, but that was not agreed")
       }
       keyTransfer.requestedKeys = want
-    case .comparing, .expandingScope, .repairing, .live, .controlOnly:
+    case .comparing, .expandingScope, .repairing, .live, .controlOnly, .comparingKeys:
       throw .violation("keys were wanted too late")
     }
   }

@@ -14,6 +14,8 @@ package enum SessionNotification: Hashable, Sendable {
   case partsLacking(BlobHash)
   /// The other side's holdings.
   case holdings(HoldingsStated)
+  /// Keys that differ: the next part of a comparison.
+  case differences([KeyDifference])
 }
 
 /// Requests in flight outside the session's plan.

@@ -26,6 +26,8 @@ struct Exchange {
     case live
     /// No records are transferred; only requests of the own side are served (`Exchange+Tier.swift`).
     case controlOnly
+    /// No records are transferred; the keys of both sides are compared (`Comparison`).
+    case comparingKeys
   }
 
   var own: Hello
@@ -39,7 +41,8 @@ struct Exchange {
   var live = LiveState()
   var repair: Repair
   var tier = TierState()
-  private let controlOnly: Bool
+  var comparison: Comparison
+  private let mode: SessionMode
   /// Whether the other side has sent group keys.
   var hasGroupKeys = false
   var keyTransfer = KeyTransfer()
@@ -48,7 +51,8 @@ struct Exchange {
 
   /// Creates the server's side, after it sent its hello.
   init(serverOf peer: Hello, own: Hello, missing: [BlobNeed], _ port: inout SessionPort) {
-    (self.own, self.peer, progress, controlOnly) = (own, peer, .answering, false)
+    (self.own, self.peer, progress, mode) = (own, peer, .answering, .once)
+    comparison = Comparison(own: own)
     staysOpen = Self.agrees(own: own, peer: peer)
     repair = Repair(own: own, peer: peer)
     let most = Self.batchesInFlight(own: own, peer: peer)
@@ -65,10 +69,11 @@ struct Exchange {
   /// Creates the client's side, after the server's hello arrived.
   init(
     client direction: SessionDirection, own: Hello, peer: Hello, missing: [BlobNeed],
-    controlOnly: Bool = false,
+    mode: SessionMode = .once,
     _ port: inout SessionPort
   ) {
-    (self.own, self.peer, progress, self.controlOnly) = (own, peer, .loadingCursor, controlOnly)
+    (self.own, self.peer, progress, self.mode) = (own, peer, .loadingCursor, mode)
+    comparison = Comparison(own: own)
     staysOpen = Self.agrees(own: own, peer: peer)
     repair = Repair(own: own, peer: peer)
     let most = Self.batchesInFlight(own: own, peer: peer)
@@ -187,7 +192,8 @@ struct Exchange {
     case .groupKeys(let text): try groupKeysReceived(text, &port)
     case .holdingsWant(let wanted): try wasAsked(wanted, &port)
     case .holdings(let stated): try heard(stated, &port)
-    case .stateClaim, .digestGroups, .groupBuckets, .bucketPrints, .differingRecords, .repaired:
+    case .stateClaim, .digestGroups, .groupBuckets, .bucketPrints, .differingRecords, .repaired, .keysWant,
+      .keyStates:
       try acceptRepair(message, &port)
     case .scopeWant(let want): try keysRequested(want, &port)
     case .hello, .foreignHello, .ping, .pong, .goodbye, .refuse, .joinRequest, .joinAccept:
@@ -258,7 +264,8 @@ struct Exchange {
     case .holdingsStated(let stated): state(stated, &port)
     case .blobRangeDecrypted(let hash, let offset, let bytes):
       try rangeDecrypted(hash, offset: offset, bytes: bytes, &port)
-    case .bucketsDigested, .fingerprinted, .recordsExchanged, .repaired: try answeredRepair(event, &port)
+    case .bucketsDigested, .fingerprinted, .recordsExchanged, .repaired, .keysStated, .keysCompared:
+      try answeredRepair(event, &port)
     case .received, .sent, .timer, .disconnected, .stop, .refuse, .probe, .replica, .rolledBack, .failed,
       .stale, .wanted,
       .asked, .wantedParts:
@@ -275,7 +282,7 @@ struct Exchange {
     sending?.pump(&port)
     source.pump(&port)
     switch progress {
-    case .answering, .loadingCursor, .comparing, .repairing, .live, .controlOnly: return
+    case .answering, .loadingCursor, .comparing, .repairing, .live, .controlOnly, .comparingKeys: return
     case .firstPass, .secondPass:
       guard sending?.isDelivered ?? true, receiving?.isReceived ?? true, source.isQuiet else { return }
       try passed(&port)
@@ -292,9 +299,10 @@ struct Exchange {
     progress = .firstPass
     ownCursor = cursor
     receiving?.cursor = cursor
-    if controlOnly {
-      progress = .controlOnly
-      return
+    switch mode {
+    case .once, .live: break
+    case .controlOnly: return progress = .controlOnly
+    case .comparison: return try beginComparison(&port)
     }
     if isAlreadyInSync {
       recordImplicitReceipt(&port)

@@ -33,6 +33,7 @@ struct Repair {
     case answeringRecords
     case awaitingTheirs(hashes: [UInt64])
     case repairing
+    case statingKeys
   }
 
   private var step = Step.idle
@@ -49,6 +50,8 @@ struct Repair {
   private var found = 0
   /// Whether either side has become another actor. Nothing more can be repaired in this session.
   private(set) var isRenewed = false
+  /// Number of questions about keys that were answered without a repair.
+  private var answers: UInt64 = 0
 
   init(own: Hello, peer: Hello) {
     isAgreed =
@@ -157,7 +160,24 @@ struct Repair {
     port.actions.append(.fingerprint(buckets: prints.buckets, scope))
   }
 
+  /// The client wants to know what is held of the keys that differ, and repairs nothing.
+  mutating func askedForKeys(_ prints: BucketPrints, _ port: inout SessionPort) throws(SessionEnd) {
+    guard case .awaitingPrints = step else { throw .violation("fingerprints before digests") }
+    guard answers < WireLimits.comparisonAnswers else {
+      throw .tryAgain("a comparison asked for the keys of more buckets than one session answers")
+    }
+    answers += 1
+    step = .statingKeys
+    port.actions.append(.stateKeys(prints, scope, index: answers))
+  }
+
   // MARK: Store results
+
+  mutating func keysStated(_ states: KeyStates, _ port: inout SessionPort) {
+    guard case .statingKeys = step else { preconditionFailure("no keys were being stated") }
+    step = .awaitingPrints
+    port.send(.keyStates(states))
+  }
 
   mutating func digested(_ buckets: [StateDigest], _ port: inout SessionPort) {
     switch step {
@@ -179,7 +199,7 @@ struct Repair {
     }
   }
 
-  private static func groups(of buckets: [StateDigest]) -> [StateDigest] {
+  static func groups(of buckets: [StateDigest]) -> [StateDigest] {
     stride(from: 0, to: buckets.count, by: DigestGroups.count).map { first in
       buckets[first..<(first + DigestGroups.count)].reduce(into: StateDigest()) { $0.add($1) }
     }

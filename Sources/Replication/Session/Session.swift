@@ -207,7 +207,7 @@ package struct Session: ~Copyable {
       .keysStillMissing,
       .blobRead, .blobUnavailable, .blobStored, .blobRejected, .blobsStored, .recipeMade, .recipeUnavailable,
       .recipeMatched, .stateDigested, .journalGrown, .liveUpdateOpened, .liveUpdateEmpty, .groupKeys,
-      .bucketsDigested,
+      .bucketsDigested, .keysStated, .keysCompared,
       .fingerprinted, .recordsExchanged, .repaired, .holdingsStated, .blobRangeDecrypted:
       try exchange?.answered(event, &port)
     }
@@ -270,7 +270,7 @@ package struct Session: ~Copyable {
       begin(
         Exchange(
           client: direction, own: own, peer: hello,
-          missing: mode == .controlOnly ? [] : replica.missingBlobs, controlOnly: mode == .controlOnly, &port)
+          missing: mode.movesRecords ? replica.missingBlobs : [], mode: mode, &port)
       )
     case .unborn, .preparing, .answering, .running, .closed: throw .violation("a second hello")
     }
@@ -281,7 +281,7 @@ package struct Session: ~Copyable {
     case .preparing(let direction):
       let own = Hello(
         compatibleFeatures: features(replica) | (replica.leavesOut ? SessionFeature.leavesOut : 0)
-          | (direction.sends && mode != .controlOnly && replica.summary.scope == nil
+          | (direction.sends && mode.movesRecords && replica.summary.scope == nil
             ? SessionFeature.scopeExpansion : 0),
         summary: replica.summary,
         wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
@@ -312,7 +312,7 @@ package struct Session: ~Copyable {
   }
 
   private func features(_ replica: Replica) -> UInt64 {
-    SessionFeature.moreBatches | capabilities.rawValue
+    SessionFeature.moreBatches | SessionFeature.comparison | capabilities.rawValue
       | (mode == .live ? SessionFeature.live | SessionFeature.waitsForKeys : 0)
       | (replica.epochs.isEmpty ? 0 : SessionFeature.groupKeys)
       // Records of a read-only member are not accepted, and it reissues nothing.

@@ -76,6 +76,11 @@ package enum SessionEvent: Hashable, Sendable {
   case recordsExchanged(DifferingRecords, keys: [[UInt8]])
   /// Answers `repair`: these keys are repaired, durably.
   case repaired(RepairOutcome)
+  /// Answers `stateKeys`: what is held here of the keys that differ, in as many of the buckets as there is
+  /// room for.
+  case keysStated(KeyStates)
+  /// Answers `compareKeys`: the keys that differ.
+  case keysCompared([KeyDifference])
   /// The own side requests these blobs now, whatever its policy. Results come from
   /// `Session.drainNotifications`.
   case wanted([BlobNeed])
@@ -173,6 +178,11 @@ package enum SessionAction: Hashable, Sendable {
   /// Repair the keys with these hashes. Without `theirs`, the other side's records are those given with
   /// `exchangeRecords`.
   case repair(hashes: [UInt64], theirs: [UInt8]?, RepairScope, index: UInt64)
+  /// State what is held of the keys whose fingerprints differ from these.
+  case stateKeys(BucketPrints, RepairScope, index: UInt64)
+  /// Compare the own keys, among those last fingerprinted, with the other side's statement. `covered` is its
+  /// vector.
+  case compareKeys(KeyStates, covered: VersionVector, RepairScope, index: UInt64)
   /// Decrypt a range of a blob for its requester.
   case decryptBlobRange(BlobRange)
   /// State which of these blobs are here, durable and intact, and the covered vector; no statement while an
@@ -237,6 +247,11 @@ package enum SessionMode: Sendable {
   case live
   /// For a client: transfers no records, stays open, serves `wanted` and `asked`, and ends with `stop`.
   case controlOnly
+  /// For a client: transfers no records, compares all keys, and ends.
+  case comparison
+
+  /// Whether records are transferred.
+  var movesRecords: Bool { self == .once || self == .live }
 }
 
 /// Optional features that a side offers in its hello, as bits of `SessionFeature`.

@@ -30,7 +30,7 @@ struct SessionPort {
     switch message {
     case .want: (awaitsReply, hasRequestedRound) = (true, true)
     case .hello, .foreignHello, .blobWant, .joinRequest, .liveUpdate, .digestGroups, .bucketPrints,
-      .differingRecords, .recipeWant, .partsWant, .holdingsWant:
+      .differingRecords, .keysWant, .recipeWant, .partsWant, .holdingsWant:
       awaitsReply = true
     case .roundBegin where !hasRequestedRound: awaitsReply = true
     default: break

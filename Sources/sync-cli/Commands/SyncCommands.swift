@@ -19,11 +19,13 @@ enum SyncCommands {
     _ name: String, summary: String, direction: SyncDirection, options: [Option] = []
   ) -> Command {
     Command(
-      name, summary, operands: [Operand("PEER", .some)], options: options + [ItemFailures.strict],
+      name, summary, operands: [Operand("PEER", .some)],
+      options: options + [DiffCommand.dryRun, ItemFailures.strict],
       notes: """
         PEER is the name of a peer or a member, or host:port of any member. Ends with 0 only when everything is durable
         where it belongs. If it breaks, run it again: it goes on where it was. Ends with 1 when the two copies held different
         values of one write, and names the keys: they are put right by then, and both values kept ("sync-cli conflicts").
+        With --dry-run the two copies are compared, and nothing is moved ("sync-cli diff" shows each key; --verbose, too).
         Several peers are met one after the other: one that fails is named, and the next one is met, unless --strict is
         given.
         """
@@ -33,6 +35,12 @@ enum SyncCommands {
           "--prefix", reason: "several peers are named", advice: "name the one that is to give the keys")
       }
       return try invocation.withStore { store in
+        if invocation.has("dry-run") {
+          for peer in invocation.operands {
+            try DiffCommand.dryRun(invocation, store, with: peer.text, direction, output)
+          }
+          return .done
+        }
         var failures = ItemFailures(invocation, isAlone: invocation.operands.count == 1)
         var code = ExitCode.done
         for peer in invocation.operands {

@@ -232,7 +232,7 @@ import Testing
         digest: Samples.digest, directions: $0 == Samples.left ? .receives : .sends)
     }
     var exchange = Exchange(
-      client: .pull, own: hellos[0], peer: hellos[1], missing: [], controlOnly: true, &port)
+      client: .pull, own: hellos[0], peer: hellos[1], missing: [], mode: .controlOnly, &port)
     try exchange.answered(.cursor(nil), &port)
     exchange.want(
       BlobPartsWanted(hash: Samples.hash, size: 20, parts: [BlobPart(offset: 10, count: 5)]), &port)

@@ -150,17 +150,3 @@ import Testing
     }
   }
 }
-
-/// A session under test.
-private final class Talk {
-  private(set) var session: Session
-
-  init(_ role: Session.Role, _ right: MemberRight) {
-    session = Session(role: role, peerName: "peer", peerRight: right)
-    _ = session.start()
-  }
-
-  func handle(_ event: SessionEvent) -> [SessionAction] { session.handle(event) }
-  /// Delivers a message from the other side.
-  func say(_ message: Message) -> [SessionAction] { handle(.received(message.frame.bytes)) }
-}

@@ -94,6 +94,14 @@ enum Samples {
         DifferingRecords(hashes: [0x0102_0304_0506_0708, 0x1112_1314_1516_1718], encrypted: [1, 2, 3]))
     ),
     ("repaired", .repaired(keys: 300, isRenewed: true)),
+    ("keysWant", .keysWant(prints)),
+    (
+      "keyStates",
+      .keyStates(
+        KeyStates(
+          buckets: [0x0203, 0xFFFF], hashes: [0x0102_0304_0506_0708, 0x1112_1314_1516_1718],
+          encrypted: [1, 2, 3]))
+    ),
     ("helloThatRepairs", .hello(helloThatRepairs)),
     ("recipeWant", .recipeWant(BlobNeed(hash: hash, size: 5 << 20, offset: 4096))),
     ("recipe", .recipe(EncryptedRecipe(hash: hash, offset: 4096, encrypted: [7, 8, 9]))),

@@ -131,7 +131,7 @@ final class SessionSide {
         .storeBlobRanges,
         .storeBlobs,
         .matchRecipe, .assembleBlob, .digestState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
-        .stateHoldings, .decryptBlobRange,
+        .stateKeys, .compareKeys, .stateHoldings, .decryptBlobRange,
         .becomeNewActor:
         work[Lane.receiving.rawValue].append(action)
       }
