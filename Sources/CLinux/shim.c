@@ -295,6 +295,8 @@ const char *sync_argument(int index) {
   return index >= 0 && index < argument_count ? arguments[index] : NULL;
 }
 
+char **sync_environment(void) { return environ; }
+
 void sync_zero(void *start, uint64_t count) { explicit_bzero(start, count); }
 
 static _Thread_local uint64_t held_ranks;

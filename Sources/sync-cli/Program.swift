@@ -9,6 +9,7 @@ enum Program {
   static let commands: [Command] = [
     InitCommand.command, KeyCommands.put, KeyCommands.get, KeyCommands.delete, ListCommand.command,
     TreeCommands.importing, TreeCommands.exporting, LineCommands.load, LineCommands.dump,
+    WatchCommand.command,
     InspectCommands.digest, InspectCommands.log, WhyCommand.command, InspectCommands.conflicts,
     VerifyCommand.command, CompactCommand.command, TierCommands.trim, TierCommands.policy,
     BackupCommands.backup,
@@ -24,7 +25,7 @@ enum Program {
 
   /// Commands of later versions, distinguished from typing errors.
   static let planned: StringSet = [
-    "watch", "completions",
+    "completions"
   ]
 
   /// Milliseconds that an ending daemon waits for the reader of its log.

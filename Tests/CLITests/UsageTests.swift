@@ -66,7 +66,10 @@ import Testing
     Mistake("conflicts kept", says: "no such command"),
     Mistake("verify twice", says: "too much"),
     Mistake("init", says: "already"),
-    Mistake("watch", says: "not in this version"),
+    Mistake("watch a b", says: "too much"),
+    Mistake("watch --from nowhere", says: "no position"),
+    Mistake("watch --exec", says: "--exec has no value"),
+    Mistake("completions", says: "not in this version"),
     Mistake("conflicts restore", says: "KEY is missing"),
   ]
 

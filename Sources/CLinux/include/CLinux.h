@@ -164,6 +164,10 @@ static inline void sync_watch_thread_end(void) {
 int sync_argument_count(void);
 const char *sync_argument(int index);
 
+// The variables of the process, "NAME=value" each, ended by a null pointer. `environ` is a global that Swift
+// cannot check.
+char **sync_environment(void);
+
 // The ranks of the locks that this thread holds, a bit for each.
 uint64_t sync_held_ranks(void);
 void sync_set_held_ranks(uint64_t ranks);

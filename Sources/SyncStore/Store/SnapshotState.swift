@@ -164,6 +164,15 @@ struct SnapshotState: Sendable {
   }
 }
 
+extension SnapshotState {
+  /// The state of an engine now. Sorts all keys if they are not sorted yet.
+  init(_ engine: inout Engine) throws(StoreError) {
+    self.init(
+      order: try engine.sortedKeyIndex(), possiblyLostKeys: engine.possiblyLostKeys,
+      indexNotes: engine.localMetadata.indexNotes)
+  }
+}
+
 /// Making snapshots.
 extension Store {
   /// The present state of all keys and values: whole transactions, those of other processes included. If keys
@@ -180,11 +189,7 @@ extension Store {
         orders += 1
         try reading { engine throws(StoreError) in engine.install(order, builtFrom: origin) }
       }
-      return try reading { engine throws(StoreError) in
-        SnapshotState(
-          order: try engine.sortedKeyIndex(), possiblyLostKeys: engine.possiblyLostKeys,
-          indexNotes: engine.localMetadata.indexNotes)
-      }
+      return try reading { engine throws(StoreError) in try SnapshotState(&engine) }
     }
   }
 

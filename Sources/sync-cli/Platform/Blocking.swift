@@ -2,13 +2,15 @@ private import SyncStore
 private import Dispatch
 
 /// Runs `body` on the runtime's threads and blocks until it is done. Only for the main thread: blocking the
-/// runtime's own threads could deadlock.
-func blocking<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Value) throws -> Value {
+/// runtime's own threads could deadlock. A stop cancels the task.
+func blocking<Value: Sendable>(
+  until stop: StopRequest? = nil, _ body: @escaping @Sendable () async throws -> Value
+) throws -> Value {
   let answer = Answer<Value>()
-  Task {
+  let task = Task {
     do { answer.resolve(.success(try await body())) } catch { answer.resolve(.failure(error)) }
   }
-  return try answer.wait().get()
+  return try (stop?.reacting(task.cancel, during: answer.wait) ?? answer.wait()).get()
 }
 
 private final class Answer<Value: Sendable>: Sendable {

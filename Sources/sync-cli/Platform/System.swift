@@ -62,6 +62,9 @@ enum System {
     return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
   }
 
+  /// Blocks this thread for a time below one second.
+  static func pause(seconds: Double) { usleep(useconds_t(seconds * 1e6)) }
+
   /// Milliseconds since 1970.
   static var wallMilliseconds: UInt64 { SystemCall.wallMilliseconds() }
 
@@ -129,6 +132,12 @@ enum System {
     case SIGHUP: return .reload
     default: return .none
     }
+  }
+
+  /// Whether what is written to the standard stream is lost: it is a pipe or socket that nothing reads.
+  static func hasLostReader(_ number: Int32) -> Bool {
+    var waiting = pollfd(fd: number, events: 0, revents: 0)
+    return unsafe poll(&waiting, 1, 0) > 0 && Int32(waiting.revents) & POLLERR != 0
   }
 
   // MARK: - Service manager

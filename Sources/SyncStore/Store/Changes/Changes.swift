@@ -92,13 +92,29 @@ extension Store {
   ///
   /// - Throws: `.damaged` if the journal has lost this copy's actor record; `.closed`, `.forked`.
   public func changePosition() throws(StoreError) -> ChangePosition {
-    try reading { engine throws(StoreError) in
-      let actor = try changeActor(engine)
-      let stamp = try engine.write(at: engine.position)?.stamp ?? .zero
-      return ChangePosition(
-        actor: actor, position: engine.position, stamp: stamp,
-        pending: engine.parked.isEmpty ? [] : try engine.parkedPositions())
+    try reading { engine throws(StoreError) in try changePosition(engine) }
+  }
+
+  /// A snapshot, and the position of the changes that follow it: state first, then changes, with no write
+  /// missed or seen twice.
+  ///
+  /// - Throws: as `snapshot` and `changePosition`.
+  public func snapshotAndPosition() throws(StoreError) -> (snapshot: Snapshot, position: ChangePosition) {
+    // Sorts the keys, if they are not sorted yet, while writers go on: under the engine's lock only what was
+    // appended since is merged.
+    _ = try snapshotState()
+    let (view, position) = try reading { engine throws(StoreError) in
+      (try SnapshotState(&engine), try changePosition(engine))
     }
+    return (Snapshot(of: self, view, at: environment.now()), position)
+  }
+
+  private func changePosition(_ engine: borrowing Engine) throws(StoreError) -> ChangePosition {
+    let actor = try changeActor(engine)
+    let stamp = try engine.write(at: engine.position)?.stamp ?? .zero
+    return ChangePosition(
+      actor: actor, position: engine.position, stamp: stamp,
+      pending: engine.parked.isEmpty ? [] : try engine.parkedPositions())
   }
 
   /// The changes of keys with a prefix; see `Changes`.

@@ -122,6 +122,24 @@ struct ChangesTests {
     }
   }
 
+  @Test("a snapshot and its position divide the writes of other threads: none is in both, none in neither")
+  func snapshotAndPosition() async throws {
+    let store = try Store.create(on: host, configuration: Self.shared)
+    let count = 2000
+    let writer = Task.detached { for index in 0..<count { try store.put(Key("k/\(index)"), "v") } }
+    for turn in 0..<20 {
+      let (snapshot, position) = try store.snapshotAndPosition()
+      let seen = try snapshot.count
+      // The writer puts its keys in order: the next change is the first key that the snapshot lacks.
+      guard seen < count else { break }
+      var changes = try store.changes(prefix: "k/", from: position).makeAsyncIterator()
+      #expect(try await changes.next()?.key.description == "k/\(seen)", "turn \(turn)")
+    }
+    try await writer.value
+    let (snapshot, position) = try store.snapshotAndPosition()
+    #expect(try snapshot.count == count && position == store.changePosition())
+  }
+
   static func state(_ store: Store) throws -> [Key: [UInt8]] {
     var state: [Key: [UInt8]] = [:]
     try store.scan { key, value in state[try Key(bytes: [UInt8](copying: key))] = [UInt8](copying: value) }
