@@ -2,7 +2,7 @@ private import Replication
 private import SyncStore
 
 /// The exit status of the process. Scripts depend on these numbers.
-enum ExitCode: Int32 {
+enum ExitCode: Int32, CaseIterable {
   case done = 0
   /// A key or another item was not there, or two things that should be equal are not.
   case notFound = 1
@@ -16,6 +16,22 @@ enum ExitCode: Int32 {
   case inputOutput = 7
   case newerFormat = 8
   case bug = 70
+
+  /// A few words for the help.
+  var meaning: String {
+    switch self {
+    case .done: "done"
+    case .notFound: "not found or different"
+    case .usage: "usage"
+    case .refused: "refused"
+    case .network: "network"
+    case .damaged: "damaged data"
+    case .busy: "busy"
+    case .inputOutput: "disk full or I/O"
+    case .newerFormat: "newer format"
+    case .bug: "a bug"
+    }
+  }
 
   /// Determines the exit code of a command over many items: that of the failure with the greatest severity.
   ///

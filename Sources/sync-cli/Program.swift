@@ -20,13 +20,11 @@ enum Program {
     MemberCommands.invite, InviteCommands.list, InviteCommands.revoke, MemberCommands.join,
     MemberCommands.list, MemberCommands.add, MemberCommands.remove, SetRightCommand.command,
     RevokeCommand.command, ClockCommand.command, ConflictCommands.show,
-    ConflictCommands.restore,
+    ConflictCommands.restore, CompletionsCommand.command,
   ]
 
-  /// Commands of later versions, distinguished from typing errors.
-  static let planned: StringSet = [
-    "completions"
-  ]
+  /// Commands for scripts and the build.
+  static let hidden: [Command] = [CompleteCommand.command]
 
   /// Milliseconds that an ending daemon waits for the reader of its log.
   private static let finalFlushMilliseconds: Int32 = 250
@@ -38,7 +36,7 @@ enum Program {
   static func run(_ words: [Argument]) -> ExitCode {
     let output = Output()
     do {
-      let parser = ArgumentParser(commands: commands, globals: Help.globals, absent: planned, alone: alone)
+      let parser = ArgumentParser(commands: commands, globals: Help.globals, hidden: hidden, alone: alone)
       let code: ExitCode
       switch try parser.parse(words) {
       case .version:

@@ -16,7 +16,7 @@ import Testing
       ) { _, _ in .done },
       Command("peer add", "", operands: [Operand("NAME", .many)]) { _, _ in .done },
       Command("peer list", "") { _, _ in .done },
-    ], globals: Help.globals, absent: ["peer revoke", "compact"])
+    ], globals: Help.globals)
 
   private func parse(_ line: String) throws -> Invocation? {
     guard
@@ -52,6 +52,26 @@ import Testing
     #expect(try parse("peer list")?.command.name == "peer list")
     #expect(throws: Failure.self) { try parse("peer") }
     #expect(throws: Failure.self) { try parse("peer revoke") }
+  }
+
+  @Test(
+    "a command has other names, which mean the same",
+    arguments: [
+      ("ls", "list"), ("keys", "list"), ("rm k", "delete"), ("del k", "delete"), ("set k v", "put"),
+    ])
+  func aliases(line: String, name: String) throws {
+    let parser = ArgumentParser(
+      commands: Program.commands, globals: Help.globals, hidden: Program.hidden, alone: Program.alone)
+    let words = line.split(separator: " ").map { Argument(String($0)) }
+    guard case .run(let invocation) = try parser.parse(words) else {
+      Issue.record("\(line) is no command")
+      return
+    }
+    #expect(invocation.command.name == name)
+    #expect(Help.text(of: invocation.command).contains("\nalso called: "))
+    // Two commands with one name could not be told apart.
+    let names = (Program.commands + Program.hidden).flatMap { [$0.name] + $0.aliases }
+    #expect(Set(names).count == names.count)
   }
 
   @Test(

@@ -16,7 +16,8 @@ enum ForeignArguments {
       precondition((try? JSONParser.parse(json.encoded)) == json, "JSON does not come back")
       if first & 2 != 0 { _ = try? ServeConfiguration(json: json) }
     } else {
-      let parser = ArgumentParser(commands: Program.commands, globals: Help.globals, absent: Program.planned)
+      let parser = ArgumentParser(
+        commands: Program.commands, globals: Help.globals, hidden: Program.hidden, alone: Program.alone)
       let words = bytes.dropFirst().split(separator: 0, omittingEmptySubsequences: false)
       _ = try? parser.parse(words.map { Argument(Array($0)) })
     }

@@ -23,6 +23,9 @@ import Testing
     Mistake("", says: "no command"),
     Mistake("pt key value", says: "did you mean \"put\""),
     Mistake("lst", says: "did you mean \"list\""),
+    Mistake("kyes", says: "did you mean \"keys\""),
+    Mistake("complet", says: "did you mean \"completions\""),
+    Mistake("list --lmit 3", says: "did you mean --limit"),
     Mistake("frobnicate", says: "sync-cli --help"),
     Mistake("--frobnicate", says: "no such option"),
     Mistake("--store", says: "--store has no value"),
@@ -69,7 +72,8 @@ import Testing
     Mistake("watch a b", says: "too much"),
     Mistake("watch --from nowhere", says: "no position"),
     Mistake("watch --exec", says: "--exec has no value"),
-    Mistake("completions", says: "not in this version"),
+    Mistake("completions", says: "is missing"),
+    Mistake("completions tcsh", says: "bash, zsh or fish"),
     Mistake("conflicts restore", says: "KEY is missing"),
   ]
 

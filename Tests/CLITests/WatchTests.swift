@@ -201,12 +201,14 @@ import Testing
     let command = """
       echo "[$SYNC_EVENT $SYNC_KEY $SYNC_TYPE $(wc -c) $($CLI get text | wc -c)]"
       echo "$SYNC_POSITION" >> positions
-      [ "$SYNC_EVENT" != put ] || [ "$SYNC_KEY" != n ] || exit 3
-      [ "$SYNC_EVENT" = put ] || kill -TERM $PPID
+      [ "$SYNC_EVENT $SYNC_KEY" != "put n" ] || exit 3
       """
     try scratch.write("run", Array(command.utf8))
     let result = try scratch.shell(
-      "$CLI --store store watch --from 0 --exec '. ./run' 2>&1; echo $?; tail -n 1 positions")
+      """
+      touch positions; $CLI --store store watch --from 0 --exec '. ./run' 2>&1 &
+      until [ "$(wc -l < positions)" = 3 ]; do sleep 0.02; done; kill -TERM $!; wait $!; echo $?
+      """)
     let lines = result.out.split(separator: "\n").map(String.init)
     #expect(lines.count == 9, "\(result.out)")
     #expect(lines.prefix(2) == ["put\tn", "[put n int 8 300000]"])
@@ -216,8 +218,8 @@ import Testing
         + " the next change"
     )
     #expect(lines[3...5] == ["put\ttext", "[put text bytes 300000 300000]", "delete\tn"])
-    // The command has ended by itself, so its change is done.
     #expect(lines[6] == "[delete n  0 300000]" && lines[8] == "0", "\(result.out)")
+    #expect(lines[7].hasPrefix("sync-cli: watch: ended: go on with --from "))
   }
 
   @Test("a signal ends a command that runs, and its change is the next one")

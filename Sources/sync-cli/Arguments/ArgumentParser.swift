@@ -7,8 +7,8 @@ import SyncStore
 struct ArgumentParser {
   let commands: [Command]
   let globals: [Option]
-  /// Names of commands of other versions: reported as such, without a guess.
-  let absent: StringSet
+  /// Commands for scripts and the build: neither listed nor suggested.
+  var hidden: [Command] = []
   /// The meaning of a family name on its own; without an entry it is an error.
   var alone: StringDictionary<String> = [:]
   private static let short: [Argument: String] = [
@@ -112,10 +112,10 @@ struct ArgumentParser {
     _ word: Argument, from rest: inout ArraySlice<Argument>, helping: Bool
   ) throws(Failure) -> Command? {
     let name = word.text
-    if let command = commands.first(where: { $0.name == name }) {
+    if let command = (commands + hidden).first(where: { $0.isCalled(name) }) {
       // A command may be the first word of others in its family: `invite`, and `invite list`.
       guard let second = rest.first,
-        let longer = commands.first(where: { $0.name == "\(name) \(second.text)" })
+        let longer = commands.first(where: { $0.name == "\(command.name) \(second.text)" })
       else {
         return command
       }
@@ -140,18 +140,15 @@ struct ArgumentParser {
       throw unknownCommand(
         "\(name) \(second.shown)", near: Self.nearest(to: second.text, in: family).map { "\(name) \($0)" })
     }
-    throw unknownCommand(word.shown, near: Self.nearest(to: name, in: commands.map(\.name)))
+    let near = Self.nearest(to: name, in: commands.map(\.name) + commands.flatMap(\.aliases))
+    throw unknownCommand(word.shown, near: near)
   }
 
   private static func isOption(_ word: Argument) -> Bool { word.bytes.first == UInt8(ascii: "-") }
   private static func isHelp(_ word: Argument) -> Bool { ["--help", "-h"].contains(word.text) }
 
   private func unknownCommand(_ name: String, near: String?) -> Failure {
-    if absent.contains(name) {
-      return Failure(
-        .usage, "\(name): not in this version: it is planned: see \"sync-cli --help\" for what there is")
-    }
-    return Failure(
+    Failure(
       .usage,
       "\(name): there is no such command: "
         + (near.map { "did you mean \"\($0)\"?" } ?? "see \"sync-cli --help\" for what there is"))

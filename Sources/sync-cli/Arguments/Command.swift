@@ -8,9 +8,12 @@ struct Option: Sendable {
   let value: String?
   let help: String
   let repeats: Bool
+  /// The words that the value can be, for completion; empty if they cannot be listed.
+  let words: [String]
 
-  init(_ name: String, value: String? = nil, repeats: Bool = false, _ help: String) {
+  init(_ name: String, value: String? = nil, words: [String] = [], repeats: Bool = false, _ help: String) {
     (self.name, self.value, self.help, self.repeats) = (name, value, help, repeats)
+    self.words = words
   }
 
   /// The form shown in the help.
@@ -41,6 +44,8 @@ struct Command: Sendable {
   /// One word, or two for a member of a family (`peer add`).
   let name: String
   let summary: String
+  /// Other names, each one word.
+  let aliases: [String]
   let operands: [Operand]
   let options: [Option]
   /// Further help text; may be empty.
@@ -48,12 +53,22 @@ struct Command: Sendable {
   let run: @Sendable (Invocation, Output) throws -> ExitCode
 
   init(
-    _ name: String, _ summary: String, operands: [Operand] = [], options: [Option] = [], notes: String = "",
+    _ name: String, _ summary: String, aliases: [String] = [], operands: [Operand] = [],
+    options: [Option] = [], notes: String = "",
     run: @escaping @Sendable (Invocation, Output) throws -> ExitCode
   ) {
-    (self.name, self.summary, self.operands, self.options) = (name, summary, operands, options)
-    (self.notes, self.run) = (notes, run)
+    (self.name, self.summary, self.aliases, self.operands) = (name, summary, aliases, operands)
+    (self.options, self.notes, self.run) = (options, notes, run)
   }
+
+  /// The first of two words; nil if there is only one.
+  var family: String? {
+    let words = name.split(separator: " ")
+    return words.count > 1 ? String(words[0]) : nil
+  }
+
+  /// Whether the command is called by this word or these two words.
+  func isCalled(_ word: String) -> Bool { name == word || aliases.contains(word) }
 
   /// The line after "usage:".
   var usage: String {

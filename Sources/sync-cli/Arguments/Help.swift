@@ -28,19 +28,25 @@ enum Help {
       options of every command:
       \(table(globals))
 
-      exit codes: 0 done, 1 not found or different, 2 usage, 3 refused, 4 network, 5 damaged data, 6 busy,
-      7 disk full or I/O, 8 newer format, 70 a bug. "sync-cli help COMMAND" tells more about one command.
+      exit codes: \(ExitCode.allCases.map { "\($0.rawValue) \($0.meaning)" }.joined(separator: ", ")).
+      "sync-cli help COMMAND" tells more about one command.
 
-      A command over many items (files, keys, lines, peers) does all that can be done, names each failure on standard
-      error (up to \(ItemFailures.named) of them) and ends with the code of the worst: 70, 5, 7, 8, 3, 4, 6, 2, 1, from the
-      worst on. With --strict the first failure ends it.
+      \(manyItems)
 
       """
   }
 
+  /// How commands over many items end.
+  static let manyItems = """
+    A command over many items (files, keys, lines, peers) does all that can be done, names each failure on
+    standard error (up to \(ItemFailures.named) of them) and ends with the code of the worst: 70, 5, 7, 8, 3,
+    4, 6, 2, 1, from the worst on. With --strict the first failure ends it.
+    """
+
   /// Help on one command.
   static func text(of command: Command) -> String {
     var text = "usage: \(command.usage)\n\n\(command.summary)\n"
+    if !command.aliases.isEmpty { text += "\nalso called: \(command.aliases.joined(separator: ", "))\n" }
     if !command.notes.isEmpty { text += "\n\(command.notes)\n" }
     if !command.options.isEmpty { text += "\noptions:\n\(table(command.options))\n" }
     return text + "\noptions of every command:\n\(table(globals))\n"

@@ -3,13 +3,16 @@ import SyncStore
 /// `put`, `get` and `delete`: single keys.
 enum KeyCommands {
   static let put = Command(
-    "put", "store a value under a key",
+    "put", "store a value under a key", aliases: ["set"],
     operands: [Operand("KEY"), Operand("VALUE", .optional)],
     options: [
       Option("file", value: "F", "take the value from a file"),
       Option("ttl", value: "SPAN", "forget it after 90s, 30m, 1h, 7d …"),
       Option(
         "type", value: "T",
+        words: [
+          "bytes", "string", "bool", "int", "uint", "double", "float", "date", "uuid", "json", "cbor",
+        ],
         "bytes (default), string, bool, int, uint, double, float, date, uuid, json or cbor"),
     ],
     notes:
@@ -158,7 +161,7 @@ enum KeyCommands {
   }
 
   static let delete = Command(
-    "delete", "delete keys", operands: [Operand("KEY", .many)],
+    "delete", "delete keys", aliases: ["rm", "del"], operands: [Operand("KEY", .many)],
     options: [Option("prefix", value: "P", "delete all keys that begin with P"), ItemFailures.strict],
     notes: """
       Ends with 1 if one of the keys was absent; the others are deleted all the same. With --strict all of the keys named

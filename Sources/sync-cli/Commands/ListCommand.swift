@@ -3,7 +3,7 @@ import SyncStore
 /// `list`: lists keys.
 enum ListCommand {
   static let command = Command(
-    "list", "show the keys, in the order of their bytes, one a line",
+    "list", "show the keys, in the order of their bytes, one a line", aliases: ["ls", "keys"],
     operands: [Operand("PREFIX", .optional)],
     options: [
       Option("long", "with type, size and the time of the write"),

@@ -127,9 +127,8 @@ struct WatchOutput {
       }
     if let end {
       let what = event.key.map { " of \(Text.printable($0.bytes))" } ?? ""
-      Diagnostics.report(
-        "watch: CMD failed for the \(event.kind.rawValue)\(what): \(end): the watch goes on with the next change"
-      )
+      let failed = "CMD failed for the \(event.kind.rawValue)\(what)"
+      Diagnostics.report("watch: \(failed): \(end): the watch goes on with the next change")
     }
     return true
   }

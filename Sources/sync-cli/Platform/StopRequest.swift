@@ -20,7 +20,8 @@ final class StopRequest: Sendable {
   /// Whether it was made.
   var isMade: Bool { state.withLock { $0.isMade } }
 
-  /// Waits for it for at most this many seconds. For an effect of a signal that may be seen before the signal.
+  /// Waits for it for at most this many seconds. For an effect of a signal that may be seen before the
+  /// signal.
   func isMade(within seconds: Double) -> Bool {
     let end = System.monotonicSeconds + seconds
     while !isMade {

@@ -1,4 +1,5 @@
 private import CLinux
+private import Dispatch
 private import Glibc
 private import SyncStore
 
@@ -103,6 +104,11 @@ enum System {
   /// Handlers of libraries (OpenSSL frees its tables) would break threads that are still running. All output
   /// was written before.
   static func exit(_ code: ExitCode) -> Never { Glibc._exit(code.rawValue) }
+
+  /// Ends the process with `code` after that time, if it has not ended.
+  static func exit(_ code: ExitCode, after milliseconds: Int) {
+    DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(milliseconds)) { exit(code) }
+  }
 
   /// The result of `nextSignal`.
   enum Signal { case end, reload, none }
