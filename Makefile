@@ -9,7 +9,7 @@ TIME ?= 60
 COUNT ?= 1000
 
 .PHONY: help deps build build-examples release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
-  example-config example-documents demo acceptance faults bench fuzz memory joiners hub rounds passes kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
+  example-config example-documents man demo acceptance faults bench fuzz memory joiners hub rounds passes kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
   install clean
 
 help: ## list these targets
@@ -66,6 +66,11 @@ lint: ## report formatting violations
 
 docs: deps ## build the documentation into .build/docs; warnings fail it
 	@SWIFT="$(SWIFT)" scripts/docs.sh
+
+man: deps ## write the manual pages into .build/man
+	$(SWIFT) build --product sync-cli
+	rm -rf .build/man
+	"$$($(SWIFT) build --show-bin-path)/sync-cli" manual .build/man --configuration schemas/config.md
 
 api: deps ## fail if the public API broke since BASE (BASE=REVISION, by default the last tag or where main was left)
 	@SWIFT="$(SWIFT)" scripts/api.sh $(BASE)
@@ -171,8 +176,18 @@ tsan: deps ## run the tests under the thread sanitizer
 asan: deps ## run the tests under the address sanitizer (its runner leaks by itself)
 	ASAN_OPTIONS=detect_leaks=0 $(SANITIZE) --sanitize=address --scratch-path .build/asan
 
-install: release ## install sync-cli into $(DESTDIR)$(PREFIX)/bin
+SHARE = $(DESTDIR)$(PREFIX)/share
+
+install: release ## install sync-cli, its manual pages and completions below $(DESTDIR)$(PREFIX)
 	install -D -m 755 "$$($(SWIFT) build -c release --show-bin-path)/sync-cli" "$(DESTDIR)$(PREFIX)/bin/sync-cli"
+	rm -rf .build/man
+	"$(DESTDIR)$(PREFIX)/bin/sync-cli" --quiet manual .build/man --configuration schemas/config.md
+	install -D -m 644 -t "$(SHARE)/man/man1" .build/man/*.1
+	install -D -m 644 -t "$(SHARE)/man/man5" .build/man/*.5
+	install -d "$(SHARE)/bash-completion/completions" "$(SHARE)/zsh/site-functions" "$(SHARE)/fish/vendor_completions.d"
+	"$(DESTDIR)$(PREFIX)/bin/sync-cli" completions bash > "$(SHARE)/bash-completion/completions/sync-cli"
+	"$(DESTDIR)$(PREFIX)/bin/sync-cli" completions zsh > "$(SHARE)/zsh/site-functions/_sync-cli"
+	"$(DESTDIR)$(PREFIX)/bin/sync-cli" completions fish > "$(SHARE)/fish/vendor_completions.d/sync-cli.fish"
 
 clean: ## remove everything that was built
 	rm -rf .build Benchmarks/.build Fuzz/.build Examples/.build

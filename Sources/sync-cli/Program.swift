@@ -4,6 +4,8 @@ import SyncStore
 enum Program {
   /// The version printed by `--version`.
   static let version = "0.1.0"
+  /// The day of that version, in the manual pages.
+  static let date = "2026-11-28"
 
   /// All commands, in the order of the help.
   static let commands: [Command] = [
@@ -24,7 +26,7 @@ enum Program {
   ]
 
   /// Commands for scripts and the build.
-  static let hidden: [Command] = [CompleteCommand.command]
+  static let hidden: [Command] = [CompleteCommand.command, ManualCommand.command]
 
   /// Milliseconds that an ending daemon waits for the reader of its log.
   private static let finalFlushMilliseconds: Int32 = 250
