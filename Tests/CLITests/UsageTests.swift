@@ -43,7 +43,7 @@ import Testing
     Mistake("put a --file /", says: "is a directory"),
     Mistake("put a --file /nonexistent", 1, says: "No such file"),
     Mistake("get", says: "KEY is missing"),
-    Mistake("get kept nonsense", says: "too much"),
+    Mistake("get kept nonsense", says: "would run together"),
     Mistake("get absent", 1, says: "no such key"),
     Mistake("delete", says: "no key is given"),
     Mistake("delete --prefix=", says: "would delete everything"),

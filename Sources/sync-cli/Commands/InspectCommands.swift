@@ -74,6 +74,7 @@ enum InspectCommands {
         .init(name: "stamp", value: .string("\(entry.stamp)")),
         .init(name: "actor", value: .string("\(entry.dot.actor)")),
         .init(name: "sequence", value: .integer(entry.dot.sequence)),
+        .init(name: "version", value: .string("\(entry.dot)")),
         .init(name: "kind", value: entry.isTombstone ? "delete" : "put"),
       ] + (entry.key.map { [KeyLine.member($0.bytes)] } ?? [])
     )

@@ -1,6 +1,6 @@
 import SyncStore
 
-/// `put`, `get` and `delete`: single keys.
+/// `put`, `get` and `delete`: keys that are named.
 enum KeyCommands {
   static let put = Command(
     "put", "store a value under a key", aliases: ["set"],
@@ -61,103 +61,6 @@ enum KeyCommands {
         advice: "it is one of bytes, string, bool, int, uint, double, float, date, uuid, json and cbor")
     }
     return type
-  }
-
-  static let get = Command(
-    "get", "give the value of a key, its bytes unchanged",
-    operands: [Operand("KEY")],
-    options: [Option("output", value: "F", "write into a file, which is replaced at once or not at all")],
-    notes:
-      """
-      Ends with 1 if the key is absent. A large value that is not here is fetched from a peer that has it. Where F is a
-      device, a pipe or a stream of this process, such as /dev/null or /dev/stdout, the value is written into it.
-      """
-  ) { invocation, output in
-    let key = try Key(bytes: invocation.operands[0].bytes)
-    return try TierCommands.fetching(key, invocation: invocation) {
-      try get(key, invocation: invocation, output: output)
-    }
-  }
-
-  private static func get(_ key: Key, invocation: Invocation, output: Output) throws -> ExitCode {
-    try invocation.withStore(toWrite: false) { store in
-      let absent = Failure(
-        .notFound,
-        "get \(invocation.operands[0].shown): there is no such key: \"sync-cli list\" shows those there are")
-      if let file = invocation.value("output") {
-        guard try write(key, of: store, into: file, invocation) else { throw absent }
-        return .done
-      }
-      guard invocation.wantsJSON else {
-        guard try writeValue(key, of: store, to: { try output.write($0) }) else { throw absent }
-        return .done
-      }
-      guard let value = try store.get(key) else { throw absent }
-      try output.line(KeyLine.line(key, value))
-      return .done
-    }
-  }
-
-  private static func write(
-    _ key: Key, of store: Store, into file: Argument, _ invocation: Invocation
-  ) throws -> Bool {
-    // If standard output is redirected to a file by appending, replacing that file would lose its content.
-    let stream = Descriptor.standard(at: file.bytes)
-    switch try Descriptor.kind(at: file.bytes) {
-    case _ where stream != nil, .other:
-      // Devices and pipes are written to: they cannot be replaced by a file.
-      let sink = try stream ?? Descriptor.writing(file.bytes)
-      return try writeValue(key, of: store) { bytes throws(Failure) in try sink.write(bytes) }
-    case .directory:
-      throw invocation.usage(
-        "--output \(file.shown)", reason: "it is a directory",
-        advice: "give a file, or use \"sync-cli export\"")
-    case .file, .link, nil: return try store.export(key, toFileAt: invocation.path(file))
-    }
-  }
-
-  /// Passes the value to `write`, a large one in pieces; false if the key has none.
-  private static func writeValue(_ key: Key, of store: Store, to write: ([UInt8]) throws -> Void) throws
-    -> Bool
-  {
-    if let entry = try store.entry(key), entry.size > streamedBytes {
-      guard let reader = try store.reader(of: key) else { return false }
-      try stream(reader, entry.blob, to: write)
-      return true
-    }
-    guard let value = try store.get(key) else { return false }
-    try write(value.bytes)
-    return true
-  }
-
-  /// Larger values are passed in pieces.
-  private static let streamedBytes: UInt64 = 16 << 20
-  private static let pieceBytes = 1 << 20
-
-  /// Streams a value in pieces and without a copy on disk, which may be full. The hash of the whole is
-  /// checked before the first byte is written.
-  private static func stream(
-    _ reader: ValueReader, _ blob: BlobReference?, to write: ([UInt8]) throws -> Void
-  ) throws {
-    let hasher = SHA256Hasher()
-    try pieces(of: reader) { hasher.update($0) }
-    // The value is damaged or was replaced: the reader reports which, and sets aside a damaged one.
-    if hasher.finish() != blob?.hash.bytes { try reader.withBytes { _ in } }
-    try pieces(of: reader, write)
-  }
-
-  private static func pieces(of reader: ValueReader, _ body: ([UInt8]) throws -> Void) throws {
-    var done: UInt64 = 0
-    while done < reader.size {
-      let piece = try reader.read(pieceBytes, at: done)
-      guard !piece.isEmpty else {
-        // The file is truncated: the reader has the more precise error.
-        try reader.withBytes { _ in }
-        throw Failure(.damaged, "get: the value ends too early: its file is damaged: run \"sync-cli verify\"")
-      }
-      try body(piece)
-      done += UInt64(piece.count)
-    }
   }
 
   static let delete = Command(

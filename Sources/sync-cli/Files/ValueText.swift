@@ -57,6 +57,25 @@ enum ValueText {
     }
   }
 
+  /// A value as text, for people and `get --text`. Bytes that are neither of their type nor UTF-8 are written
+  /// as `\xNN`.
+  static func text(_ bytes: [UInt8], _ type: ValueType) -> [UInt8] {
+    switch shown(bytes, type) {
+    case .string(let text)?: return Array(text.utf8)
+    case let json?: return json.encoded
+    case nil: break
+    }
+    switch type {
+    // JSON has no infinities and no NaN.
+    case .double where bytes.count == 8, .date where bytes.count == 8:
+      return Array("\(Double(bitPattern: integer(bytes)))".utf8)
+    case .float where bytes.count == 4:
+      return Array("\(Float(bitPattern: UInt32(integer(bytes))))".utf8)
+    default:
+      return String(validating: bytes, as: UTF8.self) == nil ? Array(Text.printable(bytes).utf8) : bytes
+    }
+  }
+
   private static func exact(_ bytes: [UInt8], _ type: ValueType) -> JSON? {
     switch type {
     case .bool where bytes.count == 1 && bytes[0] < 2: return .bool(bytes[0] == 1)

@@ -11,6 +11,21 @@ final class Output {
   /// A key for output: escaped on a terminal, which control characters could upset; unchanged for programs.
   func shown(key: [UInt8]) -> [UInt8] { isTerminal ? Array(Text.printable(key).utf8) : key }
 
+  /// The text of a value for output: on a terminal, control characters other than line ends and tabs are
+  /// escaped; unchanged for programs.
+  func shown(text: [UInt8]) -> [UInt8] {
+    guard isTerminal else { return text }
+    var shown: [UInt8] = []
+    for (index, line) in text.split(separator: 0x0A, omittingEmptySubsequences: false).enumerated() {
+      if index > 0 { shown.append(0x0A) }
+      for (index, part) in line.split(separator: 0x09, omittingEmptySubsequences: false).enumerated() {
+        if index > 0 { shown.append(0x09) }
+        shown += Array(Text.printable(part).utf8)
+      }
+    }
+    return shown
+  }
+
   /// Appends bytes, unchanged.
   func write(_ bytes: [UInt8]) throws(Failure) {
     buffer += bytes
