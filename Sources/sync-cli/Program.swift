@@ -10,6 +10,7 @@ enum Program {
   /// All commands, in the order of the help.
   static let commands: [Command] = [
     InitCommand.command, KeyCommands.put, KeyCommands.get, KeyCommands.delete, ListCommand.command,
+    UsageCommands.count, UsageCommands.du,
     TreeCommands.importing, TreeCommands.exporting, LineCommands.load, LineCommands.dump,
     WatchCommand.command,
     InspectCommands.digest, InspectCommands.log, WhyCommand.command, InspectCommands.conflicts,

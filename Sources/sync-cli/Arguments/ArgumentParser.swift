@@ -13,6 +13,7 @@ struct ArgumentParser {
   var alone: StringDictionary<String> = [:]
   private static let short: [Argument: String] = [
     Argument("-h"): "--help", Argument("-q"): "--quiet", Argument("-v"): "--verbose",
+    Argument("-0"): "--null",
   ]
 
   /// The request in a command line.
@@ -31,12 +32,12 @@ struct ArgumentParser {
     var values: StringDictionary<[Argument]> = [:]
     var optionsEnded = false
     while let word = rest.popFirst() {
-      let expanded = Self.short[word] ?? word.text
+      let long = long(word, of: found)
+      let expanded = long ?? word.text
       if !optionsEnded, expanded == "--" {
         optionsEnded = true
       } else if !optionsEnded, expanded.hasPrefix("-"), expanded != "-" {
-        let original = Self.short[word].map { Argument($0) } ?? word
-        try parseOption(original, of: found, from: &rest, into: &values)
+        try parseOption(long.map { Argument($0) } ?? word, of: found, from: &rest, into: &values)
       } else if found == nil, values["version"] == nil {
         if word.text == "help" { return try help(on: rest) }
         found = try command(word, from: &rest, helping: values["help"] != nil)
@@ -55,6 +56,13 @@ struct ArgumentParser {
   }
 
   // MARK: - Options
+
+  /// The long form of a short option. A command without that option reports the word as it was given.
+  private func long(_ word: Argument, of command: Command?) -> String? {
+    guard let long = Self.short[word] else { return nil }
+    let known = globals + (command?.options ?? [])
+    return known.contains { "--\($0.name)" == long } ? long : nil
+  }
 
   private func parseOption(
     _ word: Argument, of command: Command?, from rest: inout ArraySlice<Argument>,

@@ -31,6 +31,11 @@ enum Text {
     return unit == 0 ? "\(bytes) B" : "\(decimal(value)) \(units[unit])"
   }
 
+  /// The text with blanks before it, as a column of that width.
+  static func padded(_ text: String, to width: Int) -> String {
+    String(repeating: " ", count: max(0, width - text.count)) + text
+  }
+
   /// One digit after the point.
   static func decimal(_ value: Double) -> String {
     let tenths = Int((value * 10).rounded())
