@@ -11,6 +11,7 @@ enum Program {
   static let commands: [Command] = [
     InitCommand.command, KeyCommands.put, KeyCommands.get, KeyCommands.delete, ListCommand.command,
     UsageCommands.count, UsageCommands.du,
+    ExpiryCommands.expire, ExpiryCommands.ttl, MoveCommands.mv, MoveCommands.cp, EditCommand.command,
     TreeCommands.importing, TreeCommands.exporting, LineCommands.load, LineCommands.dump,
     WatchCommand.command,
     InspectCommands.digest, InspectCommands.log, WhyCommand.command, InspectCommands.conflicts,

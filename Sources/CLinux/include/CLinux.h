@@ -163,6 +163,8 @@ static inline void sync_watch_thread_end(void) {
 // NULL where it does not.
 int sync_argument_count(void);
 const char *sync_argument(int index);
+// The variables of this process, for one that it starts.
+char **sync_environment(void);
 
 // The variables of the process, "NAME=value" each, ended by a null pointer. `environ` is a global that Swift
 // cannot check.

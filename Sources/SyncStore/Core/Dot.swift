@@ -20,6 +20,16 @@ public struct Dot: Hashable, Comparable, Sendable, CustomStringConvertible {
   }
 }
 
+extension Dot: LosslessStringConvertible {
+  /// The dot that `description` wrote; nil if the text is no dot.
+  public init?(_ text: String) {
+    let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+    guard parts.count == 2, let actor = ActorID(parts[0]), let sequence = UInt64(parts[1]), sequence > 0
+    else { return nil }
+    self.init(actor: actor, sequence: sequence)
+  }
+}
+
 /// Decides between two records of one key: the greater of (stamp, actor, sequence) wins, on every copy.
 public struct Version: Hashable, Comparable, Sendable {
   /// Time of the write, from its author's hybrid clock.

@@ -62,6 +62,33 @@ extension Store {
     return version
   }
 
+  /// Sets a key to bytes written piece by piece if its state, once all are written, is the expected one;
+  /// with nil in any state.
+  ///
+  /// At most a few MiB are in memory at a time; nothing is written if `body` throws.
+  ///
+  /// - Returns: the version of the new value; nil if the key was in another state and nothing was written.
+  /// - Throws: as `put`; `.outOfBounds` above `Limits.blobBytes`; `.damaged` if what the key holds cannot be
+  ///   read; what `body` throws.
+  public func put(
+    _ key: Key, expecting expectation: Expected?, type: ValueType = .bytes, expiration: Expiration? = nil,
+    durability: Durability? = nil, writing body: (ValueWriter) throws -> Void
+  ) throws -> Dot? {
+    try checkWritable()
+    try checkMayWrite()
+    let writer = ValueWriter(self)
+    defer { writer.discard() }
+    try body(writer)
+    let content = try writer.finish()
+    let deadline = self.deadline(for: expiration)
+    let (version, tail) = try writes.append { builder throws(StoreError) in
+      try self.put(
+        key, content: content, type: type, deadline: deadline, expecting: expectation, &builder)
+    }
+    if version != nil { try awaitDurability(tail, durability: durability) }
+    return version
+  }
+
   /// Deletes a key if its present state is the expected one and it has a value. False otherwise.
   ///
   /// - Throws: as `delete`; `.damaged` if what the key holds cannot be read.
@@ -104,10 +131,12 @@ extension Store {
 
   func put(
     _ key: Key, content: Record.Content, type: ValueType, deadline: UInt64?,
-    expecting expectation: Expected, _ builder: inout TransactionBuilder
+    expecting expectation: Expected?, _ builder: inout TransactionBuilder
   ) throws(StoreError) -> Dot? {
     try writes.issuePending(&builder)
-    guard try meetsExpectation(key, expected: expectation, in: builder) else { return nil }
+    if let expectation {
+      guard try meetsExpectation(key, expected: expectation, in: builder) else { return nil }
+    }
     return try issue(key, content: content, type: type, deadline: deadline, &builder)
   }
 

@@ -86,7 +86,7 @@ public final class ValueWriter {
     (self.writer, buffer) = (writer, [])
   }
 
-  fileprivate func finish() throws(StoreError) -> Record.Content {
+  func finish() throws(StoreError) -> Record.Content {
     guard let writer else { return .inline(buffer) }
     let blob = try writer.finish(durable: false)
     store.control.recordBlobPut()

@@ -44,7 +44,9 @@ enum ClockCommand {
   }
 
   /// Commands that write user keys, and warn if those will not take effect elsewhere for a while.
-  static let writers: StringSet = ["put", "delete", "import", "load", "conflicts restore"]
+  static let writers: StringSet = [
+    "put", "delete", "import", "load", "conflicts restore", "expire", "mv", "cp", "edit",
+  ]
 
   /// The warning about stamps that are ahead of the clock; nil if none are.
   static func warning(_ store: Store) throws(StoreError) -> String? {

@@ -248,6 +248,11 @@ final class Descriptor: Sendable {
     _ = unsafe Self.withName(name) { unsafe unlinkat(number, $0, 0) }
   }
 
+  /// Removes the empty directory `name`, if it exists.
+  func removeDirectory(_ name: [UInt8]) {
+    _ = unsafe Self.withName(name) { unsafe unlinkat(number, $0, AT_REMOVEDIR) }
+  }
+
   // MARK: - Helpers
 
   /// `directory/name`.

@@ -61,6 +61,36 @@ struct CompareAndSetTests {
     #expect(try other.put("k", text("small"), expecting: .value(large)) != nil)
   }
 
+  @Test("of a streamed value holds when all of it is written, and nothing is written otherwise")
+  func streams() throws {
+    let store = try Store.create(on: SimulatedHost(encrypted: false))
+    let piece = [UInt8](repeating: 7, count: 60_000)
+    let first = try store.put("k", expecting: .absent) { for _ in 0..<2 { try $0.append(piece) } }
+    #expect(try store.versioned("k")?.version == first && store.entry("k")?.size == 120_000)
+    #expect(try store.put("k", expecting: .absent, writing: { try $0.append([1]) }) == nil)
+    let second = try store.put("k", expecting: .version(try #require(first)), type: .string) { writer in
+      try writer.append(text("small"))
+    }
+    #expect(try second != nil && second != first && store.text("k") == "small")
+    #expect(try store.put("k", expecting: nil, writing: { _ in }) != nil)
+    #expect(try store.get("k")?.bytes.isEmpty == true)
+    struct Refusal: Error {}
+    #expect(throws: Refusal.self) { try store.put("n", expecting: nil) { _ in throw Refusal() } }
+    #expect(try !store.contains("n"))
+  }
+
+  @Test("a version is read from its text, and only from such text")
+  func versionText() throws {
+    let store = try Store.create(on: host)
+    let version = try #require(try store.put("k", text("1"), expecting: .absent))
+    #expect(Dot("\(version)") == version)
+    for text in [
+      "", ":", "1:1", "\(version.actor)", "\(version.actor):", "\(version.actor):0", "\(version):1",
+    ] {
+      #expect(Dot(text) == nil, "\(text)")
+    }
+  }
+
   @Test("skips a put that changes nothing, unless value, type or deadline differ")
   func unchanged() throws {
     let store = try Store.create(on: host)
