@@ -2,67 +2,6 @@ import SyncStore
 
 /// `put`, `get` and `delete`: keys that are named.
 enum KeyCommands {
-  static let put = Command(
-    "put", "store a value under a key", aliases: ["set"],
-    operands: [Operand("KEY"), Operand("VALUE", .optional)],
-    options: [
-      Option("file", value: "F", "take the value from a file"),
-      Option("ttl", value: "SPAN", "forget it after 90s, 30m, 1h, 7d …"),
-      Option(
-        "type", value: "T",
-        words: [
-          "bytes", "string", "bool", "int", "uint", "double", "float", "date", "uuid", "json", "cbor",
-        ],
-        "bytes (default), string, bool, int, uint, double, float, date, uuid, json or cbor"),
-    ],
-    notes:
-      "The value is VALUE, the content of a file, or standard input where VALUE is \"-\". It is durable on return."
-  ) { invocation, _ in
-    let key = try Key(bytes: invocation.operands[0].bytes)
-    let type = try type(invocation)
-    let expiration = try invocation.milliseconds("ttl").map { Expiration.at(System.wallMilliseconds + $0) }
-    let operand = invocation.operands.count > 1 ? invocation.operands[1] : nil
-    switch (operand, invocation.value("file")) {
-    case (nil, nil):
-      throw invocation.usage(
-        "no value", reason: "neither VALUE nor --file is given", advice: "give one, or - for standard input")
-    case (.some, .some):
-      throw invocation.usage("two values", reason: "VALUE and --file are both given", advice: "leave out one")
-    case (nil, let file?):
-      let source = try Descriptor.reading(file.bytes)
-      guard try source.status().kind != .directory else {
-        throw invocation.usage(
-          "--file \(file.shown)", reason: "it is a directory",
-          advice: "give a file, or use \"sync-cli import\"")
-      }
-      try invocation.withStore {
-        try $0.put(key, from: source, type: type, expiration: expiration)
-      }
-    case (let operand?, nil) where operand.bytes == [UInt8(ascii: "-")]:
-      let source = Descriptor(standard: 0)
-      try invocation.withStore {
-        try $0.put(key, from: source, type: type, expiration: expiration)
-      }
-    case (let operand?, nil):
-      guard let bytes = ValueText.bytes(of: operand.bytes, as: type) else {
-        throw invocation.usage(
-          "\"\(operand.shown)\"", reason: "not of type \(type)", advice: ValueText.expectation(type))
-      }
-      try invocation.withStore { try $0.put(key, bytes, type: type, expiration: expiration) }
-    }
-    return .done
-  }
-
-  private static func type(_ invocation: Invocation) throws -> ValueType {
-    guard let argument = invocation.value("type") else { return .bytes }
-    guard let type = ValueType(name: argument.text) else {
-      throw invocation.usage(
-        "--type \(argument.shown)", reason: "there is no such type",
-        advice: "it is one of bytes, string, bool, int, uint, double, float, date, uuid, json and cbor")
-    }
-    return type
-  }
-
   static let delete = Command(
     "delete", "delete keys", aliases: ["rm", "del"], operands: [Operand("KEY", .many)],
     options: [Option("prefix", value: "P", "delete all keys that begin with P"), ItemFailures.strict],

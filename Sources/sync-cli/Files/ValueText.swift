@@ -76,6 +76,17 @@ enum ValueText {
     }
   }
 
+  /// Whether the bytes can be a value of that type: of those with a form of their own, only such bytes are.
+  static func isEncoding(_ bytes: [UInt8], of type: ValueType) -> Bool {
+    switch type {
+    // Infinities and NaN have no form in JSON.
+    case .double, .date: bytes.count == 8 || shown(bytes, type) != nil
+    case .float: bytes.count == 4
+    case .bool, .int, .uint, .uuid, .cbor: shown(bytes, type) != nil
+    default: true
+    }
+  }
+
   private static func exact(_ bytes: [UInt8], _ type: ValueType) -> JSON? {
     switch type {
     case .bool where bytes.count == 1 && bytes[0] < 2: return .bool(bytes[0] == 1)

@@ -159,6 +159,13 @@ final class Descriptor: Sendable {
     return SystemCall.retrying { Int(unsafe poll(&waiting, 1, milliseconds)) } != 0
   }
 
+  /// Bytes that an unprivileged user can still write to this file system.
+  func freeBytes() throws(Failure) -> UInt64 {
+    var answer = statvfs()
+    guard unsafe fstatvfs(number, &answer) == 0 else { throw Self.failure("look at", path) }
+    return UInt64(answer.f_bavail) * UInt64(answer.f_frsize)
+  }
+
   /// Makes content and size durable.
   func sync() throws(Failure) {
     guard fdatasync(number) == 0 else { throw Self.failure("sync", path) }
