@@ -1,16 +1,20 @@
 import SyncStore
 
-/// `backup`, `restore`, `destroy`: operations on the whole store.
+/// `backup` and `destroy`: operations on the whole store.
 enum BackupCommands {
   static let backup = Command(
     "backup", "back the store up into a file", operands: [Operand("FILE")],
-    options: [Option("replace", "write all anew, also over a backup of another copy or a damaged one")],
+    options: [
+      Option("replace", "write all anew, also over a backup of another copy or a damaged one"),
+      Option("list", "only list the states that FILE holds: number, time, position and bytes"),
+    ],
     notes: """
       The first backup into FILE holds everything, each later one appends what came since. Others go on using the store \
       meanwhile. FILE holds the keys of this device: keep it as you keep the store. An encrypted store stays encrypted in it.
       """
   ) { invocation, output in
     let file = try invocation.path(invocation.operands[0])
+    if invocation.has("list") { return try list(file, invocation, output) }
     let kind = try Descriptor.kind(at: invocation.operands[0].bytes)
     guard kind == nil || kind == .file else { throw notAFile(invocation) }
     let report = try invocation.withStore { store in
@@ -38,51 +42,55 @@ enum BackupCommands {
     return .done
   }
 
+  /// Lists the states of a backup file, which needs no store.
+  private static func list(_ file: String, _ invocation: Invocation, _ output: Output) throws -> ExitCode {
+    guard !invocation.has("replace") else {
+      throw invocation.usage(
+        "--list and --replace", reason: "a list changes nothing", advice: "leave out one")
+    }
+    try checkIsFile(invocation)
+    let summary = try Store.backupSummary(of: file)
+    for (index, state) in summary.states.enumerated() {
+      if invocation.wantsJSON {
+        try output.line([
+          "state": .integer(index + 1), "time": .integer(state.time), "position": .integer(state.position),
+          "bytes": .integer(state.bytes), "name": .string(summary.name), "store": .string("\(summary.store)"),
+          "encrypted": .bool(summary.isEncrypted),
+        ])
+      } else {
+        try output.line(
+          "\(index + 1)  \(Text.date(milliseconds: state.time))  position \(state.position)  \(Text.size(state.bytes))"
+        )
+      }
+    }
+    if summary.isUnfinished {
+      Diagnostics.report(
+        "backup --list \(invocation.operands[0].shown): the last backup into it was interrupted: the states above are whole: back up again"
+      )
+    }
+    return .done
+  }
+
+  /// Reports a missing or unreadable file as other commands do.
+  static func checkIsFile(_ invocation: Invocation) throws {
+    _ = try Descriptor.reading(invocation.operands[0].bytes, waiting: false)
+    guard try Descriptor.kind(at: invocation.operands[0].bytes) == .file else { throw notAFile(invocation) }
+  }
+
   private static func notAFile(_ invocation: Invocation) -> Failure {
     invocation.usage(invocation.operands[0].shown, reason: "it is no regular file", advice: "name one")
   }
 
-  static let restore = Command(
-    "restore", "make a store of a backup", operands: [Operand("FILE")],
-    options: [
-      Option("state", value: "N", "the state that the N-th backup into FILE has made (default: the last)"),
-      Option("replace", "in place of the store that is there"),
-    ],
-    notes: """
-      All of FILE is verified before anything counts. The restored store is a copy: it converges with the one that it was \
-      made of. Ends with 6 if the store that it is to replace is in use.
-      """
-  ) { invocation, output in
-    let path = try invocation.storePath()
-    let file = try invocation.path(invocation.operands[0])
-    // Reports a missing or unreadable file as other commands do.
-    _ = try Descriptor.reading(invocation.operands[0].bytes, waiting: false)
-    guard try Descriptor.kind(at: invocation.operands[0].bytes) == .file else { throw notAFile(invocation) }
-    try InitCommand.makeParent(of: path)
-    let state: Int? = try invocation.integer("state", in: 1...Int.max)
-    var bar = Progress("restore", totalBytes: 0, enabled: invocation.showsProgress)
-    defer { bar.finish() }
-    let report = try Store.restore(
-      from: file, to: path, state: state, replacing: invocation.has("replace")
-    ) { done, total in bar.update(bytes: done, of: total, "verified") }
-    let missing = report.missingBlobs.count
-    try invocation.report(
-      "restored \(report.name) in \(path), as it was at position \(report.position)"
-        + (missing > 0 ? "; to be fetched from a peer: \(Text.count(missing, noun: "blob"))" : ""),
-      json: [
-        "path": .string(path), "name": .string(report.name), "store": .string(report.id.description),
-        "time": .integer(report.time), "position": .integer(report.position), "blobs": .integer(report.blobs),
-        "missing_blobs": .integer(missing),
-      ], output)
-    return .done
-  }
-
   static let destroy = Command(
-    "destroy", "remove the store with all that is in it",
+    "destroy", "remove the store with all that is in it", options: [Confirmation.yes],
     notes:
       "There is no way back. The passphrase of an encrypted store is not needed. Ends with 6 if the store is in use."
   ) { invocation, output in
     let path = try invocation.storePath()
+    // A store with a damaged identity file can be removed, too.
+    if (try? Store.exists(at: path)) ?? true {
+      try invocation.confirm("remove \(Text.printable(path.utf8)) with all that is in it?")
+    }
     guard try Store.remove(at: path) else {
       throw StoreError(.notAStore, "there is no store here: name the directory of one", path: path)
     }

@@ -15,6 +15,8 @@ struct Importer {
   private(set) var bytes: UInt64 = 0
   /// Files whose content was already stored.
   private(set) var unchanged = 0
+  /// Receives each key that would be stored. With it nothing is stored.
+  var preview: ((Key) throws -> Void)?
   private var batch: [(key: Key, value: [UInt8])] = []
   private var batchBytes = 0
 
@@ -52,7 +54,7 @@ struct Importer {
       throw error
     }
     try commit()
-    try store.sync()
+    if preview == nil { try store.sync() }
   }
 
   private mutating func attempt(_ path: [UInt8]) throws {
@@ -86,6 +88,11 @@ struct Importer {
       unchanged += 1
       return
     }
+    if let preview {
+      try preview(key)
+      (stored, bytes) = (stored + 1, bytes + UInt64(value.count))
+      return
+    }
     batch.append((key, value))
     batchBytes += value.count
   }
@@ -96,8 +103,12 @@ struct Importer {
       unchanged += 1
       return
     }
-    // The content was read for the comparison: reopen the file to read from its start.
-    try store.put(key, from: try open(path).source, durability: .full)
+    if let preview {
+      try preview(key)
+    } else {
+      // The content was read for the comparison: reopen the file to read from its start.
+      try store.put(key, from: try open(path).source, durability: .full)
+    }
     stored += 1
     bytes += size
   }

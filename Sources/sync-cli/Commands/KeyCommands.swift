@@ -4,7 +4,10 @@ import SyncStore
 enum KeyCommands {
   static let delete = Command(
     "delete", "delete keys", aliases: ["rm", "del"], operands: [Operand("KEY", .many)],
-    options: [Option("prefix", value: "P", "delete all keys that begin with P"), ItemFailures.strict],
+    options: [
+      Option("prefix", value: "P", "delete all keys that begin with P"),
+      Option("dry-run", "only list the keys that would be deleted"), ItemFailures.strict,
+    ],
     notes: """
       Ends with 1 if one of the keys was absent; the others are deleted all the same. With --strict all of the keys named
       are deleted, in one transaction, or none.
@@ -19,6 +22,7 @@ enum KeyCommands {
         "--prefix", reason: "it is empty and would delete everything",
         advice: "give the keys' common beginning")
     }
+    if invocation.has("dry-run") { return try listDeleted(invocation, output) }
     return try invocation.withStore { store in
       let isAlone = invocation.operands.count == 1 && !invocation.has("prefix")
       var failures = ItemFailures(invocation, isAlone: isAlone)
@@ -35,6 +39,33 @@ enum KeyCommands {
 
   private static func absent(_ argument: Argument) -> Failure {
     Failure(.notFound, "delete \(argument.shown): there is no such key: nothing was to be done for it")
+  }
+
+  /// Lists what `delete` would delete, each key once.
+  private static func listDeleted(_ invocation: Invocation, _ output: Output) throws -> ExitCode {
+    try invocation.withStore(toWrite: false) { store in
+      let isAlone = invocation.operands.count == 1 && !invocation.has("prefix")
+      var (failures, listed) = (ItemFailures(invocation, isAlone: isAlone), Set<[UInt8]>())
+      func list(_ key: Key) throws {
+        guard listed.insert(key.bytes).inserted else { return }
+        if invocation.wantsJSON {
+          try output.line(JSON.object([KeyLine.member(key.bytes)]))
+        } else {
+          try output.write(output.shown(key: key.bytes) + [0x0A])
+        }
+      }
+      for argument in invocation.operands {
+        let key = try Key(bytes: argument.bytes)
+        if try store.contains(key) { try list(key) } else { try failures.record(absent(argument)) }
+      }
+      if let prefix = invocation.value("prefix") {
+        let losses = try store.snapshot().scanReadable(KeyRange(prefix: prefix.bytes)) { try list($0.key) }
+        try failures.record(losses.doubts)
+      }
+      if invocation.wantsJSON { try output.line(["deleted": 0, "would_delete": .integer(listed.count)]) }
+      try failures.check()
+      return .done
+    }
   }
 
   private static func deleteAll(

@@ -9,6 +9,7 @@ enum RekeyCommand {
       Option("encrypt", "encrypt a store that is not"),
       Option("decrypt", "make an encrypted store a plain one"),
       Option("new-passphrase-file", value: "FILE", "the new passphrase: the first line of FILE"),
+      Confirmation.yes,
     ],
     notes: """
       Without a switch only the passphrase changes, at once. Others go on reading and writing meanwhile; one that was \
@@ -30,6 +31,7 @@ enum RekeyCommand {
         "--new-passphrase-file", reason: "--\(switches[0]) does not change the passphrase",
         advice: "leave one of them out")
     }
+    if switches == ["decrypt"] { try invocation.confirm("write all values to the disk without encryption?") }
     let opening = try invocation.opening(toWrite: true)
     let wasEncrypted = try Store.isEncrypted(at: opening.path)
     let result = try invocation.withStore(opening) { store in

@@ -126,7 +126,11 @@ enum TierCommands {
   // MARK: trim
 
   static let trim = Command(
-    "trim", "give all space back that can be had", options: limitOptions + [ItemFailures.strict],
+    "trim", "give all space back that can be had",
+    options: limitOptions + [
+      Option("dry-run", "only estimate what could be given back, without asking the members"),
+      ItemFailures.strict,
+    ],
     notes: """
       Compacts the journal, and removes blobs that nothing has referred to for an hour. Then, if there are limits (those of
       "sync-cli policy", or those given here), the least recently used large values leave, but only those that other members confirm
@@ -136,14 +140,13 @@ enum TierCommands {
       """
   ) { invocation, output in
     try invocation.withStore { store in
+      if invocation.has("dry-run") { return try estimate(store, invocation, output) }
       var failures = ItemFailures(invocation)
       var gained: UInt64 = 0
       do { gained = UInt64(try store.trim()) } catch let error as StoreError where error.concernsOneItem {
         try failures.record(Failure(StoreError(error, to: "trim")))
       }
-      var limits = limitsAreGiven(invocation) ? BlobLimits() : try store.blobLimits
-      if limitsAreGiven(invocation) { limits.copies = try store.blobLimits.copies }
-      try read(&limits, invocation)
+      let limits = try trimLimits(store, invocation)
       guard limits.hasLimits else {
         try invocation.report(
           "\(Text.size(gained)) given back", json: ["gained_bytes": .integer(gained)], output)
@@ -157,6 +160,31 @@ enum TierCommands {
       try failures.check()
       return report.holds ? .done : .notFound
     }
+  }
+
+  /// The limits of the policy, or those given instead.
+  private static func trimLimits(_ store: Store, _ invocation: Invocation) throws -> BlobLimits {
+    var limits = limitsAreGiven(invocation) ? BlobLimits() : try store.blobLimits
+    if limitsAreGiven(invocation) { limits.copies = try store.blobLimits.copies }
+    try read(&limits, invocation)
+    return limits
+  }
+
+  private static func estimate(
+    _ store: Store, _ invocation: Invocation, _ output: Output
+  ) throws -> ExitCode {
+    let estimate = try store.trimEstimate(to: try trimLimits(store, invocation))
+    let due =
+      estimate.dueValues == 0
+      ? ""
+      : "; \(Text.count(estimate.dueValues, noun: "large value")) (\(Text.size(estimate.dueBytes))) would leave if members confirm to hold them"
+    try invocation.report(
+      "about \(Text.size(estimate.journalBytes)) of the journal would be given back\(due)",
+      json: [
+        "journal_bytes": .integer(estimate.journalBytes), "due": .integer(estimate.dueValues),
+        "due_bytes": .integer(estimate.dueBytes), "dry_run": true,
+      ], output)
+    return .done
   }
 
   private static func evict(

@@ -7,40 +7,95 @@ enum TreeCommands {
   static let importing = Command(
     "import", "store the files below a directory",
     operands: [Operand("DIR")],
-    options: [Option("prefix", value: "P", "put P before each key"), ItemFailures.strict],
+    options: [
+      Option("prefix", value: "P", "put P before each key"),
+      Option("exclude", value: "GLOB", repeats: true, "leave out files and directories that match"),
+      Option("delete", "delete the keys that begin with P and have no file in DIR"),
+      Option("dry-run", "only list what would be stored (+ KEY) and deleted (- KEY)"), Confirmation.yes,
+      ItemFailures.strict,
+    ],
     notes: """
       The key of a file is P and its path relative to DIR. Symbolic links, devices, pipes and sockets are left out and
       counted. A file whose content is stored already is not stored again. A file or directory that cannot be read, or
       has vanished, is named; the others are stored. With --strict nothing is stored if a name can be no key or a file
       cannot be opened, and the first failure after that ends the command: what was stored before it stays.
+      GLOB is a pattern as for "sync-cli list --glob". One without a slash matches the name of a file or directory anywhere, one
+      with a slash the path below DIR, one with a slash at its end only directories; the keys of what it leaves out are not deleted.
+      --delete needs --prefix, which may be empty for the whole store. It asks on a terminal; elsewhere it needs --yes for more than
+      \(TreeMirror.unconfirmedDeletes) keys. It deletes nothing if a directory cannot be read, and no key that was written since it looked.
       """
   ) { invocation, output in
     let root = try directory(invocation)
     let prefix = invocation.prefix(invocation.value("prefix"))
-    return try invocation.withStore { store in
-      let tree = try TreeWalk(root)
+    let filter = try filter(invocation)
+    guard !invocation.has("delete") || invocation.has("prefix") else {
+      throw invocation.usage(
+        "--delete", reason: "without --prefix all other keys of the store would go",
+        advice: "give --prefix P, or --prefix '' for the whole store")
+    }
+    let isDryRun = invocation.has("dry-run")
+    return try invocation.withStore(toWrite: !isDryRun) { store in
+      let tree = try TreeWalk(root, filter)
+      let mirror = try invocation.has("delete") ? TreeMirror(store, prefix: prefix, tree, filter) : nil
+      if !isDryRun { try mirror?.confirm(invocation) }
       var importer = Importer(
         store: store, root: root, prefix: prefix,
         progress: Progress("import", totalBytes: tree.totalBytes, enabled: invocation.showsProgress),
         failures: ItemFailures(invocation))
+      if isDryRun { importer.preview = { try show($0, "+", invocation, output) } }
       try importer.run(tree)
+      if isDryRun {
+        for key in mirror?.keys ?? [] { try show(key, "-", invocation, output) }
+      } else {
+        try mirror?.delete()
+      }
       if tree.skipped > 0 {
         Diagnostics.report(
           "import: left out \(Text.count(tree.skipped, noun: "entry", plural: "entries")): symbolic links and special files have no content"
             + " of their own: copy them in another way")
       }
-      let seconds = importer.progress.seconds
-      try invocation.report(
-        "imported \(Text.count(importer.stored, noun: "file")), \(Text.size(importer.bytes)), \(importer.unchanged) unchanged"
-          + ", in \(Text.decimal(seconds)) s",
-        json: [
-          "files": .integer(importer.stored), "bytes": .integer(importer.bytes),
-          "unchanged": .integer(importer.unchanged), "skipped": .integer(tree.skipped),
-          "seconds": .real(seconds), "failed": .integer(importer.failures.count),
-        ], output)
+      try report(importer, tree, mirror, invocation, output)
       try importer.failures.check()
       return .done
     }
+  }
+
+  private static func filter(_ invocation: Invocation) throws(Failure) -> PathFilter {
+    let patterns = invocation.values["exclude"] ?? []
+    do { return try PathFilter(patterns.map(\.bytes)) } catch {
+      let shown = patterns.map(\.shown).joined(separator: " --exclude ")
+      throw invocation.usage(
+        "--exclude \(shown)", reason: error.text, advice: "put \\ before a literal * ? [ or \\")
+    }
+  }
+
+  private static func show(_ key: Key, _ sign: String, _ invocation: Invocation, _ output: Output) throws {
+    guard !invocation.wantsJSON else {
+      return try output.line(
+        JSON.object([KeyLine.member(key.bytes)]).with("action", .string(sign == "+" ? "put" : "delete")))
+    }
+    try output.write(Array("\(sign) ".utf8) + output.shown(key: key.bytes) + [0x0A])
+  }
+
+  private static func report(
+    _ importer: Importer, _ tree: TreeWalk, _ mirror: TreeMirror?, _ invocation: Invocation, _ output: Output
+  ) throws {
+    let isDryRun = invocation.has("dry-run")
+    let seconds = importer.progress.seconds
+    let deleted = isDryRun ? mirror?.keys.count : mirror?.deleted
+    let done = isDryRun ? "would import" : "imported"
+    let gone =
+      deleted.map { ", \(isDryRun ? "would delete" : "deleted") \(Text.count($0, noun: "key"))" } ?? ""
+    var json: JSON = [
+      "files": .integer(importer.stored), "bytes": .integer(importer.bytes),
+      "unchanged": .integer(importer.unchanged), "skipped": .integer(tree.skipped),
+      "seconds": .real(seconds), "failed": .integer(importer.failures.count),
+    ]
+    json = json.with("deleted", deleted.map { .integer($0) })
+    try invocation.report(
+      "\(done) \(Text.count(importer.stored, noun: "file")), \(Text.size(importer.bytes)), \(importer.unchanged) unchanged"
+        + "\(gone), in \(Text.decimal(seconds)) s",
+      json: isDryRun ? json.with("dry_run", true) : json, output)
   }
 
   private static func directory(_ invocation: Invocation) throws -> Descriptor {

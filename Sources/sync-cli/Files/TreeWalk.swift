@@ -11,15 +11,19 @@ struct TreeWalk {
 
   /// In path order, directory by directory.
   private(set) var files: [File] = []
-  /// Number of links and special files left out.
-  private(set) var skipped = 0
+  /// Links and special files, which are left out.
+  private(set) var leftOut: [[UInt8]] = []
+  /// Their number.
+  var skipped: Int { leftOut.count }
+  private let filter: PathFilter
   /// Directories that could not be listed, and entries that could not be examined.
   private(set) var failures: [Failure] = []
   /// The sum of all sizes.
   var totalBytes: UInt64 { files.reduce(0) { $0 + $1.size } }
 
-  /// Walks everything below `root`, which must be readable itself.
-  init(_ root: Descriptor) throws(Failure) {
+  /// Walks everything below `root`, which must be readable itself, except what the filter excludes.
+  init(_ root: Descriptor, _ filter: PathFilter = PathFilter()) throws(Failure) {
+    self.filter = filter
     var waiting: [[UInt8]] = [[]]
     while let relative = waiting.popLast() {
       if relative.isEmpty {
@@ -42,10 +46,11 @@ struct TreeWalk {
       do throws(Failure) {
         // The entry was removed during the walk.
         guard let (kind, size) = try directory.kind(of: name) else { continue }
+        if filter.excludes(path, isDirectory: kind == .directory) { continue }
         switch kind {
         case .file: files.append(File(path: path, size: size))
         case .directory: below.append(path)
-        case .link, .other: skipped += 1
+        case .link, .other: leftOut.append(path)
         }
       } catch {
         failures.append(Failure(error.code, "import: \(error.message)"))

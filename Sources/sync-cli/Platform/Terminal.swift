@@ -30,6 +30,24 @@ enum Terminal {
     }
   }
 
+  /// Asks a question; true if the answer begins with "y". False also without a terminal.
+  static func confirms(_ question: String) -> Bool {
+    let terminal = unsafe open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)
+    guard terminal >= 0 else { return false }
+    defer { close(terminal) }
+    let text = Array(question.utf8)
+    guard unsafe write(terminal, text, text.count) == text.count else { return false }
+    var answer: [UInt8] = []
+    var byte: UInt8 = 0
+    while answer.count < longestLine {
+      let count = unsafe read(terminal, &byte, 1)
+      if count < 0, errno == EINTR { continue }
+      guard count == 1, byte != 0x0A else { break }
+      answer.append(byte)
+    }
+    return answer.first.map { $0 | 0x20 } == UInt8(ascii: "y")
+  }
+
   private static func ask(_ prompt: String, _ terminal: Int32) -> Answer {
     var before = termios()
     guard unsafe tcgetattr(terminal, &before) == 0, let signals = DeferredSignals() else { return .failed }

@@ -1,0 +1,76 @@
+import SyncStore
+
+/// `restore`: a store made of a backup.
+extension BackupCommands {
+  static let restore = Command(
+    "restore", "make a store of a backup", operands: [Operand("FILE")],
+    options: [
+      Option("state", value: "N", "the state that the N-th backup into FILE has made (default: the last)"),
+      Option("replace", "in place of the store that is there"),
+      Option("dry-run", "only verify all of FILE, and tell what would be made of it"), Confirmation.yes,
+    ],
+    notes: """
+      All of FILE is verified before anything counts. The restored store is a copy: it converges with the one that it was \
+      made of. Ends with 6 if the store that it is to replace is in use. "backup --list" shows the states.
+      """
+  ) { invocation, output in
+    let path = try invocation.storePath()
+    let file = try invocation.path(invocation.operands[0])
+    try checkIsFile(invocation)
+    let state: Int? = try invocation.integer("state", in: 1...Int.max)
+    let isThere = try Store.exists(at: path)
+    if invocation.has("dry-run") {
+      return try preview(file, state, replacing: isThere ? path : nil, invocation, output)
+    }
+    if isThere, invocation.has("replace") {
+      try invocation.confirm("replace the store in \(Text.printable(path.utf8))?")
+    }
+    try InitCommand.makeParent(of: path)
+    var bar = Progress("restore", totalBytes: 0, enabled: invocation.showsProgress)
+    defer { bar.finish() }
+    let report = try Store.restore(
+      from: file, to: path, state: state, replacing: invocation.has("replace")
+    ) { done, total in bar.update(bytes: done, of: total, "verified") }
+    let missing = report.missingBlobs.count
+    try invocation.report(
+      "restored \(report.name) in \(path), as it was at position \(report.position)"
+        + (missing > 0 ? "; to be fetched from a peer: \(Text.count(missing, noun: "blob"))" : ""),
+      json: [
+        "path": .string(path), "name": .string(report.name), "store": .string(report.id.description),
+        "time": .integer(report.time), "position": .integer(report.position), "blobs": .integer(report.blobs),
+        "missing_blobs": .integer(missing),
+      ], output)
+    return .done
+  }
+
+  /// Verifies the file, and reports what `restore` would do. `path` is that of the store that is there.
+  private static func preview(
+    _ file: String, _ state: Int?, replacing path: String?, _ invocation: Invocation, _ output: Output
+  ) throws -> ExitCode {
+    let summary = try Store.backupSummary(of: file)
+    let number = state ?? summary.states.count
+    guard number <= summary.states.count else {
+      throw invocation.usage(
+        "--state \(number)",
+        reason: "\(invocation.operands[0].shown) has \(Text.count(summary.states.count, noun: "state"))",
+        advice: "\"sync-cli backup --list\" shows them")
+    }
+    if let path, !invocation.has("replace") {
+      throw StoreError(
+        .alreadyExists, "the directory is not empty: name another, or give --replace", path: path)
+    }
+    var bar = Progress("restore", totalBytes: 0, enabled: invocation.showsProgress)
+    defer { bar.finish() }
+    try Store.verifyBackup(file) { done, total in bar.update(bytes: done, of: total, "verified") }
+    let (target, chosen) = (try invocation.storePath(), summary.states[number - 1])
+    try invocation.report(
+      "would restore \(summary.name) in \(target), as it was at position \(chosen.position) on \(Text.date(milliseconds: chosen.time))"
+        + (path == nil ? "" : ", and replace the store there"),
+      json: [
+        "path": .string(target), "name": .string(summary.name), "store": .string("\(summary.store)"),
+        "state": .integer(number), "time": .integer(chosen.time), "position": .integer(chosen.position),
+        "replaces": .bool(path != nil), "dry_run": true,
+      ], output)
+    return .done
+  }
+}

@@ -1,0 +1,61 @@
+import SyncStore
+
+/// `import --delete`: the keys below a prefix that have no file in the directory.
+final class TreeMirror {
+  /// Without a terminal, more deletes than these need `--yes`.
+  static let unconfirmedDeletes = 1000
+  private static let transactionKeys = 500
+
+  private let store: Store
+  private let prefix: [UInt8]
+  private let found: [(key: Key, version: Dot)]
+  private(set) var deleted = 0
+  var keys: [Key] { found.map(\.key) }
+
+  /// Finds the keys. Finds none if a directory could not be read: its files may be there.
+  init(_ store: Store, prefix: [UInt8], _ tree: TreeWalk, _ filter: PathFilter) throws {
+    (self.store, self.prefix) = (store, prefix)
+    guard tree.failures.isEmpty else {
+      Diagnostics.report(
+        "import --delete: a part of the directory cannot be read: nothing is deleted: mend that first")
+      found = []
+      return
+    }
+    let present = Set(tree.files.map(\.path)).union(tree.leftOut)
+    var found: [(key: Key, version: Dot)] = []
+    try store.snapshot().scanEntries(KeyRange(prefix: prefix)) { entry in
+      let path = Array(entry.key.bytes.dropFirst(prefix.count))
+      if !present.contains(path), !filter.excludesFile(path) { found.append((entry.key, entry.dot)) }
+    }
+    self.found = found
+  }
+
+  /// Asks on a terminal whether the keys may go; elsewhere a large number of them needs `--yes`.
+  func confirm(_ invocation: Invocation) throws(Failure) {
+    guard !found.isEmpty else { return }
+    let what = "\(Text.count(found.count, noun: "key")) that begin with \"\(Text.printable(prefix))\""
+    guard Confirmation.isPossible || found.count <= Self.unconfirmedDeletes || invocation.has("yes") else {
+      throw Failure(
+        .refused,
+        "import --delete: \(what) have no file in the directory: more than \(Self.unconfirmedDeletes) would go, and nothing was done: "
+          + "look at --dry-run, and give --yes")
+    }
+    try invocation.confirm("delete \(what) and have no file in the directory?")
+  }
+
+  /// Deletes the keys that were not written since.
+  func delete() throws {
+    var rest = found[...]
+    while !rest.isEmpty {
+      let page = rest.prefix(Self.transactionKeys)
+      deleted += try store.transaction { transaction in
+        var count = 0
+        for (key, version) in page where try transaction.delete(key, expecting: .version(version)) {
+          count += 1
+        }
+        return count
+      }
+      rest = rest.dropFirst(Self.transactionKeys)
+    }
+  }
+}
