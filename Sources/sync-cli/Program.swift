@@ -66,7 +66,7 @@ enum Program {
     if failure.isBrokenPipe { System.dieOfBrokenPipe() }
     // Output before the failure is still valid data; if it cannot be written either, one error is enough.
     try? output.flush()
-    Diagnostics.report(failure.message)
+    Diagnostics.report(failure.message, as: .error)
     Diagnostics.flush(within: finalFlushMilliseconds)
     return failure.code
   }

@@ -24,6 +24,31 @@ extension Store {
     }
   }
 
+  /// Records of the journal before `position`, the newest first, at most `limit`, and the others of the last
+  /// one's position: a conflict loser has the position of the record before it.
+  ///
+  /// The cost is proportional to the result, except where compaction has dropped most records.
+  ///
+  /// - Parameters:
+  ///   - position: that of the last record of an earlier call, to continue it; by default the end.
+  ///   - limit: 0 or less returns nothing. Each entry copies its value, as those of `log(from:limit:)` do.
+  /// - Throws: `.damaged`, `.inputOutput` if the journal cannot be read there; `.closed`, `.forked`. Single
+  ///   damaged records are left out.
+  public func log(before position: UInt64 = .max, limit: Int) throws(StoreError) -> [LogEntry] {
+    guard limit > 0 else { return [] }
+    return try reading { engine throws(StoreError) in
+      var entries: [LogEntry] = []
+      var end = min(position, engine.position + 1)
+      var width = UInt64(limit)
+      while end > 1, entries.count < limit {
+        let start = end > width ? end - width : 1
+        entries += try engine.newestWrites(in: start..<end, limit: limit - entries.count)
+        (end, width) = (start, min(width * 2, 1 << 20))
+      }
+      return entries
+    }
+  }
+
   /// The most recently written keys of a range, newest first.
   ///
   /// Only the last `records` records of the journal are searched, and superseded ones are skipped. The cost
@@ -230,6 +255,30 @@ extension Store {
     isWritable
       ? try missingBlobs().map(\.hash)
       : try absentBlobs(.awaited).map(\.hash)
+  }
+}
+
+extension Engine {
+  /// The last writes at these positions, newest first: `limit` of them, and the others of the last one's
+  /// position. Only so many are in memory, however many there are.
+  fileprivate func newestWrites(in positions: Range<UInt64>, limit: Int) throws(StoreError) -> [LogEntry] {
+    var writes: [LogEntry] = []
+    try visit(from: start(of: positions.lowerBound)) { view throws(StoreError) in
+      guard view.isWrite, view.position >= positions.lowerBound else { return true }
+      guard view.position < positions.upperBound else { return false }
+      guard let record = view.decoded() else { return true }
+      writes.append(LogEntry(record, position: view.position, isCurrent: isCurrent(view)))
+      if writes.count / 2 > limit { dropOld(&writes, keeping: limit) }
+      return true
+    }
+    dropOld(&writes, keeping: limit)
+    return writes.reversed()
+  }
+
+  private func dropOld(_ writes: inout [LogEntry], keeping limit: Int) {
+    guard writes.count > limit else { return }
+    let oldest = writes[writes.count - limit].position
+    writes.removeFirst(writes.firstIndex { $0.position == oldest } ?? 0)
   }
 }
 

@@ -1,6 +1,6 @@
 import SyncStore
 
-/// `digest`, `log`, `why`, `conflicts list` and `verify`: inspection of the store.
+/// `digest` and `conflicts list`, and how entries of the journal are shown.
 enum InspectCommands {
   // MARK: - digest
 
@@ -25,47 +25,7 @@ enum InspectCommands {
     }
   }
 
-  // MARK: - log
-
-  static let log = Command(
-    "log", "show the records of the journal, decoded",
-    options: [
-      Option("from", value: "POSITION", "begin there (default: 1)"),
-      Option("limit", value: "N", "at most N records"),
-    ],
-    notes:
-      "Each line has the position, the time, what was written, its size, the key, and the write's actor and sequence."
-  ) { invocation, output in
-    var from = try invocation.integer("from", in: 0...UInt64.max) ?? 1
-    var left = try invocation.integer("limit", in: 1...Int.max) ?? .max
-    return try invocation.withStore(toWrite: false) { store in
-      while left > 0 {
-        let page = try store.log(from: from, limit: min(left, 1000))
-        guard let last = page.last else { break }
-        for entry in page {
-          if invocation.wantsJSON { try output.line(json(entry)) } else { try output.line(text(entry)) }
-        }
-        left -= page.count
-        from = last.position + 1
-      }
-      return .done
-    }
-  }
-
-  private static func text(_ entry: LogEntry) -> String {
-    let kind = entry.isTombstone ? "delete" : entry.blob != nil ? "blob  " : "put   "
-    let key = entry.key.map { Text.printable($0.bytes) } ?? "(the store's own)"
-    return "\(entry.position)  \(Text.date(milliseconds: entry.stamp.milliseconds))  \(kind)  "
-      + "\(Text.size(entry.size))  \(key)  \(entry.dot.actor):\(entry.dot.sequence)\(entry.isCurrent ? "" : "  (superseded)")"
-      + ahead(entry)
-  }
-
-  /// Marks a write stamped so far ahead that other copies park it.
-  private static func ahead(_ entry: LogEntry) -> String {
-    let counts = Store.applicationTime(of: entry.stamp)
-    guard counts > System.wallMilliseconds else { return "" }
-    return "  (stamped ahead: counts elsewhere from \(Text.date(milliseconds: counts)) on)"
-  }
+  // MARK: - Entries
 
   static func json(_ entry: LogEntry) -> JSON {
     JSON.object(

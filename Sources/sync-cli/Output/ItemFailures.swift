@@ -52,7 +52,7 @@ struct ItemFailures {
     guard !isStrict, !failure.isBrokenPipe else { throw failure }
     count += 1
     if worst.map({ $0.code.severity < failure.code.severity }) ?? true { worst = failure }
-    if !isAlone, count <= Self.named { Diagnostics.report(failure.message) }
+    if !isAlone, count <= Self.named { Diagnostics.report(failure.message, as: .error) }
   }
 
   /// Reports the failure of a key. Errors that concern more than this key are thrown.

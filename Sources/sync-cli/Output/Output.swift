@@ -26,6 +26,9 @@ final class Output {
     return shown
   }
 
+  /// Whether standard output is a pipe without a reader.
+  var hasLostReader: Bool { descriptor.hasLostReader }
+
   /// Appends bytes, unchanged.
   func write(_ bytes: [UInt8]) throws(Failure) {
     buffer += bytes
@@ -67,14 +70,24 @@ enum Diagnostics {
   /// Whether a progress line without line end is on the terminal.
   private static let showsLine = LockedField(false)
 
+  /// What a message is: an error stands out on a terminal.
+  enum Kind { case note, error }
+
+  /// Whether messages may have colours: on a terminal that knows them, unless NO_COLOR is set
+  /// (https://no-color.org).
+  private static let hasColours =
+    System.isTerminal(2) && System.environment("NO_COLOR") == nil
+    && !["dumb", nil].contains { $0 == System.environment("TERM") }
+
   /// Prints `sync-cli: message` on a single line. A progress line is cleared for it and shown again with the
   /// next update.
-  static func report(_ message: String) {
+  static func report(_ message: String, as kind: Kind = .note) {
     let clearing = showsLine.withLock { shown in
       defer { shown = false }
       return shown ? "\r\u{1B}[K" : ""
     }
-    write("\(clearing)sync-cli: \(Text.printable(ToolWords.translated(message).utf8))\n")
+    let name = kind == .error && hasColours ? "\u{1B}[31msync-cli:\u{1B}[0m" : "sync-cli:"
+    write("\(clearing)\(name) \(Text.printable(ToolWords.translated(message).utf8))\n")
   }
 
   /// Shows a progress line in place of the previous one; nil removes it.

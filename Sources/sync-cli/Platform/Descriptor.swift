@@ -159,6 +159,13 @@ final class Descriptor: Sendable {
     return SystemCall.retrying { Int(unsafe poll(&waiting, 1, milliseconds)) } != 0
   }
 
+  /// Whether this is the writing end of a pipe or socket whose reader has gone.
+  var hasLostReader: Bool {
+    var waiting = pollfd(fd: number, events: 0, revents: 0)
+    return SystemCall.retrying { Int(unsafe poll(&waiting, 1, 0)) } == 1
+      && waiting.revents & Int16(POLLERR) != 0
+  }
+
   /// Bytes that an unprivileged user can still write to this file system.
   func freeBytes() throws(Failure) -> UInt64 {
     var answer = statvfs()
