@@ -67,6 +67,36 @@ struct OtherCopies {
     }
   }
 
+  /// Members whose clock is too far away to sync, that were never met, or are late.
+  func problems(_ store: Store, maximumLag: UInt64?) throws -> [StatusCheck.Problem] {
+    let now = System.wallMilliseconds
+    let hasMetAny = members.contains { $0.contact != nil }
+    var problems: [StatusCheck.Problem] = []
+    for member in members {
+      let name = Text.printable(member.name.utf8)
+      guard let contact = member.contact else {
+        if !hasMetAny { problems.append(.init(name: "never-met", text: "\(name) was not met yet")) }
+        continue
+      }
+      if contact.clockOffset.magnitude > Limits.clockDriftMilliseconds {
+        problems.append(
+          .init(
+            name: "clock", text: "that of \(name) differs by \(contact.clockOffset) ms: copies do not sync so"
+          ))
+      }
+      let (lacking, oldest) = try Self.lacking(member, store)
+      guard let maximumLag, let oldest, oldest < now, now - oldest > maximumLag else { continue }
+      let late = Text.duration(seconds: Double(now - oldest) / 1000)
+      problems.append(
+        .init(
+          name: "lag",
+          text:
+            "\(name) lacks \(Text.count(min(lacking, Self.countedWrites), noun: "key")) for up to \(late), and was met "
+            + Text.date(milliseconds: contact.time)))
+    }
+    return problems
+  }
+
   /// The members as JSON.
   static func json(_ store: Store) throws -> JSON {
     .array(

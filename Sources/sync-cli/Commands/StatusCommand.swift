@@ -3,39 +3,92 @@ import SyncStore
 
 /// `status`: sizes, counts, and the progress of the other copies.
 enum StatusCommand {
-  static let command = Command("status", "show sizes, counts, members and what needs attention") {
-    invocation, output in
-    try invocation.withStore(toWrite: false) { store in
-      let (status, actor) = (try store.status(), try store.actor)
-      let (absent, trim) = (try store.absentValues(), try store.lastBlobTrim())
-      // The statistics are valid even if the keys cannot be read.
-      let denial = try store.writeDenial ?? (try? Membership(store).own())?.right.denial
-      let isRevoked = denial == .revoked
-      let daemon = try DaemonReport.read(store)
-      let health = try StoreHealth(store, denial)
-      if invocation.wantsJSON {
-        let prefixes = try store.scope.map { JSON.array($0.prefixes.map(KeyLine.prefix)) }
-        try output.line(
-          json(store, actor: actor, status: status, absent: absent, trim: trim?.report, time: trim?.time)
-            .with("prefixes", prefixes)
-            .with("revoked", .bool(isRevoked)).with("members", (try? OtherCopies.json(store)) ?? .null)
-            .with("daemon", daemon ?? .null).with("health", health.json))
-      } else {
-        for line in lines(store, actor: actor, status: status)
-          + lines(absent: absent, trim: trim?.report, time: trim?.time)
-        {
-          try output.line(line)
+  static let command = Command(
+    "status", "show sizes, counts, members and what needs attention",
+    options: [
+      Option("check", "only what needs attention, a line for each; ends with 1 if there is anything"),
+      Option("max-lag", value: "SPAN", "with --check: also members that lack a write older than SPAN"),
+      Option("watch", "again and again, until interrupted"),
+      Option("interval", value: "SPAN", "with --watch: the time between two (default: 2s)"),
+    ],
+    notes: """
+      --check names damage, a copy that needs another one's state, refused writes, clocks, members never met or out of reach of the
+      daemon, and with --max-lag those that are late. A line has a word for scripts, a colon and the text; "ok" stands alone.
+      --watch renews the screen of a terminal; elsewhere it writes one report after the other. SIGINT, SIGTERM and SIGHUP end it
+      with 0. Each report visits every key.
+      """
+  ) { invocation, output in
+    for (option, needed) in [("max-lag", "check"), ("interval", "watch")]
+    where invocation.has(option) && !invocation.has(needed) {
+      throw invocation.usage("--\(option)", reason: "it belongs to --\(needed)", advice: "give that, too")
+    }
+    let lag = try invocation.milliseconds("max-lag")
+    guard invocation.has("watch") else {
+      return try invocation.withStore(toWrite: false) { store in
+        guard invocation.has("check") else {
+          try show(store, invocation, output)
+          return .done
         }
-        for line in DaemonReport.lines(daemon) { try output.line(line) }
-        for line in (try? OtherCopies.lines(store)) ?? [] { try output.line(line) }
-        for line in health.lines { try output.line(line) }
-        if let scope = try store.scope {
-          let more = try store.isWidening ? "; more are still to come: see \"sync-cli pull\"" : ""
-          try output.line(
-            "holds      only keys that begin with \(Text.printable(scope.description.utf8))\(more)")
-        }
+        return try StatusCheck(store, maximumLag: lag).report(invocation, output)
       }
+    }
+    guard !invocation.has("check") else {
+      throw invocation.usage(
+        "--check and --watch", reason: "they exclude each other", advice: "leave out one")
+    }
+    return try watch(invocation, output)
+  }
+
+  private static let usualIntervalMilliseconds: UInt64 = 2000
+
+  private static func watch(_ invocation: Invocation, _ output: Output) throws -> ExitCode {
+    let seconds = Double(try invocation.milliseconds("interval") ?? usualIntervalMilliseconds) / 1000
+    let opening = try invocation.opening(toWrite: false)
+    // Threads inherit the mask, and opening a store starts some.
+    System.blockSignals()
+    return try invocation.withStore(opening) { store in
+      var isFirst = true
+      repeat {
+        // Clears what is below the cursor after moving it to the first line.
+        if output.isTerminal { try output.write(Array("\u{1B}[H\u{1B}[J".utf8)) }
+        if !isFirst, !output.isTerminal, !invocation.wantsJSON { try output.line("") }
+        try show(store, invocation, output)
+        try output.flush()
+        isFirst = false
+      } while System.nextSignal(within: seconds) == .none && !output.hasLostReader
       return .done
+    }
+  }
+
+  private static func show(_ store: Store, _ invocation: Invocation, _ output: Output) throws {
+    let (status, actor) = (try store.status(), try store.actor)
+    let (absent, trim) = (try store.absentValues(), try store.lastBlobTrim())
+    // The statistics are valid even if the keys cannot be read.
+    let denial = try store.writeDenial ?? (try? Membership(store).own())?.right.denial
+    let isRevoked = denial == .revoked
+    let daemon = try DaemonReport.read(store)
+    let health = try StoreHealth(store, denial)
+    if invocation.wantsJSON {
+      let prefixes = try store.scope.map { JSON.array($0.prefixes.map(KeyLine.prefix)) }
+      try output.line(
+        json(store, actor: actor, status: status, absent: absent, trim: trim?.report, time: trim?.time)
+          .with("prefixes", prefixes)
+          .with("revoked", .bool(isRevoked)).with("members", (try? OtherCopies.json(store)) ?? .null)
+          .with("daemon", daemon ?? .null).with("health", health.json))
+      return
+    }
+    for line in lines(store, actor: actor, status: status)
+      + lines(absent: absent, trim: trim?.report, time: trim?.time)
+    {
+      try output.line(line)
+    }
+    for line in DaemonReport.lines(daemon) { try output.line(line) }
+    for line in (try? OtherCopies.lines(store)) ?? [] { try output.line(line) }
+    for line in health.lines { try output.line(line) }
+    if let scope = try store.scope {
+      let more = try store.isWidening ? "; more are still to come: see \"sync-cli pull\"" : ""
+      try output.line(
+        "holds      only keys that begin with \(Text.printable(scope.description.utf8))\(more)")
     }
   }
 

@@ -58,6 +58,16 @@ struct StoreHealth {
     return lines
   }
 
+  /// The conditions as a word for scripts and a text. A read-only member is as it should be, unless it has
+  /// writes that no member accepts.
+  var problems: [StatusCheck.Problem] {
+    lines.compactMap { line in
+      let name = String(line.prefix { $0 != " " })
+      if name == "read-only", strandedKeys == 0 { return nil }
+      return StatusCheck.Problem(name: name, text: String(line.dropFirst(name.count).drop { $0 == " " }))
+    }
+  }
+
   /// The conditions as JSON.
   var json: JSON {
     let state =

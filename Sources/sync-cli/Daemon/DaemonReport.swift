@@ -125,7 +125,19 @@ struct DaemonReport {
     return lines
   }
 
-  private static func line(_ peer: JSON) -> String {
+  /// Peers that the daemon fails to reach, and devices with an identity that another one has.
+  static func problems(_ daemon: JSON?) -> [StatusCheck.Problem] {
+    list(daemon?["peers"]).filter { integer($0["failures"]) ?? 0 > 0 }.map {
+      StatusCheck.Problem(name: "peer", text: words(of: $0))
+    }
+      + list(daemon?["identity_conflicts"]).map {
+        StatusCheck.Problem(name: "identity", text: Text.printable(($0["message"]?.text ?? "").utf8))
+      }
+  }
+
+  private static func line(_ peer: JSON) -> String { "peer       \(words(of: peer))" }
+
+  private static func words(of peer: JSON) -> String {
     var words = [peer["phase"]?.text ?? "unknown"]
     if let time = integer(peer["last_success_ms"]) {
       words.append("last in step \(Text.date(milliseconds: time))")
@@ -137,7 +149,7 @@ struct DaemonReport {
       words.append("\(Text.count(failures, noun: "failed attempt")), the last: \(Text.printable(error.utf8))")
     }
     if let time = integer(peer["next_try_ms"]) { words.append("next try \(Text.date(milliseconds: time))") }
-    return "peer       \(Text.printable((peer["name"]?.text ?? "").utf8)): " + words.joined(separator: "; ")
+    return "\(Text.printable((peer["name"]?.text ?? "").utf8)): " + words.joined(separator: "; ")
   }
 
   private static func integer(_ json: JSON?) -> UInt64? {
