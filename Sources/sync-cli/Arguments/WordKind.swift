@@ -42,7 +42,7 @@ enum WordKind: Equatable {
 
   private init(placeName: String) {
     switch placeName {
-    case "KEY", "PREFIX", "P": self = .stored(.keys)
+    case "KEY", "PREFIX", "P", "OLD": self = .stored(.keys)
     case "PEER": self = .stored(.peers)
     case "F", "FILE": self = .files
     case "DIR": self = .directories

@@ -66,7 +66,8 @@ struct TrimEstimateTests {
     for number in 0..<5 { #expect(try EvictionTests.holds(store, number)) }
     let pass = try #require(try store.beginEviction(EvictionTests.limits(count: 0)))
     #expect(
-      #expect(throws: StoreError.self) { try store.trimEstimate(to: EvictionTests.limits(count: 0)) }?.code == .busy)
+      #expect(throws: StoreError.self) { try store.trimEstimate(to: EvictionTests.limits(count: 0)) }?.code
+        == .busy)
     pass.end()
   }
 }
