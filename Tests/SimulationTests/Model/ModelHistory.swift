@@ -19,14 +19,32 @@ extension Model {
       case plain
     }
 
+    /// The operations that a random history draws.
+    struct Mixture: CustomStringConvertible {
+      var kind = Kind.anything
+      /// Whether records are damaged.
+      var damages = false
+      var use = Relay.Use.none
+      /// Whether the relay loses entries.
+      var losesEntries = false
+
+      var description: String {
+        (use == .none ? "\(kind)" : "\(kind), relay \(use)") + (damages ? ", damage" : "")
+          + (losesEntries ? ", lost entries" : "")
+      }
+    }
+
     var copies: Int
     var keys: Int
     var kind = Kind.anything
+    var use = Relay.Use.none
     var operations: [Operation] = []
 
     /// The initial world.
     func world(_ rules: Rules) -> World {
-      World(rules, copies: copies, keys: keys, forks: kind == .rollbacks)
+      var world = World(rules, copies: copies, keys: keys, forks: kind == .rollbacks)
+      world.relay.use = use
+      return world
     }
 
     /// The initial world; a history of kind `active` sets `isActive` and what follows from it.
@@ -46,6 +64,7 @@ extension Model {
           steps += 1
           try world.step(operation)
           try world.checkStep()
+          try world.checkRelay()
         }
         try world.heal()
       } catch {
@@ -63,13 +82,14 @@ extension Model {
 
     /// Plays a random history with that many operations, then heals.
     static func random(
-      seed: UInt64, kind: Kind = .anything, steps: Int = 100, damages: Bool = false, rules: Rules = Rules(),
+      seed: UInt64, _ mixture: Mixture = Mixture(), steps: Int = 100, rules: Rules = Rules(),
       isStrict: Bool = false
     ) -> Outcome {
       var random = SplitMix64(seed: seed)
       let copies = [2, 3, 3, 4, 5][random.below(5)]
-      var history = History(copies: copies, keys: 1 + random.below(4), kind: kind)
-      var chooser = Chooser(kind, damages: damages, &random)
+      let kind = mixture.kind
+      var history = History(copies: copies, keys: 1 + random.below(4), kind: kind, use: mixture.use)
+      var chooser = Chooser(mixture, &random)
       var world = history.begun(rules)
       world.isStrict = isStrict
       world.scopedPercent = kind == .selective ? 60 : 0
@@ -90,6 +110,7 @@ extension Model {
           history.operations.append(operation)
           try world.step(operation)
           try world.checkStep()
+          try world.checkRelay()
         }
         try world.heal()
       } catch {
@@ -101,21 +122,23 @@ extension Model {
 }
 
 extension Model.History: CustomStringConvertible {
-  /// One line: kind, copies, keys, operations. Parsed by `init(_:)`.
+  /// One line: kind, copies, keys, the use of the relay if there is one, operations. Parsed by `init(_:)`.
   var description: String {
-    "\(kind) \(copies) \(keys);" + operations.map(\.description).joined(separator: ";")
+    "\(kind) \(copies) \(keys)\(use == .none ? "" : " \(use)");"
+      + operations.map(\.description).joined(separator: ";")
   }
 
   /// Parses `description`; nil for anything else.
   init?(_ text: some StringProtocol) {
     let parts = text.split(separator: ";", omittingEmptySubsequences: false)
     let head = parts[0].split(separator: " ")
-    guard head.count == 3, let kind = Kind(rawValue: String(head[0])), let copies = Int(head[1]),
-      let keys = Int(head[2])
+    guard head.count == 3 || head.count == 4, let kind = Kind(rawValue: String(head[0])),
+      let copies = Int(head[1]), let keys = Int(head[2]),
+      let use = head.count == 3 ? Model.Relay.Use.none : Model.Relay.Use(rawValue: String(head[3]))
     else { return nil }
     let operations = parts.dropFirst().compactMap { Model.Operation($0) }
     guard operations.count == parts.count - 1 else { return nil }
-    self.init(copies: copies, keys: keys, kind: kind, operations: operations)
+    self.init(copies: copies, keys: keys, kind: kind, use: use, operations: operations)
   }
 }
 
@@ -133,18 +156,19 @@ extension Model {
       case put, mortal, delete, future, sync, crash, open, deliver, close, cut, meet, acknowledge, purge,
         compact
       case time, leap, skew, away, back, backup, restore, clone, join, lose, damage, rollback, duplicate
+      case publish, publishAndCrash, checkpoint, fetch, fetchPart, poll, read, collect, entryLoss, newcomer
     }
 
     private var sums: [(choice: Choice, upTo: Double)] = []
     private var total = 0.0
 
-    init(_ kind: History.Kind, damages: Bool, _ random: inout SplitMix64) {
+    init(_ mixture: History.Mixture, _ random: inout SplitMix64) {
       for choice in Choice.allCases {
-        let weight = Self.weight(choice, kind, damages)
+        let weight = Self.relayWeight(choice, mixture) ?? Self.weight(choice, mixture.kind, mixture.damages)
         guard weight > 0 else { continue }
         let lean: Double =
           switch choice {
-          case .put, .delete, .meet, .open: random.pick([0.5, 1, 2])
+          case .put, .delete, .meet, .open, .publish, .poll: random.pick([0.5, 1, 2])
           default: random.pick([0, 0.3, 1, 1, 2, 4])
           }
         total += weight * lean
@@ -184,6 +208,41 @@ extension Model {
       }
     }
 
+    /// Weights that depend on the relay; nil for all others.
+    private static func relayWeight(_ choice: Choice, _ mixture: History.Mixture) -> Double? {
+      let weight: Double
+      switch choice {
+      case .open, .deliver, .close, .cut, .meet, .join: return mixture.use == .alone ? 0 : nil
+      case .publish: weight = 12
+      case .fetch, .poll: weight = 10
+      case .fetchPart: weight = 4
+      case .checkpoint, .read: weight = 3
+      case .collect: weight = 2
+      case .publishAndCrash: weight = 1.5
+      case .entryLoss: weight = mixture.losesEntries ? 1 : 0
+      case .newcomer: weight = 0.7
+      default: return nil
+      }
+      return mixture.use == .none ? 0 : weight
+    }
+
+    private func chooseRelay(_ choice: Choice, _ copy: Int, _ world: World, _ random: inout SplitMix64)
+      -> RelayOperation
+    {
+      switch choice {
+      case .publish: .publish(copy, .never)
+      case .publishAndCrash: .publish(copy, random.pick([.afterCreation, .beforeCreation]))
+      case .checkpoint: .checkpoint(copy)
+      case .fetch: .fetch(copy, stream: random.below(8), count: nil)
+      case .fetchPart: .fetch(copy, stream: random.below(8), count: random.pick([0, 1, 1, 2]))
+      case .read: .read(copy, checkpoint: random.pick([-1, -1, 0]))
+      case .collect: .collect(checkpoint: random.pick([-1, -1, 0]))
+      case .entryLoss: .loss(stream: random.below(8), count: random.pick([1, 1, 2, 3]))
+      case .newcomer: .newcomer(isScoped: random.chance(UInt64(world.scopedPercent)))
+      default: .poll(copy)
+      }
+    }
+
     mutating func choose(_ world: World, _ random: inout SplitMix64) -> Operation {
       let copy = random.below(world.copies.count)
       let key = random.below(world.keys)
@@ -213,6 +272,7 @@ extension Model {
       case .rollback: return .rollback(copy, which: random.below(3))
       case .duplicate: return .duplicate(copy)
       case .open, .meet, .deliver, .close, .cut: break
+      default: return .relay(chooseRelay(choice, copy, world, &random))
       }
       let other = random.below(world.copies.count)
       if choice == .meet { return .meet(copy, other) }

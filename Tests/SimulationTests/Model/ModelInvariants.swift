@@ -77,6 +77,9 @@ extension Model.World {
       throw Model.Violation(
         name: "I4", text: "the vectors of copies \(first) and \(copy) differ after healing")
     }
+    for copy in alive where copies[first].live.vector[copies[copy].live.actor] < copies[copy].live.sequence {
+      throw Model.Violation(name: "I4", text: "after healing no copy covers the writes of copy \(copy)")
+    }
     if forks { return }
     for key in 0..<keys { try checkWinner(of: key, alive, complete) }
   }
@@ -140,14 +143,20 @@ extension Model.World {
 
   // MARK: Healing
 
-  /// All faults stop, all pairs meet repeatedly; then all acknowledge, purge, and meet again.
-  mutating func heal() throws(Model.Violation) {
+  /// Clocks are correct, no copy is away, and what was parked is due.
+  mutating func endFaults() throws(Model.Violation) {
     rounds = []
     for copy in copies.indices {
       (copies[copy].skew, copies[copy].isAway) = (0, false)
       if copies[copy].isAlive { try unpark(copy) }
     }
     now += Model.ahead + 3 * Model.drift
+  }
+
+  /// All faults stop, all pairs meet repeatedly; then all acknowledge, purge, and meet again.
+  mutating func heal() throws(Model.Violation) {
+    if relay.use == .ending || relay.use == .alone { return try healThroughRelay() }
+    try endFaults()
     let alive = copies.indices.filter { copies[$0].isAlive }
     let before = shown
     try mingle(alive, forks ? 6 : 3)
@@ -183,7 +192,7 @@ extension Model.World {
     }
   }
 
-  private mutating func each(_ operations: [Model.Operation]) throws(Model.Violation) {
+  mutating func each(_ operations: [Model.Operation]) throws(Model.Violation) {
     for operation in operations {
       try step(operation)
       try checkStep()

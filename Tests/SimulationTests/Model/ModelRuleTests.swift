@@ -96,7 +96,7 @@ struct ModelRuleTests {
       var rules = Model.Rules()
       rules[keyPath: rule.path] = false
       let found = (0..<most).first { seed in
-        Model.History.random(seed: seed, kind: rule.kind, damages: rule.damages, rules: rules).violation
+        Model.History.random(seed: seed, rule.mixture, rules: rules).violation
           != nil
       }
       if most > 1000 {

@@ -78,6 +78,7 @@ extension Model {
     var reissuesUnknown = true
     /// Own writes are parked like others. The store does not do so: decision 5.
     var parksOwn = true
+    var relay = RelayRules()
 
     /// A rule and its command-line name.
     struct Switch {
@@ -87,6 +88,12 @@ extension Model {
       let kind: History.Kind
       /// Whether damaged records are part of them.
       var damages = false
+      /// How copies exchange records, and whether the relay loses entries.
+      var use = Relay.Use.none
+      var losesEntries = false
+      var mixture: History.Mixture {
+        History.Mixture(kind: kind, damages: damages, use: use, losesEntries: losesEntries)
+      }
       /// Whether thousands of random histories may miss it.
       var isFoundByChance = true
     }

@@ -65,6 +65,7 @@ extension Model.Operation {
     case .join(let copy, true): [[.join(copy, isScoped: false)]]
     case .future(let copy, let key, true): [[.future(copy, key: key, isDelete: false)]]
     case .clone(let copy, true): [[.clone(copy, ofBackup: false)]]
+    case .relay(let operation): operation.simpler.map { $0.map { .relay($0) } }
     default: []
     }
   }

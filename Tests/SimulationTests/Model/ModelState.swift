@@ -59,6 +59,7 @@ extension Model {
     var retracted: [Actor] = []
     /// Damaged: the vector is below the covered state, possibly below the floor.
     var isMending = false
+    var relay = RelayState()
 
     init(_ actor: Actor) {
       self.actor = actor
@@ -120,6 +121,14 @@ extension Model {
     }
 
     func covers(_ dot: Dot) -> Bool { vector.covers(dot) }
+
+    /// Whether its vector is true: it was not rolled back, is not damaged, and covers its own floor.
+    var isSound: Bool { suspects.isEmpty && !isMending && vector.covers(floor) }
+
+    /// Whether it holds nothing of these keys that its vector does not cover.
+    func isComplete(keys: Int) -> Bool {
+      (0..<keys).allSatisfy { key in greatest(key).map { covers($0.dot) } ?? true }
+    }
 
     func isSuspect(_ record: Record) -> Bool {
       suspects.contains { $0.actor == record.actor && record.sequence > $0.above }
@@ -190,6 +199,7 @@ extension Model {
       (self.actor, sequence) = (actor, 0)
       if !mine.contains(actor) { mine.append(actor) }
       (marks, mark, markedPosition, markedSequence) = ([], nil, 0, 0)
+      relay.becomeAnother()
     }
   }
 

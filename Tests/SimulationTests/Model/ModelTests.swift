@@ -14,7 +14,8 @@ struct ModelTests {
     arguments: Model.History.Kind.allCases)
   func holds(kind: Model.History.Kind) {
     for seed in Self.first..<Self.first + UInt64(Self.seeds) {
-      let outcome = Model.History.random(seed: seed, kind: kind, damages: kind == .anything && seed % 4 == 3)
+      let outcome = Model.History.random(
+        seed: seed, Model.History.Mixture(kind: kind, damages: kind == .anything && seed % 4 == 3))
       if let violation = outcome.violation {
         let short = outcome.history.shrunk(violation.name, Model.Rules())
         Issue.record("\(kind), seed \(seed): \(violation)\n\(short)")

@@ -7,9 +7,11 @@ extension Model.World {
     let value: Int
   }
 
-  func digest(_ copy: Int, at time: Int) -> [Digested] {
+  func digest(_ copy: Int, at time: Int) -> [Digested] { digest(copies[copy].live, at: time) }
+
+  func digest(_ state: Model.State, at time: Int) -> [Digested] {
     (0..<keys).compactMap { key in
-      let record = rules.digestParked ? copies[copy].live.greatest(key) : copies[copy].live.held(key)
+      let record = rules.digestParked ? state.greatest(key) : state.held(key)
       guard let record, record.isLive(at: time) else { return nil }
       return Digested(key: key, dot: record.dot, value: record.value)
     }

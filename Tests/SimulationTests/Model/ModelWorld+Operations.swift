@@ -33,11 +33,12 @@ extension Model.World {
     case .damage(let copy, let key): try damage(copy, key)
     case .rollback(let copy, let which): rollback(copy, which)
     case .duplicate(let copy): duplicate(copy)
+    case .relay(let operation): try step(operation)
     }
   }
 
   /// Returns false if the copy no longer exists.
-  private mutating func wake(_ copy: Int) throws(Model.Violation) -> Bool {
+  mutating func wake(_ copy: Int) throws(Model.Violation) -> Bool {
     guard copies[copy].isAlive else { return false }
     touched.insert(copy)
     try unpark(copy)
@@ -78,7 +79,7 @@ extension Model.World {
     try issue(copy, key: key, value: isDelete ? 0 : values, isDead: isDelete, stamp: stamp)
   }
 
-  private mutating func crash(_ copy: Int) throws(Model.Violation) {
+  mutating func crash(_ copy: Int) throws(Model.Violation) {
     guard try wake(copy) else { return }
     forgetTail(copy)
     forkHistories[copy]?.agreed = Model.Vector()
@@ -166,6 +167,7 @@ extension Model.World {
       copies[copy].live.isMending = true
       if rules.forgetsDamaged { copies[copy].live.vector = Model.Vector() }
       copies[copy].live.mint(newActor())
+      if rules.relay.forgetsSeen { copies[copy].live.relay.forgetSeen() }
     }
     sync(copy)
     count(.damage)
@@ -175,8 +177,8 @@ extension Model.World {
           $0.covers(gone.dot) || $0.isCurrent(gone)
         }
     }
-    // No other copy ever had it: lost for good.
-    if !isElsewhere { ghosts[key]?.removeAll { $0.dot == gone.dot } }
+    // No other copy ever had it, nor the relay: lost for good.
+    if !isElsewhere, !relay.holds(gone) { ghosts[key]?.removeAll { $0.dot == gone.dot } }
   }
 
   // MARK: Rollbacks that no check at opening detects

@@ -14,7 +14,7 @@ extension Model.World {
   }
 
   /// A copy learns that it was rolled back: it becomes a new actor.
-  private mutating func rolledBack(_ copy: Int) throws(Violation) {
+  mutating func rolledBack(_ copy: Int) throws(Violation) {
     count(.reborn)
     guard forks else {
       throw Violation(
@@ -30,6 +30,7 @@ extension Model.World {
       copies[copy].live.cursors = Model.Table()
     }
     copies[copy].live.mint(newActor())
+    if rules.relay.forgetsSeen { copies[copy].live.relay.forgetSeen() }
     dropRounds(of: copy)
     sync(copy)
     touched.insert(copy)
@@ -75,12 +76,16 @@ extension Model.World {
     guard
       copies[sender].live.position > copies[sender].live.markedPosition || copies[sender].live.mark == nil
     else { return }
-    markCount += 1
-    copies[sender].live.mark = markCount
-    copies[sender].live.marks.append(markCount)
-    copies[sender].live.markedPosition = copies[sender].live.position
-    copies[sender].live.markedSequence = copies[sender].live.sequence
+    newMark(sender)
     if rules.shipsDurable { sync(sender) }
+  }
+
+  mutating func newMark(_ copy: Int) {
+    markCount += 1
+    copies[copy].live.mark = markCount
+    copies[copy].live.marks.append(markCount)
+    copies[copy].live.markedPosition = copies[copy].live.position
+    copies[copy].live.markedSequence = copies[copy].live.sequence
   }
 
   /// Suspect writes are not sent, although later writes of that fork may have been purged.
@@ -206,7 +211,7 @@ extension Model.World {
 
   /// The receiver does not cover the sender's purges: it drops records that are dead there, and reissues
   /// those at risk.
-  private mutating func closeFull(_ receiver: Int, _ snapshot: Model.State) throws(Violation) {
+  mutating func closeFull(_ receiver: Int, _ snapshot: Model.State) throws(Violation) {
     let live = copies[receiver].live
     var again: [Model.Record] = []
     var dropped: [Int] = []
@@ -246,12 +251,7 @@ extension Model.World {
       parked.sort { $1.isGreater(than: $0) }
     }
     again += parked
-    for key in dropped {
-      count(.drop)
-      copies[receiver].live.drop(key)
-      copies[receiver].live.strip(key)
-      noteGivenUp(receiver)
-    }
+    drop(receiver, dropped)
     if rules.inherit {
       copies[receiver].live.floor.merge(snapshot.floor)
       copies[receiver].live.horizon = max(copies[receiver].live.horizon, snapshot.horizon)
@@ -267,9 +267,26 @@ extension Model.World {
     }
     // The store works sequentially: its reissued records name what it does not cover before the close.
     if !isLikeStore { copies[receiver].live.vector.merge(snapshot.vector) }
-    for record in again { try reissue(receiver, record, as: .reissueByReturning) }
+    try reissue(receiver, again)
     copies[receiver].live.vector.merge(snapshot.vector)
     copies[receiver].live.suspects = []
+  }
+
+  private mutating func drop(_ receiver: Int, _ keys: [Int]) {
+    for key in keys {
+      count(.drop)
+      copies[receiver].live.drop(key)
+      copies[receiver].live.strip(key)
+      noteGivenUp(receiver)
+    }
+  }
+
+  /// Reissues the records at risk. The one of a key that was held comes before those that were parked.
+  private mutating func reissue(_ receiver: Int, _ again: [Model.Record]) throws(Violation) {
+    for (index, record) in again.enumerated() {
+      let isBeaten = again[(index + 1)...].contains { $0.key == record.key && $0.isGreater(than: record) }
+      try reissue(receiver, record, as: .reissueByReturning, isBeaten: isBeaten)
+    }
   }
 
   /// The store records what it has dropped at a position: the next round has another mark.

@@ -6,6 +6,8 @@ extension Model {
       sameActor
     case reissueAtReceiver, reissueByReturning, reissueForNames, reborn, rebornAfterFork
     case comparison, alarm, repairedKey, keptOverOpenBase, silentlyLost, unmendable
+    case published, ownEntryFound, checkpoint, entryRead, checkpointAsIncrement, checkpointAsFullState,
+      startedOver, collected, relayLoss, newcomer, relayComparison, relayAlarm
   }
 
   /// All copies, and the oracle's knowledge of them.
@@ -51,6 +53,7 @@ extension Model {
     var loud: [Record] = []
     /// States of copies within one operation, in the store's order: a power loss may return to them.
     var between: [(copy: Int, state: State)] = []
+    var relay = Relay()
     /// The copies that the last operation touched.
     var touched: Set<Int> = []
 
@@ -160,12 +163,15 @@ extension Model {
       return record
     }
 
-    mutating func reissue(_ copy: Int, _ record: Record, as event: Event) throws(Violation) {
+    /// Reissues a record. With `isBeaten` a greater one of its key is reissued next.
+    mutating func reissue(
+      _ copy: Int, _ record: Record, as event: Event, isBeaten: Bool = false
+    ) throws(Violation) {
       count(event)
       if isActive {
         throw Violation(name: "I7", text: "\(record) issued again, though all members are active")
       }
-      try checkReissue(copy, record)
+      if !isBeaten { try checkReissue(copy, record) }
       try issue(
         copy, key: record.key, value: record.value, isDead: record.isDead, deadline: record.deadline,
         source: record)

@@ -31,6 +31,7 @@ extension Model {
     case rollback(Int, which: Int)
     /// A running machine is cloned.
     case duplicate(Int)
+    case relay(RelayOperation)
   }
 }
 
@@ -67,6 +68,7 @@ extension Model.Operation: CustomStringConvertible {
     case .damage(let copy, let key): ("e", [copy, key])
     case .rollback(let copy, let which): ("q", [copy, which])
     case .duplicate(let copy): ("u", [copy])
+    case .relay(let operation): operation.coded
     }
   }
 
@@ -100,7 +102,9 @@ extension Model.Operation: CustomStringConvertible {
     case ("e", 2): self = .damage(numbers[0], key: numbers[1])
     case ("q", 2): self = .rollback(numbers[0], which: numbers[1])
     case ("u", 1): self = .duplicate(numbers[0])
-    default: return nil
+    default:
+      guard let operation = Model.RelayOperation(String(letter), numbers) else { return nil }
+      self = .relay(operation)
     }
   }
 
@@ -108,6 +112,7 @@ extension Model.Operation: CustomStringConvertible {
   var copies: [Int] {
     switch self {
     case .time: []
+    case .relay(let operation): operation.copy.map { [$0] } ?? []
     case .open(let one, let other), .close(let one, let other), .cut(let one, let other),
       .meet(let one, let other),
       .deliver(let one, let other, _):

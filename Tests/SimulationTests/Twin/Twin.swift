@@ -177,6 +177,8 @@ final class Twin {
     case .damage(let copy, let key): try damage(copy, key)
     case .rollback(let copy, let which): try rollBack(copy, which)
     case .duplicate(let copy): try duplicate(copy)
+    // Histories of the twin have no relay.
+    case .relay: throw Mismatch("\(operation): the twin has no relay")
     }
   }
 

@@ -118,7 +118,7 @@ struct TwinTests {
     let forks = kind == .rollbacks
     var random = SplitMix64(seed: seed)
     let (copies, keys) = (2 + random.below(3), 1 + random.below(4))
-    var chooser = Model.Chooser(kind, damages: damages, &random)
+    var chooser = Model.Chooser(Model.History.Mixture(kind: kind, damages: damages), &random)
     var operations: [Model.Operation] = []
     do {
       let twin = try Twin(
