@@ -5,7 +5,9 @@ import Testing
 /// The test model is the model of the design: it yields the same states as another implementation.
 @Suite("Golden histories of the model")
 struct GoldenModelTests {
-  private static let path = Checkout.url("schemas/vectors/model-histories.txt")
+  private static let vectors = Checkout.url("schemas/vectors")
+  /// Their names, and how many histories they hold.
+  private static let files = [("model-histories.txt", 150), ("relay-histories.txt", 102)]
 
   /// One block of the file.
   private struct Block {
@@ -23,44 +25,54 @@ struct GoldenModelTests {
     }
   }
 
-  private static func blocks() throws -> [Block] {
-    let lines = try String(contentsOf: path, encoding: .utf8).split(
+  private static func blocks(_ file: String) throws -> [Block] {
+    let lines = try String(contentsOf: vectors.appending(path: file), encoding: .utf8).split(
       separator: "\n", omittingEmptySubsequences: false)
     return try lines.split(separator: "").map { try #require(Block(Array($0))) }
   }
 
-  @Test("every step of every history ends in the recorded state")
-  func replay() throws {
-    let blocks = try Self.blocks()
-    #expect(blocks.count == 150)
+  /// The rules as they were when the histories were recorded.
+  private static var recorded: Model.Rules {
     var rules = Model.Rules()
     (rules.parkedKept, rules.forgetsDamaged, rules.reissuesExpired) = (false, false, false)
     (rules.keepsDoubtful, rules.releasesTogether, rules.givesCovered) = (false, false, false)
     rules.reissuesUnknown = false
+    return rules
+  }
+
+  @Test("every step of every history ends in the recorded state", arguments: files)
+  func replay(file: String, count: Int) throws {
+    let blocks = try Self.blocks(file)
+    #expect(blocks.count == count)
     for (number, block) in blocks.enumerated() {
-      var world = block.history.world(rules)
+      var world = block.history.world(Self.recorded)
       var hash = FNV1a()
       for operation in block.history.operations {
         try world.step(operation)
         try world.checkStep()
-        for copy in world.copies.indices { hash.add(world.text(copy)) }
+        try world.checkRelay()
+        for text in world.texts { hash.add(text) }
       }
-      #expect(world.copies.indices.map { world.text($0) } == block.states, "history \(number)")
+      #expect(world.texts == block.states, "history \(number)")
       #expect(hash.text == block.steps, "history \(number)")
       try world.heal()
       hash = FNV1a()
-      for copy in world.copies.indices { hash.add(world.text(copy)) }
+      for text in world.texts { hash.add(text) }
       #expect(hash.text == block.healed, "history \(number)")
     }
   }
 
-  @Test("a history round-trips as text")
-  func text() throws {
-    for block in try Self.blocks().prefix(20) {
-      #expect(Model.History(block.history.description)?.operations == block.history.operations)
+  @Test("a history round-trips as text", arguments: files)
+  func text(file: String, count: Int) throws {
+    for block in try Self.blocks(file).prefix(20) {
+      let parsed = try #require(Model.History(block.history.description))
+      #expect(parsed.operations == block.history.operations)
+      #expect(parsed.use == block.history.use)
     }
     #expect(Model.History("anything 2 1;p 0") == nil)
     #expect(Model.History("nothing 2 1") == nil)
+    #expect(Model.History("anything 2 1 never;p 0 0 0") == nil)
+    #expect(Model.History("anything 2 1 alone;P 0 3") == nil)
   }
 }
 
