@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 TIME ?= 60
 COUNT ?= 1000
 
-.PHONY: help deps build build-examples release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
+.PHONY: help deps build build-examples release test sim model relays twin clones scopes scripts check format lint docs api examples example-sensors \
   example-config example-documents man demo acceptance faults bench fuzz memory joiners hub rounds passes kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
   install clean
 
@@ -40,6 +40,9 @@ sim: deps ## simulate networks of machines on virtual time (SEEDS=1000 FIRST=0, 
 
 model: deps ## run random histories of the model, and up to 20,000 with each rule switched off (SEEDS=20000 FIRST=0)
 	MODEL_FIRST=$(or $(FIRST),0) MODEL_SEEDS=$(or $(SEEDS),20000) MODEL_RULES=20000 $(SIMULATE) 'ModelTests|ModelRuleTests'
+
+relays: deps ## run random histories of the model with a relay, and up to 20,000 with each of its rules switched off (SEEDS=2000 FIRST=0)
+	RELAY_FIRST=$(or $(FIRST),0) RELAY_SEEDS=$(or $(SEEDS),2000) RELAY_RULES=20000 $(SIMULATE) 'RelayModelTests|RelayModelRuleTests'
 
 twin: deps ## compare the store with the model, step by step (SEEDS=2000 FIRST=0)
 	TWIN_FIRST=$(or $(FIRST),0) TWIN_SEEDS=$(or $(SEEDS),2000) $(SIMULATE) TwinTests

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Settings of `make sim` and `make model`: numbers in the environment.
+/// Settings of `make sim`, `make model` and the like: numbers in the environment.
 enum Setting {
   /// The value of `name`, or `standard`.
   static func number(_ name: String, _ standard: Int) -> Int { given(name) ?? standard }
