@@ -3,19 +3,34 @@ import Testing
 
 /// Checks that the names in the documents on rules, terms and decisions exist.
 @Suite struct RuleTests {
-  /// The numbers of the rules that `docs/rules.md` explains.
-  private static func rules() throws -> Set<Int> {
-    Set(try Repository.read("docs/rules.md").matches(of: #/(?m)^### R([0-9]+)\. /#).compactMap { Int($0.1) })
+  /// The rules that `docs/rules.md` explains, in its order.
+  private static func rules() throws -> [String] {
+    try Repository.read("docs/rules.md").matches(of: #/(?m)^### ([A-Z][0-9]+)\. /#).map { String($0.1) }
   }
 
   @Test("each cited rule is explained, with the tests that prove it")
   func cited() throws {
     let rules = try Self.rules()
-    #expect(rules == Set(1...10))
-    let others = try Repository.matches(#"\bR(0|1[1-9]|[2-9][0-9])\b"#, in: Repository.texts)
+    #expect(rules == (1...10).map { "R\($0)" } + (1...12).map { "L\($0)" })
+    let texts = Repository.texts.filter { !$0.hasSuffix(".svg") }
+    let others = try Repository.matches(
+      #"\b(R(0|1[1-9]|[2-9][0-9])|L(0|1[3-9]|[2-9][0-9]))\b"#, in: texts)
     #expect(others.isEmpty, "cited, but not in docs/rules.md: \(others)")
     let text = try Repository.read("docs/rules.md")
-    #expect(text.matches(of: #/(?m)^- \*\*Tests:\*\*/#).count == rules.count)
+    for part in ["Why", "Without it", "Tests"] {
+      #expect(text.components(separatedBy: "\n- **\(part):**").count == rules.count + 1, "\(part)")
+    }
+  }
+
+  @Test("each switch of the relay's model that the rules name exists")
+  func switches() throws {
+    let model = try Repository.read("Tests/SimulationTests/Model/ModelRelayRules.swift")
+    let switches = Set(model.matches(of: #/name: "([a-z-]+)"/#).map { $0.1 })
+    #expect(switches.count > 10)
+    let relay = try #require(
+      try Repository.read("docs/rules.md").components(separatedBy: "\n## Relays\n").last)
+    let named = Set(relay.matches(of: #/`([a-z]+(?:-[a-z]+)*)`/#).map { $0.1 })
+    #expect(named == switches)
   }
 
   @Test("each suite that the rules name exists")
