@@ -3,6 +3,19 @@ import SyncStore
 import SyncTestSupport
 import Testing
 
+extension Running {
+  fileprivate var text: String { String(decoding: out, as: UTF8.self) }
+
+  /// Waits until the output meets the condition. A program that never does is killed, so that its test fails.
+  fileprivate func wait(until condition: (String) -> Bool) {
+    let end = Date().addingTimeInterval(60 * Double(Patience.minutes(1)))
+    while isRunning, !condition(text) {
+      if Date() > end { signal(SIGKILL) }
+      Thread.sleep(forTimeInterval: 0.01)
+    }
+  }
+}
+
 /// `watch`, run as a process while other processes write.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct WatchTests {
   /// A running watch that has begun: it has printed the write of `mark`, which is no part of `lines`.
@@ -12,24 +25,22 @@ import Testing
 
     init(_ tool: Tool, _ words: [String] = [], mark: String = "mark") throws {
       running = try tool.start(["watch"] + words)
-      while running.isRunning, running.out.isEmpty {
+      for _ in 0..<1000 where running.isRunning && running.out.isEmpty {
         try tool.succeed("put", mark, "x")
         Thread.sleep(forTimeInterval: 0.02)
       }
       // The last writes of the mark may be printed later.
       try tool.succeed("delete", mark)
-      while running.isRunning, !String(decoding: running.out, as: UTF8.self).contains("delete") {
-        Thread.sleep(forTimeInterval: 0.01)
-      }
-      skipped = String(decoding: running.out, as: UTF8.self).split(separator: "\n").count
+      running.wait { $0.contains("delete") }
+      skipped = running.text.split(separator: "\n").count
     }
 
     var lines: [String] {
-      String(decoding: running.out, as: UTF8.self).split(separator: "\n").dropFirst(skipped).map(String.init)
+      running.text.split(separator: "\n").dropFirst(skipped).map(String.init)
     }
 
     func lines(_ count: Int) -> [String] {
-      while running.isRunning, lines.count < count { Thread.sleep(forTimeInterval: 0.01) }
+      running.wait { _ in lines.count >= count }
       return lines
     }
   }
@@ -112,10 +123,9 @@ import Testing
     let writer = try tool.start(["load", "-"], input: Array(lines.dropFirst(1000).joined().utf8))
     let watch = try tool.start(["watch", "k", "--initial"])
     #expect(writer.finish().code == 0)
+    watch.wait { $0.contains("ready\n") }
     try tool.succeed("put", "k-end", "v")
-    while watch.isRunning, !String(decoding: watch.out, as: UTF8.self).hasSuffix("put\tk-end\n") {
-      Thread.sleep(forTimeInterval: 0.01)
-    }
+    watch.wait { $0.hasSuffix("put\tk-end\n") }
     watch.signal(SIGINT)
     let result = watch.finish()
     #expect(result.code == 0, "\(result.err)")
@@ -147,9 +157,7 @@ import Testing
     #expect(other.err.contains("one of another copy"))
 
     let watch = try tool.start(["watch", "--from", before, "--initial"])
-    while watch.isRunning, !String(decoding: watch.out, as: UTF8.self).hasSuffix("ready\n") {
-      Thread.sleep(forTimeInterval: 0.01)
-    }
+    watch.wait { $0.hasSuffix("ready\n") }
     watch.signal(SIGTERM)
     #expect(watch.finish().lines == ["gap", "present\tb", "present\tkept", "ready"])
   }
@@ -229,9 +237,7 @@ import Testing
     try tool.succeed("put", "a", "-", input: [UInt8](repeating: 65, count: 300_000))
     // It does not read its input, which is larger than a pipe.
     let watch = try tool.start(["watch", "--from", "0", "--exec", "echo began; exec sleep 100"])
-    while watch.isRunning, !String(decoding: watch.out, as: UTF8.self).contains("began") {
-      Thread.sleep(forTimeInterval: 0.01)
-    }
+    watch.wait { $0.contains("began") }
     watch.signal(SIGTERM)
     let result = watch.finish()
     #expect(result.code == 0 && result.err == "sync-cli: watch: ended: go on with --from :0:0\n", "\(result)")
