@@ -54,7 +54,9 @@ import Testing
     let tool = try Self.filled()
     try tool.succeed("put", "large", "-", input: [UInt8](repeating: 1, count: 100_000))
     try tool.succeed("cp", "large", "copy")
-    #expect(try JSONFigures(tool.succeed("status", "--json"))["blob_bytes"] == 100_000)
+    // Both keys, one object.
+    #expect(try JSONFigures(tool.succeed("status", "--json"))["blob_keys"] == 2)
+    #expect(try JSONFigures(tool.succeed("trim", "--dry-run", "--max-bytes", "1K", "--json"))["due"] == 1)
     try tool.succeed("delete", "large")
     #expect(try tool.succeed("get", "copy").out.count == 100_000)
   }
@@ -84,12 +86,12 @@ import Testing
   func refusedEdits() throws {
     let tool = try Self.filled()
     for (editor, code, says) in [
-      ("sed -i s/42/many/", 2, "not of type int"),
-      ("sed -i s/42/43/; $CLI put int 5 --type int; true", 1, "another writer changed"),
-      ("sed -i s/42/43/; $CLI delete int; true", 1, "another writer changed"),
+      ("sed -i s/42/many/ $0", 2, "not of type int"),
+      ("sed -i s/42/43/ $0; $CLI put int 5 --type int; true", 1, "another writer changed"),
+      ("sed -i s/42/43/ $0; $CLI delete int; true", 1, "another writer changed"),
     ] as [(String, Int32, String)] {
       try tool.succeed("put", "int", "42", "--type", "int")
-      let result = try Self.edit(tool, "int", with: "sh -c '\(editor.replacing("/;", with: "/ $0;")) #'")
+      let result = try Self.edit(tool, "int", with: "sh -c '\(editor)'")
       #expect(result.code == code && result.err.contains(says), "\(editor): \(result.err)")
       #expect(result.err.contains("your text is kept in \(tool.scratch.path)/sync-cli-edit-"))
       #expect(try tool.scratch.shell("cat sync-cli-edit-*/int; rm -r sync-cli-edit-*").out.hasSuffix("\n"))

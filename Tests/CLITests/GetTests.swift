@@ -75,7 +75,7 @@ import Testing
     let tool = try Scratch().store()
     try tool.succeed("put", "k", "v", "--type", "string")
     let line = try tool.succeed("get", "k", "--json").text
-    let version = try #require(line.split(separator: "\"").last { $0.contains(":") && $0.count > 32 })
+    let version = String(try #require(line.firstMatch(of: /[0-9a-f]{32}:[0-9]+/)).output)
     #expect(line == "{\"key\":\"k\",\"value\":\"v\",\"type\":\"string\",\"version\":\"\(version)\"}\n")
     #expect(try tool.succeed("why", "k", "--json").text.contains("\"version\":\"\(version)\""))
     #expect(try tool.succeed("load", "-", input: Array(line.utf8)).text == "loaded 1 key\n")

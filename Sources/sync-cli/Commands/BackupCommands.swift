@@ -14,7 +14,7 @@ enum BackupCommands {
       """
   ) { invocation, output in
     let file = try invocation.path(invocation.operands[0])
-    if invocation.has("list") { return try list(file, invocation, output) }
+    if invocation.has("list") { return try list(file, invocation: invocation, output: output) }
     let kind = try Descriptor.kind(at: invocation.operands[0].bytes)
     guard kind == nil || kind == .file else { throw notAFile(invocation) }
     let report = try invocation.withStore { store in
@@ -43,7 +43,7 @@ enum BackupCommands {
   }
 
   /// Lists the states of a backup file, which needs no store.
-  private static func list(_ file: String, _ invocation: Invocation, _ output: Output) throws -> ExitCode {
+  private static func list(_ file: String, invocation: Invocation, output: Output) throws -> ExitCode {
     guard !invocation.has("replace") else {
       throw invocation.usage(
         "--list and --replace", reason: "a list changes nothing", advice: "leave out one")

@@ -30,19 +30,19 @@ extension InspectCommands {
       if invocation.has("reverse") {
         if showsRecent { left = recentRecords }
         try showReversed(store, before: from.map { $0 == .max ? $0 : $0 + 1 } ?? .max, limit: left) {
-          try show($0, invocation, output)
+          try show($0, invocation: invocation, output: output)
         }
         return .done
       }
       var next = from ?? 1
       if showsRecent {
         let recent = try store.log(limit: recentRecords).reversed()
-        for entry in recent { try show(entry, invocation, output) }
+        for entry in recent { try show(entry, invocation: invocation, output: output) }
         next = recent.last.map { $0.position + 1 } ?? 1
         guard invocation.has("follow") else { return .done }
       }
       repeat {
-        try showAll(store, from: &next, left: &left) { try show($0, invocation, output) }
+        try showAll(store, from: &next, left: &left) { try show($0, invocation: invocation, output: output) }
       } while try invocation.has("follow") && left > 0 && !isInterrupted(output)
       return .done
     }
@@ -89,7 +89,7 @@ extension InspectCommands {
     return System.nextSignal(within: pollSeconds) != .none
   }
 
-  private static func show(_ entry: LogEntry, _ invocation: Invocation, _ output: Output) throws {
+  private static func show(_ entry: LogEntry, invocation: Invocation, output: Output) throws {
     if invocation.wantsJSON { try output.line(json(entry)) } else { try output.line(text(entry)) }
   }
 

@@ -22,7 +22,7 @@ extension KeyCommands {
       """
   ) { invocation, output in
     let keys = try invocation.operands.map { try Key(bytes: $0.bytes) }
-    try check(invocation, keys, output)
+    try check(invocation, keys: keys, output: output)
     guard keys.count == 1, let key = keys.first else {
       return try getAll(keys, invocation: invocation, output: output)
     }
@@ -32,33 +32,33 @@ extension KeyCommands {
   }
 
   /// Refuses options that contradict each other, and values that would run together.
-  private static func check(_ invocation: Invocation, _ keys: [Key], _ output: Output) throws(Failure) {
-    func refuse(_ what: String, _ why: String, _ todo: String) -> Failure {
-      invocation.usage(what, reason: why, advice: todo)
-    }
+  private static func check(_ invocation: Invocation, keys: [Key], output: Output) throws(Failure) {
     let isOne = keys.count == 1
     switch (keys.isEmpty, invocation.has("prefix")) {
     case (true, false):
-      throw refuse("KEY is missing", "neither KEY nor --prefix is given", "give one of them")
+      throw invocation.usage(
+        "KEY is missing", reason: "neither KEY nor --prefix is given", advice: "give one of them")
     case (false, true):
-      throw refuse("KEY and --prefix", "both are given", "leave out one")
+      throw invocation.usage("KEY and --prefix", reason: "both are given", advice: "leave out one")
     default: break
     }
     if invocation.has("text"), invocation.wantsJSON {
-      throw refuse("--text and --json", "they exclude each other", "leave out one")
+      throw invocation.usage("--text and --json", reason: "they exclude each other", advice: "leave out one")
     }
     if invocation.has("output") {
       guard isOne else {
-        throw refuse("--output", "it takes one value", "give one KEY, or use \"sync-cli export\"")
+        throw invocation.usage(
+          "--output", reason: "it takes one value", advice: "give one KEY, or use \"sync-cli export\"")
       }
       guard !invocation.has("text") else {
-        throw refuse(
-          "--output and --text", "a file gets the bytes of the value", "redirect the output of --text")
+        throw invocation.usage(
+          "--output and --text", reason: "a file gets the bytes of the value",
+          advice: "redirect the output of --text")
       }
     }
     guard isOne || invocation.has("text") || invocation.wantsJSON || output.isTerminal else {
-      throw refuse(
-        "several values", "their bytes would run together", "give --text or --json for lines")
+      throw invocation.usage(
+        "several values", reason: "their bytes would run together", advice: "give --text or --json for lines")
     }
   }
 

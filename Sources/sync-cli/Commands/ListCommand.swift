@@ -30,7 +30,7 @@ enum ListCommand {
       let range = KeyRange(prefix: glob?.literalPrefix ?? invocation.prefix(invocation.operands.first))
       var failures = ItemFailures(invocation)
       try visit(store.snapshot(), range, after: after, limit: limit, glob, &failures) { entry in
-        try show(entry, invocation, output)
+        try show(entry, invocation: invocation, output: output)
       }
       try failures.check()
       return .done
@@ -68,7 +68,7 @@ enum ListCommand {
     } while next != nil && left > 0
   }
 
-  private static func show(_ entry: Entry, _ invocation: Invocation, _ output: Output) throws {
+  private static func show(_ entry: Entry, invocation: Invocation, output: Output) throws {
     guard !invocation.wantsJSON else { return try output.line(json(entry)) }
     if invocation.has("long") {
       let isHuman = invocation.has("human") || output.isTerminal

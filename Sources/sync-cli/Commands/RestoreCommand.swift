@@ -55,14 +55,20 @@ extension BackupCommands {
         reason: "\(invocation.operands[0].shown) has \(Text.count(summary.states.count, noun: "state"))",
         advice: "\"sync-cli backup --list\" shows them")
     }
-    if let path, !invocation.has("replace") {
+    let target = try invocation.storePath()
+    if path != nil, !invocation.has("replace") {
       throw StoreError(
-        .alreadyExists, "the directory is not empty: name another, or give --replace", path: path)
+        .alreadyExists, "the directory is not empty: name another, or give --replace", path: target)
+    }
+    if path == nil, try isOccupied(target) {
+      throw StoreError(
+        .alreadyExists, "something is there that is no store, and is not replaced: name another directory",
+        path: target)
     }
     var bar = Progress("restore", totalBytes: 0, enabled: invocation.showsProgress)
     defer { bar.finish() }
     try Store.verifyBackup(file) { done, total in bar.update(bytes: done, of: total, "verified") }
-    let (target, chosen) = (try invocation.storePath(), summary.states[number - 1])
+    let chosen = summary.states[number - 1]
     try invocation.report(
       "would restore \(summary.name) in \(target), as it was at position \(chosen.position) on \(Text.date(milliseconds: chosen.time))"
         + (path == nil ? "" : ", and replace the store there"),
@@ -72,5 +78,14 @@ extension BackupCommands {
         "replaces": .bool(path != nil), "dry_run": true,
       ], output)
     return .done
+  }
+
+  /// Whether a directory with entries has that path, or something else that a store cannot replace.
+  private static func isOccupied(_ path: String) throws(Failure) -> Bool {
+    switch try Descriptor.kind(at: Array(path.utf8)) {
+    case nil: false
+    case .directory: try !Descriptor.reading(Array(path.utf8), waiting: false).names().isEmpty
+    default: true
+    }
   }
 }

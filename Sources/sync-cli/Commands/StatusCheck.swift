@@ -17,11 +17,12 @@ struct StatusCheck {
     let status = try store.status()
     let denial = try store.writeDenial ?? (try? Membership(store).own())?.right.denial
     var problems: [Problem] = []
-    if status.damagedPlaces > 0 {
+    // Damage since the journal was read is known only once the record is read.
+    let losses = try store.snapshot().scanReadable(.all) { _ in }.doubts
+    let damaged = max(status.damagedPlaces, losses.count)
+    if damaged > 0 {
       problems.append(
-        Problem(
-          name: "damaged", text: "\(Text.count(status.damagedPlaces, noun: "place")): see \"sync-cli verify\""
-        ))
+        Problem(name: "damaged", text: "\(Text.count(damaged, noun: "place")): see \"sync-cli verify\""))
     }
     if let warning = store.clockWarning { problems.append(Problem(name: "clock", text: warning)) }
     problems += try StoreHealth(store, denial).problems

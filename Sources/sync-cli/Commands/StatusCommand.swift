@@ -26,7 +26,7 @@ enum StatusCommand {
     guard invocation.has("watch") else {
       return try invocation.withStore(toWrite: false) { store in
         guard invocation.has("check") else {
-          try show(store, invocation, output)
+          try show(store, invocation: invocation, output: output)
           return .done
         }
         return try StatusCheck(store, maximumLag: lag).report(invocation, output)
@@ -52,7 +52,7 @@ enum StatusCommand {
         // Clears what is below the cursor after moving it to the first line.
         if output.isTerminal { try output.write(Array("\u{1B}[H\u{1B}[J".utf8)) }
         if !isFirst, !output.isTerminal, !invocation.wantsJSON { try output.line("") }
-        try show(store, invocation, output)
+        try show(store, invocation: invocation, output: output)
         try output.flush()
         isFirst = false
       } while System.nextSignal(within: seconds) == .none && !output.hasLostReader
@@ -60,7 +60,7 @@ enum StatusCommand {
     }
   }
 
-  private static func show(_ store: Store, _ invocation: Invocation, _ output: Output) throws {
+  private static func show(_ store: Store, invocation: Invocation, output: Output) throws {
     let (status, actor) = (try store.status(), try store.actor)
     let (absent, trim) = (try store.absentValues(), try store.lastBlobTrim())
     // The statistics are valid even if the keys cannot be read.

@@ -42,10 +42,10 @@ enum TreeCommands {
         store: store, root: root, prefix: prefix,
         progress: Progress("import", totalBytes: tree.totalBytes, enabled: invocation.showsProgress),
         failures: ItemFailures(invocation))
-      if isDryRun { importer.preview = { try show($0, "+", invocation, output) } }
+      if isDryRun { importer.preview = { try show($0, as: .put, invocation: invocation, output: output) } }
       try importer.run(tree)
       if isDryRun {
-        for key in mirror?.keys ?? [] { try show(key, "-", invocation, output) }
+        for key in mirror?.keys ?? [] { try show(key, as: .delete, invocation: invocation, output: output) }
       } else {
         try mirror?.delete()
       }
@@ -54,7 +54,7 @@ enum TreeCommands {
           "import: left out \(Text.count(tree.skipped, noun: "entry", plural: "entries")): symbolic links and special files have no content"
             + " of their own: copy them in another way")
       }
-      try report(importer, tree, mirror, invocation, output)
+      try report(importer, of: tree, mirror: mirror, invocation: invocation, output: output)
       try importer.failures.check()
       return .done
     }
@@ -69,16 +69,19 @@ enum TreeCommands {
     }
   }
 
-  private static func show(_ key: Key, _ sign: String, _ invocation: Invocation, _ output: Output) throws {
+  /// A step that a dry run shows.
+  private enum Action: String { case put, delete }
+
+  private static func show(_ key: Key, as action: Action, invocation: Invocation, output: Output) throws {
     guard !invocation.wantsJSON else {
       return try output.line(
-        JSON.object([KeyLine.member(key.bytes)]).with("action", .string(sign == "+" ? "put" : "delete")))
+        JSON.object([KeyLine.member(key.bytes)]).with("action", .string(action.rawValue)))
     }
-    try output.write(Array("\(sign) ".utf8) + output.shown(key: key.bytes) + [0x0A])
+    try output.write(Array((action == .put ? "+ " : "- ").utf8) + output.shown(key: key.bytes) + [0x0A])
   }
 
   private static func report(
-    _ importer: Importer, _ tree: TreeWalk, _ mirror: TreeMirror?, _ invocation: Invocation, _ output: Output
+    _ importer: Importer, of tree: TreeWalk, mirror: TreeMirror?, invocation: Invocation, output: Output
   ) throws {
     let isDryRun = invocation.has("dry-run")
     let seconds = importer.progress.seconds

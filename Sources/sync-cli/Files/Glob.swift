@@ -1,8 +1,8 @@
 /// A pattern for keys and paths.
 ///
-/// `*` stands for any text without "/", `**` for any text, `?` for one character but "/", `[a-z]` for one of a
-/// set, `[!a-z]` for one outside of it; `\` makes the next character literal. Characters are those of UTF-8; a
-/// byte that is part of none counts as a character of its own.
+/// `*` stands for any text without "/", `**` for any text, `?` for one character but "/", `[a-z]` for one of
+/// a set, `[!a-z]` for one outside of it; `\` makes the next character literal. Characters are those of
+/// UTF-8; a byte that is part of none counts as a character of its own.
 struct Glob: Sendable {
   /// A Unicode scalar, or a byte that is not UTF-8, above all scalars.
   private typealias Unit = UInt32

@@ -11,8 +11,8 @@ extension Transaction {
   /// The content of a large value is not copied: both keys refer to it.
   ///
   /// - Throws: as `Store.put`; `.damaged` if the record of `key` cannot be read; `.blobUnavailable` if a
-  ///   large value is not on this copy: a write whose value no copy can supply must not win; `.outOfBounds` if
-  ///   it does not fit into the transaction any more: nothing of it was written then.
+  ///   large value is not on this copy: a write whose value no copy can supply must not win;
+  ///   `.outOfBounds` if it does not fit into the transaction any more: nothing of it was written then.
   @discardableResult
   public mutating func copy(_ key: Key, to target: Key) throws(StoreError) -> Bool {
     try store.writes.issuePending(&builder)
