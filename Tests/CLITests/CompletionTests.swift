@@ -175,6 +175,11 @@ import Testing
     try tool.succeed("invite", "--address", "h:1")
     let id = try #require(tool.succeed("invite", "list").text.split(separator: " ").first)
     #expect(try names("invitations") == [String(id)])
+    // Those written last, if the keys cannot be sorted in time.
+    let store = try Store.open(at: tool.store, configuration: Configuration(mode: .shared))
+    #expect(try CompleteCommand.recentKeys(Array("d".utf8), in: store) == ["deep/"])
+    #expect(try CompleteCommand.recentKeys(Array("many29".utf8), in: store).count == 11)
+    try store.close()
     // Too little time is no error.
     let hurried = try tool.start(["complete", "--kind", "keys"], environment: [Self.patience: "0"]).finish()
     #expect(hurried.code == 0 && hurried.err.isEmpty)

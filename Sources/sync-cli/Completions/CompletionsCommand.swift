@@ -6,8 +6,8 @@ enum CompletionsCommand {
     notes: """
       The head of the script says how to use and install it. Names of peers and keys come from the store
       that the line names. Those of an encrypted store are not offered, and values never are. Keys are
-      offered up to the next "/" or ":". Where they cannot be read within 0.18 s, none is offered:
-      SYNC_COMPLETE_TIMEOUT can be set to more milliseconds.
+      offered up to the next "/" or ":". In a store with too many to sort them within 0.18 s, some
+      of those written last are offered: SYNC_COMPLETE_TIMEOUT can be set to more milliseconds.
       """
   ) { invocation, output in
     let operand = invocation.operands[0]

@@ -105,9 +105,12 @@ enum System {
   /// was written before.
   static func exit(_ code: ExitCode) -> Never { Glibc._exit(code.rawValue) }
 
-  /// Ends the process with `code` after that time, if it has not ended.
-  static func exit(_ code: ExitCode, after milliseconds: Int) {
-    DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(milliseconds)) { exit(code) }
+  /// Ends the process with `code` after that time, if it has not ended. Calls `body` before.
+  static func exit(_ code: ExitCode, after milliseconds: Int, _ body: @escaping @Sendable () -> Void) {
+    DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(milliseconds)) {
+      body()
+      exit(code)
+    }
   }
 
   /// The result of `nextSignal`.
