@@ -24,7 +24,9 @@ enum CompleteCommand {
     System.exit(.done, after: milliseconds) { answer.give(nil) }
     let word = invocation.operands.first?.bytes ?? []
     // A message would be printed into the line that is being typed.
-    if let found = try? candidates(names, word, invocation, answer) { answer.give(found) }
+    if let found = try? candidates(names, prefix: word, invocation: invocation, answer: answer) {
+      answer.give(found)
+    }
     return .done
   }
 
@@ -57,7 +59,7 @@ enum CompleteCommand {
   }
 
   private static func candidates(
-    _ names: WordKind.Names, _ word: [UInt8], _ invocation: Invocation, _ answer: Answer
+    _ names: WordKind.Names, prefix: [UInt8], invocation: Invocation, answer: Answer
   ) throws -> [String] {
     let path = try invocation.storePath()
     guard try !Store.isEncrypted(at: path) else { return [] }
@@ -66,12 +68,12 @@ enum CompleteCommand {
       let found: [String]
       switch names {
       case .keys:
-        answer.expect(try recentKeys(word, in: store))
-        return try keys(word, in: store.snapshot())
+        answer.expect(try recentKeys(prefix, in: store))
+        return try keys(prefix, in: store.snapshot())
       case .peers: found = try membership.members().map(\.name) + membership.peers().map(\.name)
       case .invitations: found = try membership.invitations().map(\.id)
       }
-      let text = String(decoding: word, as: UTF8.self)
+      let text = String(decoding: prefix, as: UTF8.self)
       return StringSet(found.filter { $0.hasPrefix(text) }).sorted()
     }
   }
