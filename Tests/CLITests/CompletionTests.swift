@@ -119,7 +119,9 @@ import Testing
   @Test(
     "at a terminal, a tab completes the line", arguments: ["bash", "zsh"])
   func terminal(shell: String) throws {
-    guard let kind = CompletionScript(rawValue: shell), Self.isInstalled(shell) else { return }
+    guard let kind = CompletionScript(rawValue: shell), Self.isInstalled(shell) else {
+      return print("not tried: \(shell) is not installed")
+    }
     let scratch = try prepared(kind)
     let start =
       shell == "bash" ? "bash --norc --noprofile" : "zsh -f"

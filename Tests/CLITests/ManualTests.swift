@@ -67,7 +67,9 @@ import Testing
     #expect(files.contains("sync-cli.1") && files.contains("sync-cli.conf.5"))
     // Existing pages are replaced.
     try tool.succeed("manual", folder)
-    guard FileManager.default.isExecutableFile(atPath: "/usr/bin/mandoc") else { return }
+    guard FileManager.default.isExecutableFile(atPath: "/usr/bin/mandoc") else {
+      return print("not checked: mandoc is not installed")
+    }
     let lint = try scratch.shell("mandoc -Tlint new/man/*")
     #expect(lint.code == 0 && lint.out.isEmpty, "\(lint.out)")
   }
