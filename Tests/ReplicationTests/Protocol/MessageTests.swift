@@ -69,7 +69,7 @@ import Testing
     let fixed: Int? =
       switch message {
       case .batch: 4
-      case .blobRange, .recipe, .differingRecords: frame.payload.count - 3
+      case .blobRange, .recipe, .differingRecords, .keyStates: frame.payload.count - 3
       default: nil
       }
     // Long messages are lists of one kind of element.
@@ -88,7 +88,7 @@ import Testing
     frame.payload.append(0)
     switch message {
     case .hello, .foreignHello: #expect(try Message.decode(frame) == message)
-    case .batch, .blobRange, .recipe, .differingRecords: break
+    case .batch, .blobRange, .recipe, .differingRecords, .keyStates: break
     default: #expect(throws: DecodingFailure.self) { try Message.decode(frame) }
     }
   }
@@ -160,12 +160,19 @@ import Testing
       writer.writeVariable(UInt64(WireLimits.repairPrints) + 1)
     }
     expectRefused(.differingRecords) { $0.writeVariable(UInt64(WireLimits.repairKeys) + 1) }
+    expectRefused(.keyStates) { $0.writeVariable(UInt64(WireLimits.repairBuckets) + 1) }
+    expectRefused(.keyStates) {
+      $0.writeVariable(0)
+      $0.writeVariable(UInt64(WireLimits.comparedKeys) + 1)
+    }
     for message in [
       Message.groupBuckets([2, 2].map { GroupBuckets(group: $0, digests: Samples.digests(0)) }),
       .bucketPrints(BucketPrints(buckets: [4, 3], prints: [])),
       .bucketPrints(
         BucketPrints(buckets: [3], prints: [Samples.prints.prints[1], Samples.prints.prints[0]])),
       .differingRecords(DifferingRecords(hashes: [2, 1], encrypted: [])),
+      .keyStates(KeyStates(buckets: [2, 1], hashes: [], encrypted: [])),
+      .keyStates(KeyStates(buckets: [1], hashes: [2, 1], encrypted: [])),
     ] {
       #expect(throws: DecodingFailure.self) { try Message.decode(message.frame) }
     }
@@ -174,7 +181,7 @@ import Testing
   @Test("F103 an unknown message type is refused below 0x80 and ignored from there on")
   func unknownTypes() throws {
     #expect(throws: DecodingFailure.self) { try Message.decode(Frame(type: 0x0F, payload: [])) }
-    #expect(throws: DecodingFailure.self) { try Message.decode(Frame(type: 0x1F, payload: [])) }
+    #expect(throws: DecodingFailure.self) { try Message.decode(Frame(type: 0x24, payload: [])) }
     #expect(throws: DecodingFailure.self) { try Message.decode(Frame(type: 0x7F, payload: [])) }
     #expect(try Message.decode(Frame(type: 0x80, payload: [1])) == nil)
     #expect(try Message.decode(Frame(type: 0xFF, payload: [])) == nil)

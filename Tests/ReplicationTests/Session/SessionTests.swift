@@ -89,7 +89,8 @@ import Testing
     let session = SessionProbe(role: .client(.push), peerName: "right", peerRight: .readWrite)
     #expect(session.start() == [.loadReplica(peer: nil, at: nil)])
     var own = Self.hello(Samples.left, .sends)
-    own.compatibleFeatures = SessionFeature.scopeExpansion | SessionFeature.moreBatches
+    own.compatibleFeatures =
+      SessionFeature.scopeExpansion | SessionFeature.moreBatches | SessionFeature.comparison
     #expect(
       session.handle(.replica(Self.replica(Samples.left))) == [
         .message(.hello(own)), .setTimer(.handshake, seconds: WireLimits.helloSeconds),
