@@ -28,7 +28,7 @@ import Testing
     Line("sync-cli peer remove h", "harbour", "hut"), Line("sync-cli push hut h", "harbour", "hut"),
     Line("sync-cli get ", "a b", "order/", "user:"), Line("sync-cli get order/", "order/1", "order/2/"),
     Line("sync-cli ls o", "order/"), Line("sync-cli del --prefix o", "order/"),
-    Line("sync-cli --json rm k o", "order/"), Line("sync-cli get k o"),
+    Line("sync-cli --json rm k o", "order/"), Line("sync-cli ttl k o"),
     Line("sync-cli put k v --ty", "--type"), Line("sync-cli put --type fl", "float"),
     Line("sync-cli get -- o", "order/"), Line("sync-cli peer set-right hut read-o", "read-only"),
     Line("sync-cli --store /nonexistent get "), Line("sync-cli --store other get ", "elsewhere"),

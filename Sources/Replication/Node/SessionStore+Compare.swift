@@ -2,8 +2,8 @@ internal import SyncStore
 
 /// Store operations of a comparison that moves no records.
 extension SessionStore {
-  /// What is held here of the keys whose fingerprints differ from those of the other side, bucket by bucket,
-  /// for as many as there is room for.
+  /// The records held here of the keys whose fingerprints differ from those of the other side, bucket by
+  /// bucket, for as many as there is room for.
   func stateKeys(_ prints: BucketPrints, scope: RepairScope, index: UInt64) throws -> SessionEvent {
     let found = try store.fingerprints(in: prints.buckets, scope, most: WireLimits.repairPrints)
     let common = Set(found.buckets)

@@ -5,7 +5,7 @@ internal import SyncStore
 /// | client | server |
 /// | --- | --- |
 /// | the digests of 256 groups of keys | the digests of the 256 buckets of each group that differs |
-/// | the fingerprints of its keys in some of the buckets that differ | what it holds of the keys that differ |
+/// | the fingerprints of its keys in some of these buckets | what it holds of the keys that differ |
 ///
 /// The second line is repeated until all buckets are compared, then the first one until no group is left. The
 /// server lists a limited number of groups: of those that were compared the client sends it the server's own

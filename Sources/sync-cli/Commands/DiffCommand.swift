@@ -19,10 +19,10 @@ enum DiffCommand {
     let report = try invocation.withStore(toWrite: false) { store in
       try run(invocation, store, with: invocation.operands[0].text, in: KeyRange(prefix: prefix)) { found in
         guard showsKeys else { return }
-        for difference in found { try write(difference, invocation, output) }
+        for difference in found { try write(difference, invocation, to: output) }
       }
     }
-    if !showsKeys { try summarize(report, .both, invocation, output) }
+    if !showsKeys { try summarize(report, direction: .both, invocation, output) }
     return report.isEmpty ? .done : .notFound
   }
 
@@ -36,11 +36,11 @@ enum DiffCommand {
     var report = try run(invocation, store, with: peer, in: .all) { found in
       guard invocation.has("verbose") else { return }
       for difference in found where difference.moves(in: direction) {
-        try write(difference, invocation, output)
+        try write(difference, invocation, to: output)
       }
     }
     report.keep(direction)
-    try summarize(report, direction, invocation, output)
+    try summarize(report, direction: direction, invocation, output)
   }
 
   /// Compares; `body` is called on this thread, with the differences in the order of their arrival.
@@ -59,7 +59,7 @@ enum DiffCommand {
   }
 
   private static func write(
-    _ difference: KeyDifference, _ invocation: Invocation, _ output: Output
+    _ difference: KeyDifference, _ invocation: Invocation, to output: Output
   ) throws {
     if invocation.wantsJSON { return try output.line(json(difference)) }
     let head = "\(difference.direction)\t\(difference.change)\t"
@@ -86,7 +86,7 @@ enum DiffCommand {
   }
 
   private static func summarize(
-    _ report: ComparisonReport, _ direction: SyncDirection, _ invocation: Invocation, _ output: Output
+    _ report: ComparisonReport, direction: SyncDirection, _ invocation: Invocation, _ output: Output
   ) throws {
     func text(_ count: ComparisonReport.Count, _ verb: String) -> String {
       let deletes = count.deletes > 0 ? ", of which \(Text.count(count.deletes, noun: "delete"))" : ""

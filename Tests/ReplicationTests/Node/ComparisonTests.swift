@@ -7,7 +7,7 @@ import Testing
 /// `Node.compare`: real copies, over real connections.
 @Suite("A comparison of two copies", .timeLimit(.minutes(Patience.minutes(2))))
 struct ComparisonTests {
-  /// What it finds, as "winner change key", in the order of the keys.
+  /// The report, and the differences as "winner here/there key", in the order of the keys.
   private static func found(
     _ copy: TestCopy, with peer: String = "first", in range: KeyRange = .all
   ) async throws -> (report: ComparisonReport, lines: [String]) {
