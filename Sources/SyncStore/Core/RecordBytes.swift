@@ -87,11 +87,6 @@ extension RecordBytes where Self: ~Escapable {
   }
 }
 
-extension MappedBytes: RecordBytes {}
-extension Mapping: RecordBytes {}
-extension RawSpan: RecordBytes {}
-extension [UInt8]: RecordBytes {}
-
 /// Where the parts of a record are, in the memory that holds it.
 struct RecordShape {
   /// Offset of the base dot; nil without one.

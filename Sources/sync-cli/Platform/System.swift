@@ -107,7 +107,7 @@ enum System {
 
   /// Ends the process with `code` after that time, if it has not ended. Calls `body` before.
   static func exit(_ code: ExitCode, after milliseconds: Int, _ body: @escaping @Sendable () -> Void) {
-    DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(milliseconds)) {
+    DispatchQueue(label: "sync-cli.exit").asyncAfter(deadline: .now() + .milliseconds(milliseconds)) {
       body()
       exit(code)
     }

@@ -176,3 +176,8 @@ struct RecordView {
     withExtendedLifetime(self) { read(fields, start) }
   }
 }
+
+extension MappedBytes: RecordBytes {}
+extension Mapping: RecordBytes {}
+extension RawSpan: RecordBytes {}
+extension [UInt8]: RecordBytes {}
