@@ -5,9 +5,9 @@ public struct ComparisonReport: Hashable, Sendable {
   /// The other copy's name.
   public internal(set) var peer: String
   /// Keys whose content here wins: `synchronize` would send them.
-  public var toSend = Count()
+  public internal(set) var toSend = Count()
   /// Keys whose content there wins: `synchronize` would receive them.
-  public var toReceive = Count()
+  public internal(set) var toReceive = Count()
 
   /// Whether all keys are equal.
   public var isEmpty: Bool { toSend.keys + toReceive.keys == 0 }
@@ -20,9 +20,6 @@ public struct ComparisonReport: Hashable, Sendable {
     public internal(set) var deletes = 0
     /// Bytes of the values of the others.
     public internal(set) var bytes: UInt64 = 0
-
-    /// No keys.
-    public init() {}
 
     mutating func add(_ content: KeyDifference.Content) {
       keys += 1
@@ -47,8 +44,8 @@ extension Node {
   /// }
   /// ```
   ///
-  /// Both copies are compared as of the beginning of the session; what either receives meanwhile is left
-  /// out. The costs are a few passes over the keys of both copies, one more for each 32,768 keys in parts
+  /// Both copies are compared as of the beginning of the session, without records that either receives during
+  /// it. The costs are a few passes over the keys of both copies, one more for each 32,768 keys in parts
   /// that differ, and some 80 bytes of traffic for each key that differs. The peer sends what it holds of all
   /// keys that differ, whatever `range` is.
   ///

@@ -86,7 +86,7 @@ struct Comparison {
 
   mutating func received(_ groups: [GroupBuckets], _ port: inout SessionPort) throws(SessionEnd) {
     guard case .awaitingBuckets = step else { throw .violation("digests that were not asked for") }
-    // A group that is listed again was written to meanwhile: the comparison is of the earlier state.
+    // A group that is listed again has changed since: the comparison is of the earlier state.
     let new = groups.filter { listed[$0.group] == nil }
     guard !new.isEmpty else { return step = .done }
     var differing: [UInt16] = []

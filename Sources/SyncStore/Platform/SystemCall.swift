@@ -75,7 +75,7 @@ package enum SystemCall {
 
   /// Sleeps for about this long, less than a second. A signal handler may end it early: callers check their
   /// condition again.
-  static func sleep(microseconds: UInt32) {
+  package static func sleep(microseconds: UInt32) {
     assert(microseconds < 1_000_000, "too long a sleep")
     uncancelled { _ = usleep(microseconds) }
   }

@@ -17,10 +17,9 @@ enum DiffCommand {
     let prefix = invocation.prefix(invocation.operands.dropFirst().first)
     let showsKeys = !invocation.has("summary")
     let report = try invocation.withStore(toWrite: false) { store in
-      try run(invocation, store, with: invocation.operands[0].text, in: KeyRange(prefix: prefix)) { found in
-        guard showsKeys else { return }
-        for difference in found { try write(difference, invocation, to: output) }
-      }
+      try run(
+        invocation, store, with: invocation.operands[0].text, in: KeyRange(prefix: prefix),
+        showing: showsKeys ? .both : nil, output)
     }
     if !showsKeys { try summarize(report, direction: .both, invocation, output) }
     return report.isEmpty ? .done : .notFound
@@ -33,28 +32,29 @@ enum DiffCommand {
   static func dryRun(
     _ invocation: Invocation, _ store: Store, with peer: String, _ direction: SyncDirection, _ output: Output
   ) throws {
-    var report = try run(invocation, store, with: peer, in: .all) { found in
-      guard invocation.has("verbose") else { return }
-      for difference in found where difference.moves(in: direction) {
-        try write(difference, invocation, to: output)
-      }
-    }
-    report.keep(direction)
+    let shown = invocation.has("verbose") ? direction : nil
+    let report = try run(invocation, store, with: peer, in: .all, showing: shown, output)
     try summarize(report, direction: direction, invocation, output)
   }
 
-  /// Compares; `body` is called on this thread, with the differences in the order of their arrival.
+  /// Compares, and shows the keys that a command of the direction `shown` would move: without one, no key is
+  /// kept in memory.
   private static func run(
     _ invocation: Invocation, _ store: Store, with peer: String, in range: KeyRange,
-    _ body: ([KeyDifference]) throws -> Void
+    showing shown: SyncDirection?, _ output: Output
   ) throws -> ComparisonReport {
     let node = try Node(store: store, configuration: invocation.nodeConfiguration)
     let found = Locked([KeyDifference]())
     let report = try blocking {
-      try await node.compare(with: peer, in: range) { part in found.withLock { $0 += part } }
+      try await node.compare(with: peer, in: range) { part in
+        guard let shown else { return }
+        found.withLock { found in found += part.filter { $0.moves(in: shown) } }
+      }
     }
     // In the order of the keys: the comparison goes by their hashes.
-    try body(found.withLock { $0 }.sorted { $0.key < $1.key })
+    for difference in found.withLock({ $0 }).sorted(by: { $0.key < $1.key }) {
+      try write(difference, invocation, to: output)
+    }
     return report
   }
 
@@ -127,16 +127,5 @@ extension KeyDifference {
     guard case .value = new else { return "delete" }
     if case .value = old { return "change" }
     return "add"
-  }
-}
-
-extension ComparisonReport {
-  /// Leaves out what a command of this direction does not move.
-  fileprivate mutating func keep(_ direction: SyncDirection) {
-    switch direction {
-    case .push: toReceive = Count()
-    case .pull: toSend = Count()
-    case .both: break
-    }
   }
 }

@@ -15,7 +15,7 @@ final class StopRequest: Sendable {
   private static let outputCheckSeconds = 1.0
   /// Seconds that the main thread has to end the program after a request.
   private static let endingSeconds = 5.0
-  private static let pollSeconds = 0.01
+  private static let pollMicroseconds: UInt32 = 10_000
 
   /// Whether it was made.
   var isMade: Bool { state.withLock { $0.isMade } }
@@ -26,12 +26,12 @@ final class StopRequest: Sendable {
     let end = System.monotonicSeconds + seconds
     while !isMade {
       guard System.monotonicSeconds < end else { return false }
-      System.pause(seconds: Self.pollSeconds)
+      SystemCall.sleep(microseconds: Self.pollMicroseconds)
     }
     return true
   }
 
-  /// Runs `body`. If the request is made meanwhile, or was made before, calls `reaction` on another thread.
+  /// Runs `body`. Calls `reaction` if the request is made while `body` runs, or was made before.
   func reacting<Result>(
     _ reaction: @escaping @Sendable () -> Void, during body: () throws -> Result
   ) rethrows -> Result {

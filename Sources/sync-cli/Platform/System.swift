@@ -63,9 +63,6 @@ enum System {
     return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
   }
 
-  /// Blocks this thread for a time below one second.
-  static func pause(seconds: Double) { usleep(useconds_t(seconds * 1e6)) }
-
   /// Milliseconds since 1970.
   static var wallMilliseconds: UInt64 { SystemCall.wallMilliseconds() }
 
