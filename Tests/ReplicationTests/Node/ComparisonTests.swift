@@ -43,7 +43,7 @@ struct ComparisonTests {
     try server.put("new there", "12")
     try server.store.put(Key("large there"), noise(5000, seed: 1))
     let before = (try client.digest(), try server.digest())
-    let positions = (try client.store.changePosition(), try server.store.changePosition())
+    let ends = (try client.store.status().position, try server.store.status().position)
     let (report, lines) = try await Self.found(client)
     #expect(
       lines == [
@@ -55,7 +55,9 @@ struct ComparisonTests {
     #expect(report.toSend.keys == 3 && report.toSend.deletes == 1 && report.toSend.bytes == 6)
     #expect(report.toReceive.keys == 4 && report.toReceive.deletes == 1 && report.toReceive.bytes == 5008)
     #expect((try client.digest(), try server.digest()) == before)
-    #expect((try client.store.changePosition(), try server.store.changePosition()) == positions)
+    // The sync may make a member write its frontier, a key of the store's own, as late as now.
+    #expect(try client.store.log(from: ends.0 + 1, limit: 10).allSatisfy { $0.key == nil })
+    #expect(try server.store.log(from: ends.1 + 1, limit: 10).allSatisfy { $0.key == nil })
     // A sync does what was foretold.
     let done = try await client.node.synchronize(with: "first")
     #expect(done.sentRecords == 3 && done.receivedRecords == 4)
