@@ -27,8 +27,8 @@ release: deps ## optimised build of sync-cli
 # So many tests at once: with all of them some would wait for a thread longer than a peer may be silent.
 WIDTH = --experimental-maximum-parallelization-width 8
 
-test: deps ## run the whole test suite
-	$(SWIFT) test --parallel $(WIDTH)
+test: deps ## run the whole test suite, and repeat its failures at the end
+	SWIFT=$(SWIFT) scripts/test.sh --parallel $(WIDTH)
 
 # Long runs, optimised, of the tests in one directory below Tests: the others are not compiled.
 OPTIMISED = SYNC_STORE_SUITE=$(1) $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation
