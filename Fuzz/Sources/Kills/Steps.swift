@@ -136,7 +136,7 @@ enum KilledChild {
     try child.run()
     let process = child.processIdentifier
     DispatchQueue.global().asyncAfter(deadline: .now() + .microseconds(Int.random(in: 2_000...60_000))) {
-      kill(process, SIGKILL)
+      Container.kill(process)
     }
     // Up to the end: reports sent before the kill are in the pipe.
     let told = [UInt8](pipe.fileHandleForReading.readDataToEndOfFile())
@@ -162,6 +162,11 @@ enum Container {
   /// Each in its own PID namespace, as in a container: all are process 1, with equal thread numbers.
   nonisolated(unsafe) static var isUsed = false
 
+  /// Kills a child that `prepare` made. It leads a process group of its own, which is killed as a whole:
+  /// `--kill-child` takes effect only once `unshare` has forked and the fork has asked for it. A kill of
+  /// `unshare` alone before that leaves the program running for ever, and its parent waiting for its notes.
+  static func kill(_ process: pid_t) { _ = Foundation.kill(-process, SIGKILL) }
+
   /// Makes `child` run this program with these arguments.
   static func prepare(_ child: Process, _ arguments: [String]) {
     let program = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
@@ -170,6 +175,6 @@ enum Container {
       return
     }
     child.executableURL = URL(fileURLWithPath: "/usr/bin/unshare")
-    child.arguments = ["--pid", "--fork", "--kill-child", program.path] + arguments
+    child.arguments = ["--pid", "--fork", program.path] + arguments
   }
 }

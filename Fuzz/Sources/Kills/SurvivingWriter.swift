@@ -67,7 +67,7 @@ final class SurvivingWriter {
   }
 
   func kill() {
-    Foundation.kill(child.processIdentifier, SIGKILL)
+    Container.kill(child.processIdentifier)
     child.waitUntilExit()
   }
 
