@@ -41,6 +41,60 @@ struct BackupTests {
     #expect(try tool.run("trim").code == 0)
   }
 
+  @Test(
+    "restore --prefix takes keys back into the store that is there, shown by --dry-run, and moves no others")
+  func prefix() throws {
+    let tool = try scratch.store()
+    let daemon = try Daemon(tool)
+    for key in ["a/1", "a/2", "b/1"] { try tool.succeed("put", key, "old") }
+    try tool.succeed("put", "a/n", "7", "--type", "int")
+    try tool.succeed("backup", file("saved"))
+    for key in ["a/1", "a/3", "b/1"] { try tool.succeed("put", key, "new") }
+    try tool.succeed("delete", "a/2")
+    let shown = try tool.succeed("restore", file("saved"), "--prefix", "a/", "--delete", "--dry-run").text
+    #expect(shown.hasPrefix("+ a/1\n+ a/2\n- a/3\nwould restore 2 keys as of "), "\(shown)")
+    #expect(shown.hasSuffix(", would delete 1 key, 1 unchanged\n"))
+    #expect(try tool.succeed("get", "a/1").text == "new")
+    let done = try tool.succeed("restore", file("saved"), "--prefix", "a/", "--json").text
+    #expect(
+      done.contains("\"prefix\":\"a/\"") && done.contains("\"restored\":2,\"unchanged\":1")
+        && done.contains("\"failed\":0") && !done.contains("deleted"), "\(done)")
+    #expect(
+      try tool.succeed("get", "a/1", "a/2").text == "oldold" || tool.succeed("get", "a/2").text == "old")
+    #expect(try tool.succeed("get", "b/1").text == "new" && tool.succeed("get", "a/3").text == "new")
+    #expect(try tool.succeed("get", "a/n", "--text").text == "7\n")
+    #expect(
+      try tool.succeed("restore", file("saved"), "--prefix", "a/").text.contains(
+        "restored 0 keys as of ") == true)
+    try tool.succeed("restore", file("saved"), "--prefix", "a/", "--delete")
+    #expect(try tool.run("get", "a/3").code == 1)
+    try daemon.end()
+  }
+
+  @Test("restore --prefix refuses what contradicts it, and many deletes without a terminal")
+  func prefixRefusals() throws {
+    let tool = try scratch.store()
+    try tool.succeed("put", "k", "v")
+    try tool.succeed("backup", file("saved"))
+    #expect(try tool.run("restore", file("saved"), "--prefix", "", "--replace").code == 2)
+    #expect(try tool.run("restore", file("saved"), "--delete").code == 2)
+    #expect(try tool.run("restore", file("saved"), "--prefix", "k", "--state", "2").code == 2)
+    try scratch.write(
+      "many", Array((0...1000).map { "{\"key\":\"m/\($0)\",\"value\":\"x\"}\n" }.joined().utf8))
+    try tool.succeed("load", file("many"))
+    let refused = try tool.run("restore", file("saved"), "--prefix", "", "--delete")
+    #expect(refused.code == 3 && refused.err.contains("1001 keys"), "\(refused.err)")
+    #expect(try tool.succeed("count").text == "1002\n")
+    try tool.succeed("restore", file("saved"), "--prefix", "", "--delete", "--yes")
+    #expect(try tool.succeed("list").text == "k\n")
+    let other = try scratch.store("other")
+    #expect(try other.run("restore", file("saved"), "--prefix", "k").code == 5)
+    #expect(
+      try !FileManager.default.contentsOfDirectory(atPath: scratch.path).contains {
+        $0.hasSuffix(".comparing")
+      })
+  }
+
   @Test("a restore that is not possible is refused with a specific exit code, and creates nothing")
   func refusals() throws {
     let tool = try scratch.store()

@@ -3,7 +3,9 @@ import Testing
 /// Calls that may block are made from asynchronous code in one way: inside `BlockingCalls.run`.
 @Suite struct BlockingCallsTests {
   /// Types with throwing calls that are used inside a closure of a blocking call, on its thread.
-  private static let inside: Set<String> = ["OpenTransaction", "Transaction", "ValueWriter"]
+  private static let inside: Set<String> = [
+    "KeyRestoration", "OpenTransaction", "Transaction", "ValueWriter",
+  ]
   /// Types whose calls only compute: nothing is read or written.
   private static let computing: Set<String> = [
     "Array", "Bool", "ChangePosition", "Double", "EncodedValue", "Expected", "Float", "Int", "Int16", "Int32",

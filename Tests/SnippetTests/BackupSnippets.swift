@@ -33,11 +33,25 @@ import Testing
     #expect(try restored.contains("order/1"))
     #expect(try !restored.contains("order/2"))
     try restored.close()
+    try takeBack(store)
     // snippet
     try Store.move(from: here + "restored", to: here + "moved")
     // end
     #expect(try Store.exists(at: here + "moved") && !Store.exists(at: here + "restored"))
     try store.close()
+  }
+
+  private func takeBack(_ store: Store) throws {
+    // snippet
+    try store.put("order/1", "a typing error")
+    let report = try store.withRestoration(ofKeys: Array("order/".utf8), from: here + "shop.backup") { past in
+      for change in past.changes { print(change.kind, change.key) }  // differs order/1
+      return try past.restoreValues()
+    }
+    print(report.restored)  // 1
+    // end
+    #expect(report.restored == 1)
+    #expect(try store.get("order/1")?.bytes == Array("3 apples".utf8))
   }
 
   @Test("many stores")

@@ -90,7 +90,7 @@ extension Store {
     // Held to the end: the store to be replaced must not be opened during the restore.
     let possession = try lockReplaced(path, replacing: replacing, storage: storage)
     defer { possession?.end() }
-    let staging = path + ".restoring"
+    let staging = path + StagedDirectory.restoringSuffix
     try StagedDirectory.clear(path + exchangeSuffix, storage)
     do throws(StoreError) {
       try StagedDirectory.clear(staging, storage)

@@ -7,17 +7,33 @@ extension BackupCommands {
     options: [
       Option("state", value: "N", "the state that the N-th backup into FILE has made (default: the last)"),
       Option("replace", "in place of the store that is there"),
+      Option("prefix", value: "P", "in the store that is there, and only keys that begin with P"),
+      Option("delete", "with --prefix: also delete the keys that FILE does not have"),
       Option("dry-run", "only verify all of FILE, and tell what would be made of it"), Confirmation.yes,
+      ItemFailures.strict,
     ],
     notes: """
       All of FILE is verified before anything counts. The restored store is a copy: it converges with the one that it was \
       made of. Ends with 6 if the store that it is to replace is in use. "backup --list" shows the states.
+
+      With --prefix the store stays, in use or not: keys whose values FILE has are set to them again, as new writes that
+      reach every copy; others stay, or go with --delete. --dry-run lists the keys (+ KEY, - KEY). A key that is written
+      meanwhile is left alone and named; one whose value FILE lacks is named (5), and the others are restored. --delete
+      asks on a terminal; elsewhere it needs --yes for more than \(TreeMirror.unconfirmedDeletes) keys. Next to the store there must be space for all of FILE.
       """
   ) { invocation, output in
     let path = try invocation.storePath()
     let file = try invocation.path(invocation.operands[0])
     try checkIsFile(invocation)
     let state: Int? = try invocation.integer("state", in: 1...Int.max)
+    if let prefix = invocation.value("prefix") {
+      return try RestoredKeys(prefix: prefix.bytes, file: file, state: state, invocation).run(output)
+    }
+    guard !invocation.has("delete") else {
+      throw invocation.usage(
+        "--delete", reason: "without --prefix the whole store is made of FILE",
+        advice: "give --prefix P, or --prefix '' for all keys")
+    }
     let isThere = try Store.exists(at: path)
     if invocation.has("dry-run") {
       return try preview(file, state, replacing: isThere ? path : nil, invocation, output)

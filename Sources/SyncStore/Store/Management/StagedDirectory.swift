@@ -1,5 +1,14 @@
 /// A directory that is built next to its final path, and moved there in one step.
 enum StagedDirectory {
+  /// Of a store that is being restored.
+  static let restoringSuffix = ".restoring"
+  /// Of a store that is being removed.
+  static let removingSuffix = ".removing"
+  /// Of a backup that is restored only to be read.
+  static let comparedSuffix = ".comparing"
+  /// Of every directory that an operation makes next to a store, and a killed one may leave there.
+  static let suffixes = [removingSuffix, restoringSuffix, comparedSuffix, exchangeSuffix]
+
   /// Recovers from a replacement in steps that was killed while `path` had no directory: moves the parked one
   /// back. Does nothing if `path` exists.
   ///
@@ -28,6 +37,18 @@ enum StagedDirectory {
     // The directory that took its place may not be durable yet.
     try storage.syncDirectory(type(of: storage).directory(of: path))
     try storage.removeTree(path, first: [StoreIdentity.fileName])
+  }
+
+  /// Removes what killed restores of this store left: it holds the keys and values of the store. What is not
+  /// theirs stays.
+  ///
+  /// - Throws: `.busy` if a restore is running.
+  static func clearCopies(of path: String, _ storage: any Storage) throws(StoreError) {
+    for suffix in [restoringSuffix, comparedSuffix, comparedSuffix + restoringSuffix] {
+      do throws(StoreError) { try clear(path + suffix, storage) } catch {
+        if error.code != .alreadyExists { throw error }
+      }
+    }
   }
 
   /// Moves a complete, durable directory to its final path. `finishInstall` must follow.

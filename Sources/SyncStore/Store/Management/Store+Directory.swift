@@ -50,7 +50,8 @@ extension Store {
   /// a symbolic link, its target is removed and the link stays.
   ///
   /// On return the removal is durable. After a crash at any moment either the whole store is there or none;
-  /// leftovers may then remain next to it (`PATH.removing`), which the next removal there deletes.
+  /// leftovers may then remain next to it (`PATH.removing`), which the next removal there deletes. What a
+  /// killed restore left next to it is removed with it.
   ///
   /// - Throws: `.busy` if it is open, here or in another process; `.foreignFile` if the directory contains
   ///   anything that is not part of a store: nothing was removed then.
@@ -62,10 +63,11 @@ extension Store {
   /// `remove` with a given storage, for tests.
   package static func remove(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
     let path = try storage.canonicalPath(of: path)
-    let trash = path + ".removing"
+    let trash = path + StagedDirectory.removingSuffix
     try StagedDirectory.recover(path, storage)
     try StagedDirectory.clear(path + exchangeSuffix, storage)
     try StagedDirectory.clear(trash, storage)
+    try StagedDirectory.clearCopies(of: path, storage)
     guard let status = try storage.status(path), status.kind == .directory else { return false }
     guard try storage.status(path + "/" + StoreIdentity.fileName) != nil else {
       // Its creation was interrupted, or a removal that could not rename it first.

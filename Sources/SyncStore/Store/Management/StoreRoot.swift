@@ -65,7 +65,7 @@ public struct StoreRoot: Sendable {
   }
 
   private static func isLeftover(_ name: String) -> Bool {
-    [".removing", ".restoring", exchangeSuffix].contains { name.hasSuffix($0) }
+    StagedDirectory.suffixes.contains { name.hasSuffix($0) }
   }
 
   /// The names of all stores in it, sorted.
