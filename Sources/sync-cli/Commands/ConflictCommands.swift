@@ -12,8 +12,8 @@ enum ConflictCommands {
       if invocation.wantsJSON {
         try output.line(
           JSON.object([])
-            .with("current", InspectCommands.json(explanation.winner))
-            .with("beaten", .array(explanation.beaten.map(InspectCommands.json))))
+            .with("current", InspectCommands.valued(explanation.winner))
+            .with("beaten", .array(explanation.beaten.map(InspectCommands.valued))))
         return .done
       }
       let rows =

@@ -46,6 +46,13 @@ enum InspectCommands {
     .with("current", .bool(entry.isCurrent))
   }
 
+  /// `json` with the written value, as in the lines of `dump`; without it for a delete and a large value.
+  static func valued(_ entry: LogEntry) -> JSON {
+    let json = json(entry)
+    guard case .object(let members) = json, !entry.isTombstone, let value = entry.value else { return json }
+    return .object(members + ValueText.members(value, entry.type).filter { $0.name != "type" })
+  }
+
   static func stamp(_ entry: LogEntry) -> String {
     "\(Text.date(milliseconds: entry.stamp.milliseconds)) (\(entry.stamp))"
   }
@@ -76,7 +83,7 @@ enum InspectCommands {
       var unreadable: [StoreError] = []
       for entry in try store.conflicts(unreadable: { unreadable.append($0) }) {
         if invocation.wantsJSON {
-          try output.line(json(entry))
+          try output.line(valued(entry))
         } else {
           try output.line("\(stamp(entry))  \(Text.printable(entry.key?.bytes ?? []))  \(content(entry))")
         }

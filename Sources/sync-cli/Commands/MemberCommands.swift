@@ -147,10 +147,8 @@ enum MemberCommands {
           if !$0.contains($1) { $0.append($1) }
         }
         try line(
-          member.name, addresses: addresses,
-          right: member.device == own ? "\(member.right), this copy" : "\(member.right)",
-          device: member.device,
-          invocation: invocation, output: output)
+          member.name, addresses: addresses, right: "\(member.right)", device: member.device,
+          isSelf: member.device == own, invocation: invocation, output: output)
       }
       for peer in peers where !members.contains(where: { $0.device == peer.device || $0.name == peer.name }) {
         try line(
@@ -162,17 +160,18 @@ enum MemberCommands {
   }
 
   private static func line(
-    _ name: String, addresses: [String], right: String, device: DeviceID?, invocation: Invocation,
-    output: Output
+    _ name: String, addresses: [String], right: String, device: DeviceID?, isSelf: Bool = false,
+    invocation: Invocation, output: Output
   ) throws {
     if invocation.wantsJSON {
       let json: JSON = [
         "name": .string(name), "addresses": .array(addresses.map { .string($0) }), "right": .string(right),
+        "self": .bool(isSelf),
       ]
       try output.line(json.with("device", device.map { .string("\($0)") }))
     } else {
       let shown = addresses.isEmpty ? "-" : addresses.joined(separator: ",")
-      try output.line("\(name) \(Text.printable(shown.utf8)) (\(right))")
+      try output.line("\(name) \(Text.printable(shown.utf8)) (\(right)\(isSelf ? ", this copy" : ""))")
     }
   }
 

@@ -24,11 +24,11 @@ enum WhyCommand {
       let others = try OtherCopies(store)
       let lacking = others.lacking(explanation.winner)
       if invocation.wantsJSON {
-        let json = InspectCommands.json(explanation.winner)
+        let json = InspectCommands.valued(explanation.winner)
           .with("local", .bool(explanation.isLocal))
           .with("device", others.name(of: explanation.winner.dot.actor).map { .string($0) })
           .with("from", origin.map { .string(others.name(of: $0) ?? "\($0)") })
-          .with("beaten", .array(explanation.beaten.map(InspectCommands.json)))
+          .with("beaten", .array(explanation.beaten.map(InspectCommands.valued)))
           .with("unacknowledged", .array(lacking.map { .string($0) }))
           .with("waiting", waiting.isEmpty ? nil : .array(waiting.map(json)))
         try output.line(json)
@@ -61,7 +61,7 @@ enum WhyCommand {
   }
 
   private static func json(_ entry: LogEntry) -> JSON {
-    InspectCommands.json(entry).with("counts_from_ms", .integer(Store.applicationTime(of: entry.stamp)))
+    InspectCommands.valued(entry).with("counts_from_ms", .integer(Store.applicationTime(of: entry.stamp)))
   }
 
   private static func lines(_ waiting: [LogEntry]) -> [String] {
