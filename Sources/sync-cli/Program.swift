@@ -22,7 +22,8 @@ enum Program {
     DiffCommand.command,
     ServeCommand.command,
     MemberCommands.invite, InviteCommands.list, InviteCommands.revoke, MemberCommands.join,
-    MemberCommands.list, MemberCommands.add, MemberCommands.remove, SetRightCommand.command,
+    MemberCommands.list, MemberCommands.add, MemberCommands.remove, RenameCommand.command,
+    SetRightCommand.command,
     RevokeCommand.command, ClockCommand.command, ConflictCommands.show,
     ConflictCommands.restore, CompletionsCommand.command,
   ]

@@ -115,6 +115,29 @@ import Testing
     try daemon.end()
   }
 
+  @Test("peer rename gives a member another name on every copy, and peers go on by either")
+  func rename() throws {
+    let scratch = try Scratch()
+    let daemon = try Daemon(scratch.store("alpha"))
+    let beta = try daemon.join(scratch.tool("beta"))
+    #expect(try daemon.tool.succeed("peer", "rename", "beta", "boat").text == "beta is boat from now on\n")
+    #expect(
+      try daemon.tool.succeed("peer", "rename", "boat", "boat", "--json").text
+        == "{\"name\":\"boat\",\"before\":\"boat\",\"changed\":false}\n")
+    try beta.succeed("pull", "alpha")
+    #expect(try beta.succeed("peer", "list").text.contains("boat - (read-write, this copy)"))
+    // beta knows alpha as its peer: both names change.
+    try beta.succeed("peer", "rename", "alpha", "hub")
+    try beta.succeed("sync", "hub")
+    #expect(try daemon.tool.succeed("peer", "list").text.contains("hub "))
+    #expect(try beta.run("sync", "alpha").code == 3)
+    #expect(try beta.run("peer", "rename", "nobody", "x").code == 1)
+    #expect(try beta.run("peer", "rename", "hub", "boat").code == 3)
+    #expect(try beta.run("peer", "rename", "hub", "a b").code == 2)
+    #expect(try beta.run("peer", "rename", "hub").code == 2)
+    try daemon.end()
+  }
+
   @Test("a losing value is shown with the winner, and can be restored")
   func conflicts() throws {
     let scratch = try Scratch()
@@ -132,6 +155,14 @@ import Testing
     try beta.succeed("pull", "alpha")
     let shown = try beta.succeed("conflicts", "show", "both").text.split(separator: "\n")
     #expect(shown.count == 2 && shown[0].hasPrefix("now  \"later\"") && shown[1].hasPrefix("1  \"earlier\""))
+    let json = try beta.succeed("conflicts", "show", "both", "--json").text
+    #expect(json.contains("\"value\":\"later\"") && json.contains("\"value\":\"earlier\""), "\(json)")
+    #expect(try beta.succeed("conflicts", "list", "--json").text.contains("\"value\":\"earlier\""))
+    let why = try beta.succeed("why", "both", "--json").text
+    #expect(why.contains("\"value\":\"later\"") && why.contains("\"value\":\"earlier\""), "\(why)")
+    let peers = try beta.succeed("peer", "list", "--json").text.split(separator: "\n")
+    #expect(peers.count { $0.contains("\"right\":\"read-write\",\"self\":true") } == 1, "\(peers)")
+    #expect(peers.count { $0.contains("\"right\":\"read-write\",\"self\":false") } == 1, "\(peers)")
     try beta.succeed("conflicts", "restore", "both")
     #expect(try beta.succeed("get", "both").text == "earlier")
     try beta.succeed("push", "alpha")

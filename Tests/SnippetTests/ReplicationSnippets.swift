@@ -89,6 +89,7 @@ import Testing
     let members = Membership(hubStore)
     for member in try members.members() { print(member.name, member.right) }
     try members.setRight(.readOnly, of: "boat")  // its own writes are refused from now on
+    try members.rename("boat", to: "vessel")
     try members.revoke("edge")  // on every copy that hears of it
     // end
     #expect(try members.member(named: "edge") == nil)

@@ -53,7 +53,9 @@ struct InvitationStore: Sendable {
           var isKept = pending.expires > now
           if let redeemer = pending.redeemer {
             let record = try keys.reserved(ReservedKey.member(redeemer))
-            isKept = isKept && record.map { Member(device: redeemer, record: $0).right != .revoked } ?? true
+            isKept =
+              isKept
+              && record.map { Member(device: redeemer, record: $0, givenName: nil).right != .revoked } ?? true
           } else if isKept {
             open += 1
           }
@@ -109,7 +111,7 @@ struct InvitationStore: Sendable {
         guard let bytes = keys.local(key), var pending = PendingInvitation(bytes: bytes),
           pending.expires > now, pending.redeemer == nil || pending.redeemer == device
         else { return .refused }
-        let members = Membership.members(in: try keys.reserved(prefix: ReservedKey.memberPrefix))
+        let members = Membership.members(in: try keys.reserved(prefix: ReservedKey.membershipPrefix))
         let known = members.first { $0.device == device }
         guard known?.right != .revoked else { return .refused }
         // An inviter without write rights cannot replicate the new member's record.

@@ -75,13 +75,15 @@ public struct Member: Hashable, Sendable {
       joined: 0)
   }
 
-  /// The member that a record describes; `init(unreadable:)` if it cannot be read.
-  package init(device: DeviceID, record: [UInt8]) {
+  /// The member that a record describes; `init(unreadable:)` if it cannot be read. `givenName` is the name
+  /// that it was given since it joined, if any.
+  package init(device: DeviceID, record: [UInt8], givenName: String?) {
     do throws(DecodingFailure) {
       try self.init(device: device, bytes: record)
     } catch {
       self.init(unreadable: device)
     }
+    if let givenName { name = givenName }
   }
 
   /// The value of its record.

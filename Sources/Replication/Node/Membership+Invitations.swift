@@ -72,7 +72,9 @@ extension Membership {
   private static func revoke(
     _ name: String, by own: Member?, isRevoked: Bool, _ keys: inout ReservedKeyTransaction
   ) throws(StoreError) -> RevocationVerdict {
-    let found = members(in: try keys.reserved(prefix: ReservedKey.memberPrefix)).filter { $0.name == name }
+    let found = members(in: try keys.reserved(prefix: ReservedKey.membershipPrefix)).filter {
+      $0.name == name
+    }
     guard var member = found.first(where: { $0.right != .revoked }) ?? found.last else { return .unknown }
     let right = isRevoked ? .revoked : own?.right ?? .readWrite
     if right != .readWrite { return .mayNot(right) }

@@ -15,6 +15,9 @@ public struct Peer: Hashable, Sendable {
 public struct Membership: Sendable {
   private static let peerPrefix = Array("peer/".utf8)
 
+  /// The local key of a peer's record.
+  static func peerKey(_ name: String) -> [UInt8] { peerPrefix + Array(name.utf8) }
+
   let store: Store
 
   /// The members of `store`.
@@ -26,16 +29,25 @@ public struct Membership: Sendable {
   /// - Throws: `.store` if the store cannot be read.
   public func members() throws(ReplicationError) -> [Member] {
     let records = try mappingStoreErrors { () throws(StoreError) in
-      try store.reserved(prefix: ReservedKey.memberPrefix)
+      try store.reserved(prefix: ReservedKey.membershipPrefix)
     }
     return Self.members(in: records)
   }
 
+  /// The members described by the records under `ReservedKey.membershipPrefix`, by name.
   static func members(in records: [(key: [UInt8], value: [UInt8])]) -> [Member] {
-    let members = records.compactMap { record -> Member? in
-      DeviceID(bytes: record.key.dropFirst(ReservedKey.memberPrefix.count)).map {
-        Member(device: $0, record: record.value)
+    var names: [DeviceID: String] = [:]
+    for record in records where record.key.starts(with: ReservedKey.memberNamePrefix) {
+      guard let device = DeviceID(bytes: record.key.dropFirst(ReservedKey.memberNamePrefix.count)) else {
+        continue
       }
+      names[device] = MemberNameRecord.name(in: record.value)
+    }
+    let members = records.compactMap { record -> Member? in
+      guard record.key.starts(with: ReservedKey.memberPrefix),
+        let device = DeviceID(bytes: record.key.dropFirst(ReservedKey.memberPrefix.count))
+      else { return nil }
+      return Member(device: device, record: record.value, givenName: names[device])
     }
     return members.sorted { ($0.name, $0.device) < ($1.name, $1.device) }
   }
@@ -45,10 +57,14 @@ public struct Membership: Sendable {
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func member(_ device: DeviceID) throws(ReplicationError) -> Member? {
-    let value = try mappingStoreErrors { () throws(StoreError) in
-      try store.reserved(ReservedKey.member(device))
+    try mappingStoreErrors { () throws(StoreError) in
+      guard let record = try store.reserved(ReservedKey.member(device)) else { return nil }
+      // Damage may have taken a record of this key, which cannot be told from there being none: the member is
+      // known all the same, by the name of its own record.
+      let given = try? store.reserved(ReservedKey.memberName(device))
+      return Member(
+        device: device, record: record, givenName: given.flatMap { MemberNameRecord.name(in: $0) })
     }
-    return value.map { Member(device: device, record: $0) }
   }
 
   /// The identity under which a device is admitted: its member record or, before that has arrived, the peer
@@ -208,7 +224,7 @@ public struct Membership: Sendable {
   /// - Throws: `.store` if the store cannot be read.
   public func peer(named name: String) throws(ReplicationError) -> Peer? {
     let value = try mappingStoreErrors { () throws(StoreError) in
-      try store.local(Self.peerPrefix + Array(name.utf8))
+      try store.local(Self.peerKey(name))
     }
     return value.flatMap { try? Peer(name: name, bytes: $0) }
   }
@@ -227,7 +243,7 @@ public struct Membership: Sendable {
       throw ReplicationError(.network, "cannot add \(peer.name): its address is none: give host:port")
     }
     try mappingStoreErrors { () throws(StoreError) in
-      try store.setLocal(Self.peerPrefix + Array(peer.name.utf8), peer.bytes)
+      try store.setLocal(Self.peerKey(peer.name), peer.bytes)
     }
   }
 
@@ -237,7 +253,7 @@ public struct Membership: Sendable {
   /// - Throws: `.store` if it cannot be written.
   public func remove(peer name: String) throws(ReplicationError) -> Bool {
     try mappingStoreErrors { () throws(StoreError) in
-      let key = Self.peerPrefix + Array(name.utf8)
+      let key = Self.peerKey(name)
       guard try store.local(key) != nil else { return false }
       try store.setLocal(key, nil)
       return true

@@ -174,4 +174,12 @@ package enum ReservedKey {
   static let restamped: [UInt8] = [0] + Array("restamped".utf8)
   /// Common prefix of all member records.
   package static let memberPrefix: [UInt8] = [0] + Array("member/".utf8)
+  /// Key of the name that a member was given after it joined. A record of its own: had the member's record
+  /// the name alone, a rename would undo a concurrent change of the right, such as a revocation. Replicated
+  /// like any record.
+  package static func memberName(_ device: DeviceID) -> [UInt8] { memberNamePrefix + device.bytes }
+  /// Common prefix of all names of members.
+  package static let memberNamePrefix: [UInt8] = [0] + Array("member-name/".utf8)
+  /// Common prefix of member records and of their names.
+  package static let membershipPrefix: [UInt8] = [0] + Array("member".utf8)
 }

@@ -52,3 +52,27 @@ package struct MemberRecord: Hashable, Sendable {
     }
   }
 }
+
+/// The name that a member was given after it joined, stored under `ReservedKey.memberName`
+/// (`schemas/members.md`).
+package enum MemberNameRecord {
+  private static let version: UInt8 = 1
+
+  /// The value of the record.
+  package static func bytes(of name: String) -> [UInt8] {
+    var writer = ByteWriter(capacity: 64)
+    writer.write(version)
+    writer.write(text: name)
+    return writer.bytes
+  }
+
+  /// The name in the value of a record; nil if it cannot be read. Bytes after it are those of a newer version
+  /// and are skipped.
+  package static func name(in bytes: [UInt8]) -> String? {
+    var reader = ByteReader(bytes)
+    guard let version = try? reader.read(UInt8.self), version >= Self.version,
+      let name = try? reader.readText(limit: Limits.nameBytes), StoreIdentity.isName(name)
+    else { return nil }
+    return name
+  }
+}

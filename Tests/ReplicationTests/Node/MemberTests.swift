@@ -50,6 +50,68 @@ import Testing
     #expect(throws: ReplicationError.self) { try membership.add(Peer(name: "ab", addresses: ["h:0"])) }
   }
 
+  @Test func `a member's new name reaches every copy, and undoes no concurrent revocation`() async throws {
+    let (server, client, _) = try await pair()
+    let (here, there) = (Membership(server.store), Membership(client.store))
+    try here.put(Member(device: Self.device, name: "boat", right: .readWrite, addresses: [], joined: 0))
+    _ = try await client.node.synchronize(with: "first")
+    try here.revoke("boat")
+    // Without knowing of the revocation, and later.
+    #expect(try there.rename("boat", to: "ship"))
+    #expect(try !there.rename("ship", to: "ship"))
+    #expect(try there.member(Self.device)?.right == .readWrite)
+    _ = try await client.node.synchronize(with: "first")
+    for membership in [here, there] {
+      let member = try #require(try membership.member(Self.device))
+      #expect(member.name == "ship" && member.right == .revoked)
+      #expect(try membership.members().map(\.name) == ["first", "second", "ship"])
+      #expect(try membership.freeName("ship", for: client.node.device) == "ship-2")
+    }
+    // A copy that may not decide about members renames none.
+    try here.setRight(.readOnly, of: "second")
+    _ = try await client.node.synchronize(with: "first", direction: .pull)
+    #expect(throws: ReplicationError.self) { try there.rename("ship", to: "boat") }
+    await server.node.stop()
+  }
+
+  @Test func `a peer is renamed with its member, or alone where it stands for another`() async throws {
+    let (server, client, address) = try await pair()
+    let membership = Membership(client.store)
+    // The inviter is a peer under the member's name, pinned to its key.
+    #expect(try membership.rename("first", to: "hub"))
+    #expect(try membership.peers().map(\.name) == ["hub"])
+    #expect(try membership.members().map(\.name) == ["hub", "second"])
+    _ = try await client.node.synchronize(with: "hub")
+    // An alias of it, and an address without a member.
+    var alias = Peer(name: "pier", addresses: [address.description])
+    alias.device = server.node.device
+    try membership.add(alias)
+    try membership.add(Peer(name: "shed", addresses: ["10.0.0.1:7420"]))
+    #expect(try membership.rename("pier", to: "quay"))
+    #expect(try membership.rename("shed", to: "hut"))
+    #expect(try membership.peers().map(\.name) == ["hub", "hut", "quay"])
+    #expect(try membership.members().map(\.name) == ["hub", "second"])
+    for (name, newName) in [("nobody", "x"), ("hub", "second"), ("hut", "hub"), ("hub", "a b"), ("hub", "")] {
+      #expect(throws: ReplicationError.self) { try membership.rename(name, to: newName) }
+    }
+    #expect(try membership.peers().map(\.name) == ["hub", "hut", "quay"])
+    await server.node.stop()
+  }
+
+  @Test func `a name that cannot be read leaves the member the one of its record`() throws {
+    let copy = try TestCopy.first("boot")
+    let device = copy.node.device
+    for bytes in [[], [1], [0, 1, 0x61], [1, 2, 0x61], [1, 0], [1, 3, 0x61, 0x20, 0x62]] as [[UInt8]] {
+      try copy.store.putReserved(ReservedKey.memberName(device), bytes)
+      #expect(try Membership(copy.store).member(device)?.name == "boot")
+      #expect(try Membership(copy.store).members().map(\.name) == ["boot"])
+    }
+    // What a newer version may add.
+    try copy.store.putReserved(ReservedKey.memberName(device), [2, 2, 0x61, 0x62, 0xFF])
+    #expect(try Membership(copy.store).member(device)?.name == "ab")
+    #expect(Hex.string(of: MemberNameRecord.bytes(of: "ab")) == "01026162")
+  }
+
   @Test(arguments: [false, true])
   func `two processes that prepare a store at once agree on its keys`(isMade: Bool) async throws {
     for _ in 0..<8 {

@@ -64,6 +64,7 @@ extension Store {
     guard let device = DeviceID(bytes: device), let value = try? reserved(ReservedKey.member(device)) else {
       return nil
     }
-    return (try? MemberRecord(bytes: value))?.name
+    let given = (try? reserved(ReservedKey.memberName(device))).flatMap { MemberNameRecord.name(in: $0) }
+    return given ?? (try? MemberRecord(bytes: value))?.name
   }
 }
