@@ -19,9 +19,12 @@ import Testing
       #expect(text.contains(".TH \(Roff.escaped(name.uppercased())) 1 "), "\(name)")
       for option in command.options { #expect(text.contains(Roff.escaped("--\(option.name)")), "\(name)") }
       for alias in command.aliases { #expect(text.contains(alias), "\(name) \(alias)") }
+      for (path, _) in command.json.flatMap(\.paths) {
+        #expect(text.contains("\n\(Roff.bold(path)) ("), "\(name) \(path)")
+      }
       #expect(texts["sync-cli.1"]?.contains(".BR \(Roff.escaped(name)) (1)\n") == true, "\(name)")
     }
-    #expect(pages.count == Program.commands.count + 1)
+    #expect(pages.count == Program.commands.count + 2)
   }
 
   @Test("the page of the configuration has each member that the schema names, and each is a setting")
@@ -48,6 +51,66 @@ import Testing
     }
   }
 
+  /// What a text says about the program: commands after its name, options, and settings in quotes.
+  @Test("the page of the service names commands and options that exist, and every exit code of the daemon")
+  func service() throws {
+    let text = ServicePage.blocks.map { block in
+      switch block {
+      case .section(let title): title
+      case .text(let words): words
+      case .entry(let term, let words): "\(term): \(words)"
+      case .code(let lines): lines.joined(separator: "\n").replacing("\\\n", with: " ")
+      }
+    }.joined(separator: "\n")
+    let parser = ArgumentParser(commands: Program.commands, globals: Help.globals, hidden: [], alone: [:])
+    var count = 0
+    for match in text.matches(of: /sync-cli ((?:--store \S+ +)?[a-z]+[^`\n]*)/) {
+      let words = match.1.split(whereSeparator: \.isWhitespace).map { Argument(String($0)) }
+      // `restore` and `join` are named without what they take.
+      do { _ = try parser.parse(words) } catch {
+        #expect(Failure(error).message.contains("is missing"), "\(match.0): \(error)")
+      }
+      count += 1
+    }
+    #expect(count > 8)
+    #expect(ServicePage.manual.text.contains(".TH SYNC\\-STORE 8 "))
+    let options = (ServeCommand.command.options + Help.globals).map(\.name)
+    for match in text.matches(of: /`--([a-z-]+)`/) {
+      #expect(options.contains(String(match.1)), "\(match.0)")
+    }
+  }
+
+  @Test("the site has an article per command, and every link leads to one")
+  func site() throws {
+    let pages = SiteArticles(Program.commands, configuration: "# Configuration\n").pages
+    let texts = Dictionary(uniqueKeysWithValues: pages.map { ($0.file, $0.text) })
+    let landing = try #require(texts["CommandLine.md"])
+    for command in Program.commands {
+      let name = ReferenceText.page(of: command)
+      let text = try #require(texts[name + ".md"])
+      #expect(landing.contains("- <doc:\(name)>\n"), "\(name)")
+      #expect(text.contains(command.usage), "\(name)")
+      for option in command.options { #expect(text.contains("\n- term `\(option.usage)`"), "\(name)") }
+      for (path, _) in command.json.flatMap(\.paths) { #expect(text.contains("\n| `\(path)` | "), "\(name)") }
+    }
+    for page in pages {
+      for link in page.text.matches(of: /<doc:([\w-]+)>/) {
+        #expect(texts["\(link.1).md"] != nil, "\(page.file): \(link.1)")
+      }
+    }
+    #expect(!landing.contains("More commands"), "give each new command a group in SiteArticles")
+  }
+
+  @Test("text that means something to Markdown is escaped, and options and commands are code")
+  func markdown() {
+    #expect(Markdown.escaped("a_b *c* <d> `e` - [f]") == #"a\_b \*c\* \<d\> \`e\` \- \[f\]"#)
+    #expect(
+      Markdown.words(#"see "sync-cli list --glob" (--long), "text" --x."#) == ##"""
+        see `sync-cli list --glob` \(`--long`\), \"text\" `--x`.
+        """##)
+    #expect(Markdown.words(#"5" and more"#) == #"5" and more"#.replacing("\"", with: "\\\""))
+  }
+
   @Test("text that means something to roff is escaped")
   func escapes() {
     #expect(Roff.escaped("a-b \\ 'c' … é \u{1F600}") == #"a\-b \e \(aqc\(aq ... \[u00E9] \[u1F600]"#)
@@ -64,9 +127,14 @@ import Testing
     let result = try tool.succeed("manual", folder, "--configuration", Self.schema)
     let files = try FileManager.default.contentsOfDirectory(atPath: folder)
     #expect(result.text == "\(files.count) pages\n")
-    #expect(files.contains("sync-cli.1") && files.contains("sync-cli.conf.5"))
+    for file in ["sync-cli.1", "sync-cli.conf.5", "sync-store.8"] { #expect(files.contains(file), "\(file)") }
     // Existing pages are replaced.
     try tool.succeed("manual", folder)
+    let site = scratch.path + "/site"
+    try tool.succeed("manual", site, "--site", "--configuration", Self.schema)
+    #expect(
+      try scratch.read("site/Configuration.md") == Array(Data(contentsOf: URL(fileURLWithPath: Self.schema))))
+    #expect(try scratch.read("site/sync-cli-put.md").starts(with: "# sync\\-cli put\n".utf8))
     guard FileManager.default.isExecutableFile(atPath: "/usr/bin/mandoc") else {
       return print("not checked: mandoc is not installed")
     }

@@ -13,17 +13,6 @@ import Testing
     }
   }
 
-  /// Writes with a clock that runs an hour ahead.
-  private static func putAhead(_ tool: Tool, _ key: String, _ value: String) throws {
-    var environment = Environment.real()
-    let now = environment.now
-    environment.now = { now() + 3_600_000 }
-    let store = try Store.open(
-      at: tool.store, configuration: Configuration(mode: .shared), environment: environment)
-    try store.put(Key(key), Array(value.utf8))
-    try store.close()
-  }
-
   @Test(
     "F49 writes stamped by a clock that ran ahead are withheld until restamped, and status and log say so"
   )
@@ -31,7 +20,7 @@ import Testing
     let scratch = try Scratch()
     let alpha = try Daemon(scratch.store("alpha"))
     let beta = try alpha.join(scratch.tool("beta"))
-    try Self.putAhead(beta, "ahead", "1")
+    try beta.putAhead("ahead", "1")
     let put = try beta.run("put", "after", "2")
     #expect(put.code == 0 && put.err.contains("clock --restamp"), "\(put.err)")
     #expect(try beta.succeed("status").text.contains("\nahead  "))
@@ -69,7 +58,7 @@ import Testing
     let daemon = try Daemon(alpha)
     let beta = try daemon.join(scratch.tool("beta"))
     try daemon.end()
-    try Self.putAhead(beta, "ahead", "1")
+    try beta.putAhead("ahead", "1")
     // As an older program would have sent it.
     let (from, to) = (try Store.open(at: beta.store), try Store.open(at: alpha.store))
     try to.receive(from: from)

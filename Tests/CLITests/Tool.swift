@@ -1,4 +1,5 @@
 import Foundation
+import SyncStore
 import SyncTestSupport
 import Testing
 
@@ -79,6 +80,17 @@ extension Tool {
     try other.succeed("put", "both", "later")
     try other.succeed("delete", "k2")
     try other.succeed("put", "k3", "beta")
+  }
+
+  /// Writes with a clock that runs an hour ahead.
+  func putAhead(_ key: String, _ value: String) throws {
+    var environment = Environment.real()
+    let now = environment.now
+    environment.now = { now() + 3_600_000 }
+    let store = try Store.open(
+      at: store, configuration: Configuration(mode: .shared), environment: environment)
+    try store.put(Key(key), Array(value.utf8))
+    try store.close()
   }
 }
 

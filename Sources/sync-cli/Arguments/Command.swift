@@ -50,6 +50,8 @@ struct Command: Sendable {
   let options: [Option]
   /// Further help text; may be empty.
   let notes: String
+  /// The kinds of lines that it prints with `--json`; empty if it prints none.
+  private(set) var json: [JSONLine] = []
   let run: @Sendable (Invocation, Output) throws -> ExitCode
 
   init(
@@ -59,6 +61,13 @@ struct Command: Sendable {
   ) {
     (self.name, self.summary, self.aliases, self.operands) = (name, summary, aliases, operands)
     (self.options, self.notes, self.run) = (options, notes, run)
+  }
+
+  /// The command, with the lines that it prints with `--json`.
+  func printing(_ lines: [JSONLine]) -> Command {
+    var command = self
+    command.json = lines
+    return command
   }
 
   /// The first of two words; nil if there is only one.

@@ -40,7 +40,7 @@ enum BackupCommands {
         "written_bytes": .integer(report.writtenBytes), "file_bytes": .integer(report.fileBytes),
       ], output)
     return .done
-  }
+  }.printing(JSONReference.backup)
 
   /// Lists the states of a backup file, which needs no store.
   private static func list(_ file: String, invocation: Invocation, output: Output) throws -> ExitCode {
@@ -96,5 +96,5 @@ enum BackupCommands {
     }
     try invocation.report("removed \(path)", json: ["path": .string(path)], output)
     return .done
-  }
+  }.printing(JSONReference.destroy)
 }

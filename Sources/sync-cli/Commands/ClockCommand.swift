@@ -41,7 +41,7 @@ enum ClockCommand {
       }
       return .done
     }
-  }
+  }.printing(JSONReference.clock)
 
   /// Commands that write user keys, and warn if those will not take effect elsewhere for a while.
   static let writers: StringSet = [

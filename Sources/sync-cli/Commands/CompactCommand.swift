@@ -20,5 +20,5 @@ enum CompactCommand {
       }
       return .done
     }
-  }
+  }.printing(JSONReference.compact)
 }

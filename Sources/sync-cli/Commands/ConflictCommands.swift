@@ -26,7 +26,7 @@ enum ConflictCommands {
       }
       return .done
     }
-  }
+  }.printing(JSONReference.showConflict)
 
   static let restore = Command(
     "conflicts restore", "write a beaten value again, so that it counts everywhere",
@@ -49,7 +49,7 @@ enum ConflictCommands {
         json: ["restored": .string("\(beaten.dot)")], output)
       return .done
     }
-  }
+  }.printing(JSONReference.restoreConflict)
 
   private static func explanation(_ invocation: Invocation, _ store: Store) throws -> Explanation {
     let key = try Key(bytes: invocation.operands[0].bytes)

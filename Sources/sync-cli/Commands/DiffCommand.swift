@@ -23,7 +23,7 @@ enum DiffCommand {
     }
     if !showsKeys { try summarize(report, direction: .both, invocation, output) }
     return report.isEmpty ? .done : .notFound
-  }
+  }.printing(JSONReference.diff)
 
   /// The switch of the commands that move records.
   static let dryRun = Option("dry-run", "show what would be moved, and move nothing")

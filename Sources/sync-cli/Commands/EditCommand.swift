@@ -58,7 +58,7 @@ enum EditCommand {
       try output.line(JSON.object([KeyLine.member(key.bytes)]).with("changed", true))
     }
     return .done
-  }
+  }.printing(JSONReference.edit)
 
   private static func editor(_ invocation: Invocation) throws(Failure) -> String {
     if let editor = System.environment("VISUAL") ?? System.environment("EDITOR") { return editor }

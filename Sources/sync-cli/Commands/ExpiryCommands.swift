@@ -21,7 +21,7 @@ enum ExpiryCommands {
         return .done
       }
     }
-  }
+  }.printing(JSONReference.expiry)
 
   private static func expiration(_ invocation: Invocation) throws(Failure) -> Expiration {
     switch (invocation.operands.dropFirst().first, invocation.has("never")) {
@@ -56,7 +56,7 @@ enum ExpiryCommands {
       }
       return .done
     }
-  }
+  }.printing(JSONReference.expiry)
 
   private static func secondsLeft(until deadline: UInt64) -> UInt64 {
     let now = System.wallMilliseconds

@@ -34,7 +34,7 @@ enum InitCommand {
       output)
     try store.close()
     return .done
-  }
+  }.printing(JSONReference.initial)
 
   /// Creates a store, or continues one whose `init` was interrupted between its two steps.
   private static func create(

@@ -46,7 +46,7 @@ extension InspectCommands {
       } while try invocation.has("follow") && left > 0 && !isInterrupted(output)
       return .done
     }
-  }
+  }.printing(JSONReference.log)
 
   /// Records shown on a terminal, which a journal of millions would flood.
   private static let recentRecords = 10

@@ -23,7 +23,7 @@ enum InspectCommands {
       }
       return .done
     }
-  }
+  }.printing(JSONReference.digest)
 
   // MARK: - Entries
 
@@ -92,5 +92,5 @@ enum InspectCommands {
       try failures.check()
       return .done
     }
-  }
+  }.printing(JSONReference.conflicts)
 }

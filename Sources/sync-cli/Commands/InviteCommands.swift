@@ -30,7 +30,7 @@ enum InviteCommands {
       }
       return .done
     }
-  }
+  }.printing(JSONReference.invitations)
 
   static let revoke = Command(
     "invite revoke", "withdraw an invitation of this copy", operands: [Operand("ID")],
@@ -51,5 +51,5 @@ enum InviteCommands {
     }
     try invocation.report("withdrew \(id.shown)", json: ["withdrawn": .string(id.text)], output)
     return .done
-  }
+  }.printing(JSONReference.revokeInvitation)
 }

@@ -29,7 +29,7 @@ extension KeyCommands {
     return try TierCommands.fetching(key, invocation: invocation) {
       try get(key, invocation: invocation, output: output)
     }
-  }
+  }.printing(JSONReference.get)
 
   /// Refuses options that contradict each other, and values that would run together.
   private static func check(_ invocation: Invocation, keys: [Key], output: Output) throws(Failure) {

@@ -49,7 +49,7 @@ extension KeyCommands {
       }
     }
     return .done
-  }
+  }.printing(JSONReference.put)
 
   private enum Content {
     case bytes([UInt8])

@@ -35,7 +35,7 @@ enum KeyCommands {
       try failures.check()
       return .done
     }
-  }
+  }.printing(JSONReference.delete)
 
   private static func absent(_ argument: Argument) -> Failure {
     Failure(.notFound, "delete \(argument.shown): there is no such key: nothing was to be done for it")

@@ -36,7 +36,7 @@ enum LineCommands {
       try failures.check()
       return .done
     }
-  }
+  }.printing(JSONReference.dump)
 
   /// Passes each line of a dump to `body`, whose errors end it. Returns the possible losses by damage.
   ///
@@ -94,5 +94,5 @@ enum LineCommands {
       try loader.failures.check()
       return .done
     }
-  }
+  }.printing(JSONReference.load)
 }

@@ -35,7 +35,7 @@ enum ListCommand {
       try failures.check()
       return .done
     }
-  }
+  }.printing(JSONReference.list)
 
   private static func pattern(_ invocation: Invocation) throws(Failure) -> Glob? {
     guard invocation.has("glob") else { return nil }

@@ -33,7 +33,7 @@ enum MemberCommands {
     }
     if invocation.wantsJSON { try output.line(["token": .string(token)]) } else { try output.line(token) }
     return .done
-  }
+  }.printing(JSONReference.invite)
 
   private static let longestInvitation: UInt64 = 30 * 86_400_000
 
@@ -116,7 +116,7 @@ enum MemberCommands {
     if let report, !invocation.wantsJSON, !invocation.isQuiet { try output.line(SyncCommands.text(report)) }
     try joined.store.close()
     return .done
-  }
+  }.printing(JSONReference.join)
 
   private static func notPulled(from inviter: String, _ failure: Failure) -> Failure {
     Failure(
@@ -157,7 +157,7 @@ enum MemberCommands {
       }
       return .done
     }
-  }
+  }.printing(JSONReference.peers)
 
   private static func line(
     _ name: String, addresses: [String], right: String, device: DeviceID?, isSelf: Bool = false,

@@ -10,7 +10,7 @@ enum MoveCommands {
       Type and deadline go with the value. It is one transaction: no reader sees both keys, or neither. Ends with 1 if OLD is
       absent, or if NEW has a value and --force is not given.
       """
-  ) { try transfer($0, $1) }
+  ) { try transfer($0, $1) }.printing(JSONReference.move)
 
   static let cp = Command(
     "cp", "copy a value to another key", operands: [Operand("OLD"), Operand("NEW")], options: [force],
@@ -18,7 +18,7 @@ enum MoveCommands {
       Type and deadline are those of OLD. Both keys refer to the bytes of a large value: they take their space once. Ends with 1
       if OLD is absent, or if NEW has a value and --force is not given.
       """
-  ) { try transfer($0, $1) }
+  ) { try transfer($0, $1) }.printing(JSONReference.move)
 
   private static func transfer(_ invocation: Invocation, _ output: Output) throws -> ExitCode {
     let (name, isMove) = (invocation.command.name, invocation.command.name == mv.name)

@@ -66,7 +66,7 @@ enum RekeyCommand {
           + "keep that, and run \"sync-cli rekey --decrypt\" with it again once they have ended")
     }
     return .done
-  }
+  }.printing(JSONReference.rekey)
 
   private static func text(_ change: String?, _ report: Store.RekeyingReport) -> String {
     guard let change else { return "the passphrase is changed" }

@@ -57,7 +57,7 @@ extension BackupCommands {
         "missing_blobs": .integer(missing),
       ], output)
     return .done
-  }
+  }.printing(JSONReference.restore)
 
   /// Verifies the file, and reports what `restore` would do. `path` is that of the store that is there.
   private static func preview(

@@ -19,5 +19,5 @@ enum RevokeCommand {
       "revoked \(invocation.operands[0].shown); group key epoch \(epoch) has begun",
       json: ["revoked": .string(name), "epoch": .integer(epoch)], output)
     return .done
-  }
+  }.printing(JSONReference.revoke)
 }

@@ -31,7 +31,7 @@ enum ServeCommand {
     return try invocation.withStore(opening) { store in
       try serve(store, configuration: configuration, log: log, invocation: invocation, output: output)
     }
-  }
+  }.printing(JSONReference.serve)
 
   private static func configuration(
     _ invocation: Invocation, waiting: Bool = true

@@ -31,5 +31,5 @@ enum SetRightCommand {
       "\(invocation.operands[0].shown) is \(right)\(hasChanged ? " from now on" : " already")",
       json: ["name": .string(name), "right": .string("\(right)"), "changed": .bool(hasChanged)], output)
     return .done
-  }
+  }.printing(JSONReference.setRight)
 }

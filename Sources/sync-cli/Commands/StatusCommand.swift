@@ -37,7 +37,7 @@ enum StatusCommand {
         "--check and --watch", reason: "they exclude each other", advice: "leave out one")
     }
     return try watch(invocation, output)
-  }
+  }.printing(JSONReference.status)
 
   private static let usualIntervalMilliseconds: UInt64 = 2000
 

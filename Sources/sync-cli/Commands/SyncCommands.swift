@@ -58,7 +58,7 @@ enum SyncCommands {
         try failures.check()
         return code
       }
-    }
+    }.printing(JSONReference.session)
   }
 
   /// Records the failure of a peer. A failure of the own store is thrown, since the next peer would meet it

@@ -53,7 +53,7 @@ enum TierCommands {
       try invocation.report(text(policy, limits), json: json(policy, limits), output)
       return .done
     }
-  }
+  }.printing(JSONReference.policy)
 
   private static func policy(_ take: Argument, _ invocation: Invocation) throws -> BlobPolicy {
     switch take.text {
@@ -160,7 +160,7 @@ enum TierCommands {
       try failures.check()
       return report.holds ? .done : .notFound
     }
-  }
+  }.printing(JSONReference.trim)
 
   /// The limits of the policy, or those given instead.
   private static func trimLimits(_ store: Store, _ invocation: Invocation) throws -> BlobLimits {

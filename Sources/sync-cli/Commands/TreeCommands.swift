@@ -58,7 +58,7 @@ enum TreeCommands {
       try importer.failures.check()
       return .done
     }
-  }
+  }.printing(JSONReference.importing)
 
   private static func filter(_ invocation: Invocation) throws(Failure) -> PathFilter {
     let patterns = invocation.values["exclude"] ?? []
@@ -150,5 +150,5 @@ enum TreeCommands {
       try exporter.failures.check()
       return .done
     }
-  }
+  }.printing(JSONReference.exporting)
 }

@@ -29,7 +29,7 @@ enum UnsentCommand {
       }
       return .done
     }
-  }
+  }.printing(JSONReference.unsent)
 
   private static func drop(_ invocation: Invocation, _ output: Output) throws -> ExitCode {
     guard !invocation.has("limit") else {

@@ -19,7 +19,7 @@ enum UsageCommands {
       try failures.check()
       return .done
     }
-  }
+  }.printing(JSONReference.count)
 
   static let du = Command(
     "du", "show the bytes of keys and values, largest first", operands: [Operand("PREFIX", .optional)],
@@ -56,7 +56,7 @@ enum UsageCommands {
       try failures.check()
       return .done
     }
-  }
+  }.printing(JSONReference.du)
 }
 
 /// What the keys below one path take.

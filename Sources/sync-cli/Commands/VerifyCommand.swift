@@ -54,7 +54,7 @@ enum VerifyCommand {
             + " \"sync-cli verify --repair\" mends what can be mended here, and fetches what is lost from the peers"
         )
     }
-  }
+  }.printing(JSONReference.verify)
 
   private static func verify(_ store: Store, _ invocation: Invocation) throws -> VerificationReport {
     var bar = Progress("verify", totalBytes: 0, enabled: invocation.showsProgress)

@@ -44,7 +44,7 @@ enum WatchCommand {
       try watch.run(from: start.map { try $0(store) })
       return .done
     }
-  }
+  }.printing(JSONReference.watch)
 
   /// The position in `--from`, which may need the store; nil without the option.
   private static func start(_ invocation: Invocation) throws -> ((Store) throws -> ChangePosition)? {

@@ -43,7 +43,7 @@ enum WhyCommand {
       }
       return .done
     }
-  }
+  }.printing(JSONReference.why)
 
   private static let mostWaiting = 100
 

@@ -16,7 +16,7 @@ struct ConfigurationPage {
     for line in markdown.split(separator: "\n", omittingEmptySubsequences: false) { reader.read(line) }
     reader.endParagraph()
     reader.page.section("SEE ALSO")
-    reader.page.pages([("sync-cli", 1), ("sync-cli-serve", 1)])
+    reader.page.pages([("sync-cli", 1), ("sync-cli-serve", 1), (ServicePage.name, 8)])
     return ManualPages.Page(file: "sync-cli.conf.5", text: reader.page.text)
   }
 
@@ -53,14 +53,14 @@ struct ConfigurationPage {
         " \($0.0.prefix(1).uppercased())\($0.0.dropFirst()): \($0.1)."
       }
       let value = cells.count > 1 ? cells[1] : ""
-      page.entry(Self.styled(cells[0]), Self.styled("\(value).\(rest.joined())"))
+      page.entry(Roff.styled(cells[0]), Roff.styled("\(value).\(rest.joined())"))
       isFirst = false
     }
   }
 
   private mutating func endParagraph() {
     guard !paragraph.isEmpty else { return }
-    page.paragraph(Self.styled(paragraph.joined(separator: " ")), first: isFirst)
+    page.paragraph(Roff.styled(paragraph.joined(separator: " ")), first: isFirst)
     (paragraph, isFirst) = ([], false)
   }
 
@@ -68,12 +68,5 @@ struct ConfigurationPage {
     let start = text.drop { $0 == " " }
     guard let last = start.lastIndex(where: { $0 != " " }) else { return "" }
     return start[...last]
-  }
-
-  /// Code in bold, links by their texts.
-  private static func styled(_ text: some StringProtocol) -> String {
-    text.split(separator: "`", omittingEmptySubsequences: false).enumerated().map { index, part in
-      index.isMultiple(of: 2) ? Roff.escaped(String(part)) : Roff.bold(String(part))
-    }.joined()
   }
 }

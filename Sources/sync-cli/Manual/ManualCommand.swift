@@ -1,15 +1,24 @@
-/// `manual`: writes the manual pages, for `make man`.
+/// `manual`: writes the manual pages, for `make man`, or the articles of the site, for `make docs`.
 enum ManualCommand {
   static let command = Command(
     "manual", "write the manual pages into a directory",
     operands: [Operand("DIR")],
-    options: [Option("configuration", value: "F", "the schema of the daemon's configuration, in Markdown")],
-    notes: "\"make man\" calls it. A file of that name is replaced."
+    options: [
+      Option("configuration", value: "F", "the schema of the daemon's configuration, in Markdown"),
+      Option("site", "write articles for the documentation site instead"),
+    ],
+    notes: "\"make man\" and \"make docs\" call it. A file of that name is replaced."
   ) { invocation, output in
-    var pages = ManualPages(Program.commands).pages
-    if let file = invocation.value("configuration") {
+    let schema = try invocation.value("configuration").map { file in
       let text = try Descriptor.reading(file.bytes).readAll(limit: ServeConfiguration.fileBytes)
-      pages.append(ConfigurationPage.page(from: String(decoding: text, as: UTF8.self)))
+      return String(decoding: text, as: UTF8.self)
+    }
+    var pages: [ManualPages.Page]
+    if invocation.has("site") {
+      pages = SiteArticles(Program.commands, configuration: schema).pages
+    } else {
+      pages = ManualPages(Program.commands).pages
+      if let schema { pages.append(ConfigurationPage.page(from: schema)) }
     }
     let path = invocation.operands[0].bytes
     try Descriptor.makeDirectories(path)
@@ -22,5 +31,5 @@ enum ManualCommand {
     try invocation.report(
       "\(Text.count(pages.count, noun: "page"))", json: ["pages": .integer(pages.count)], output)
     return .done
-  }
+  }.printing([JSONLine("the result", [JSONMember("pages", .whole, "files that were written")])])
 }

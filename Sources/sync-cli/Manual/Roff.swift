@@ -3,6 +3,8 @@ struct Roff {
   /// Longer lines of the source are hard to compare.
   private static let columns = 78
   private(set) var text: String
+  /// Whether nothing follows the title of the section yet.
+  private var beginsSection = false
 
   /// Begins a page. `source` is named at the foot of the page.
   init(_ name: String, section: Int, summary: String, source: String) {
@@ -16,7 +18,10 @@ struct Roff {
   }
 
   /// Begins a section.
-  mutating func section(_ title: String) { text += ".SH \(title)\n" }
+  mutating func section(_ title: String) {
+    text += ".SH \(title)\n"
+    beginsSection = true
+  }
 
   /// Adds a paragraph of words that are escaped and may hold font changes.
   mutating func paragraph(_ words: String, first: Bool = false) {
@@ -47,6 +52,7 @@ struct Roff {
 
   /// Adds lines that are shown as they are.
   mutating func verbatim(_ lines: [some StringProtocol]) {
+    beginsSection = false
     text +=
       ".PP\n.nf\n.RS\n" + lines.map { Self.guarded(Self.escaped(String($0))) + "\n" }.joined() + ".RE\n.fi\n"
   }
@@ -58,7 +64,21 @@ struct Roff {
     }
   }
 
+  /// Adds a part of the reference.
+  mutating func add(_ block: ReferenceText.Block) {
+    func styled(_ lines: String) -> String {
+      Self.styled(lines.split(separator: "\n").joined(separator: " "))
+    }
+    switch block {
+    case .section(let title): section(title)
+    case .text(let words): paragraph(styled(words), first: beginsSection)
+    case .entry(let term, let words): entry(Self.bold(term), styled(words))
+    case .code(let lines): verbatim(lines)
+    }
+  }
+
   private mutating func fill(_ words: String) {
+    beginsSection = false
     var line = ""
     for word in words.split(separator: " ") {
       if !line.isEmpty, line.count + 1 + word.count > Self.columns {
@@ -96,6 +116,13 @@ struct Roff {
   private static func hexadecimal(_ scalar: UnicodeScalar) -> String {
     let digits = String(scalar.value, radix: 16, uppercase: true)
     return String(repeating: "0", count: max(0, 4 - digits.count)) + digits
+  }
+
+  /// Plain text with code between backticks, which is in bold.
+  static func styled(_ text: some StringProtocol) -> String {
+    text.split(separator: "`", omittingEmptySubsequences: false).enumerated().map { index, part in
+      index.isMultiple(of: 2) ? escaped(String(part)) : bold(String(part))
+    }.joined()
   }
 
   /// Words in bold, or in italics.

@@ -1,0 +1,76 @@
+/// Text of the reference that is written both as a manual page and as an article of the site.
+enum ReferenceText {
+  /// A part of it. Texts may hold code between backticks; the ends of their lines mean nothing.
+  enum Block {
+    case section(String)
+    case text(String)
+    /// An entry of a list.
+    case entry(String, String)
+    /// Lines that are shown as they are.
+    case code([String])
+  }
+
+  /// The environment variables of the program.
+  static let variables = [
+    ("SYNC_STORE", "The directory of the store, unless --store names one."),
+    ("SYNC_PASSPHRASE_FILE", "A file whose first line opens an encrypted store."),
+    ("SYNC_PASSPHRASE", "The passphrase of an encrypted store, if no file is named."),
+    ("SYNC_NEW_PASSPHRASE_FILE", "A file whose first line is the new passphrase, for rekey."),
+    ("SYNC_NEW_PASSPHRASE", "The new passphrase for rekey, if no file is named."),
+    ("XDG_DATA_HOME", "The directory of the store is sync-store below it, unless one is named."),
+    ("HOME", "Stands for XDG_DATA_HOME as its directory .local/share."),
+    ("SYNC_COMPLETE_TIMEOUT", "Milliseconds that completion may take to read names from the store: 180."),
+    ("VISUAL", "The editor of \"sync-cli edit\"."), ("EDITOR", "That editor, if VISUAL is not set."),
+    ("XDG_RUNTIME_DIR", "Where a value lies while it is edited; else TMPDIR, else /tmp."),
+    ("NO_COLOR", "Errors on a terminal have no colour if it is set."),
+    ("NOTIFY_SOCKET", "Where the daemon reports to the service manager: see sd_notify(3)."),
+    ("WATCHDOG_USEC", "How often the service manager wants to hear from the daemon, in microseconds."),
+    ("WATCHDOG_PID", "The process that WATCHDOG_USEC is meant for."),
+  ]
+
+  static let description = """
+    An offline-first store of keys and values that comes into step with its copies whenever it can reach
+    one. Every command works while the daemon of the store runs, except those that replace or remove the
+    store.
+
+    Options are long: --name value or --name=value, before or after the command and between its operands;
+    -- ends them. Data goes to standard output, messages go to standard error: "sync-cli: what failed: why:
+    what to do".
+    """
+
+  static let json = """
+    With --json each line of standard output is one object. Members may be added, and keep their names and
+    meanings. Numbers are whole up to 64 bits: read them as such.
+    """
+
+  static let example = [
+    "sync-cli --store here init --name here",
+    "sync-cli --store here put greeting hello",
+    "sync-cli --store here serve --listen 127.0.0.1:7420 &",
+    "sync-cli --store there join \"$(sync-cli --store here invite)\" --name there",
+    "sync-cli --store there get greeting",
+  ]
+
+  /// The commands of the same family as a command, and those that its texts name.
+  static func related(_ command: Command, among commands: [Command]) -> [Command] {
+    let family = command.family ?? command.name
+    let texts = ([command.summary, command.notes] + command.options.map(\.help)).joined(separator: " ")
+    return commands.filter { other in
+      guard other.name != command.name else { return false }
+      return other.name == family || other.family == family || texts.mentions("\"sync-cli \(other.name)")
+        || texts.mentions("\"\(other.name)\"")
+    }
+  }
+
+  /// The name of a command's page.
+  static func page(of command: Command) -> String {
+    "sync-cli-" + String(command.name.map { $0 == " " ? "-" : $0 })
+  }
+}
+
+extension String {
+  fileprivate func mentions(_ words: String) -> Bool {
+    let (text, words) = (Array(utf8), Array(words.utf8))
+    return text.indices.contains { text[$0...].starts(with: words) }
+  }
+}
