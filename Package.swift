@@ -53,7 +53,8 @@ let package = Package(
     // Runs the program under a filter that refuses it a system call.
     .executableTarget(name: "refuse-call", path: "Tests/RefuseCall"),
     .testTarget(
-      name: "CLITests", dependencies: ["sync-cli", "refuse-call", "SyncTestSupport"], swiftSettings: strict),
+      name: "CLITests", dependencies: ["sync-cli", "SyncStoreFoundation", "refuse-call", "SyncTestSupport"],
+      swiftSettings: strict),
     .testTarget(
       name: "SnippetTests", dependencies: ["SyncStore", "SyncStoreFoundation", "Replication"],
       swiftSettings: strict),

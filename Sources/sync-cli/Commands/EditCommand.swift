@@ -13,11 +13,11 @@ enum EditCommand {
     "edit", "change a value in your editor", operands: [Operand("KEY")],
     notes: """
       The editor is $VISUAL, else $EDITOR, else vi; it runs through the shell, with the path of a file as its last argument.
-      Numbers and other typed values are shown as "get --text" shows them, and are checked when they come back. Nothing is
-      written if the file is unchanged, or if the editor fails. Ends with 1 if the key is absent, or if its value was changed by
-      another writer meanwhile: your text is kept then, and its path is told. A line end that the editor adds at the end of a value
-      without one does not count. Until the editor ends, the text lies in a file that only you can read, in $XDG_RUNTIME_DIR,
-      $TMPDIR or /tmp.
+      Numbers and other typed values are shown as "get --text" shows them, and are checked when they come back; in an object
+      dates, UUIDs, bytes and the like are shown as "put" takes them. Nothing is written if the file is unchanged, or if the
+      editor fails. Ends with 1 if the key is absent, or if its value was changed by another writer meanwhile: your text is
+      kept then, and its path is told. A line end that the editor adds at the end of a value without one does not count.
+      Until the editor ends, the text lies in a file that only you can read, in $XDG_RUNTIME_DIR, $TMPDIR or /tmp.
       """
   ) { invocation, output in
     let argument = invocation.operands[0]
@@ -136,8 +136,7 @@ private struct EditableText {
       bytes = value.bytes
       return
     }
-    let text = ValueText.text(value.bytes, value.type)
-    guard ValueText.bytes(of: text, as: value.type) == value.bytes else {
+    guard let text = ValueText.exactText(value.bytes, value.type) else {
       throw Failure(
         .usage,
         "edit \(shown): its \(value.type) has no exact form as text: use \"sync-cli dump\" and \"load\"")

@@ -110,7 +110,10 @@ extension KeyCommands {
   ) throws -> Bool {
     if invocation.wantsJSON {
       guard let held = try store.versioned(key) else { return false }
-      try output.line(KeyLine.line(key, held.value).with("version", .string("\(held.version)")))
+      let line = KeyLine.line(key, held.value).with("version", .string("\(held.version)"))
+      // An object that plain JSON cannot hold, as `put --type cbor` takes it.
+      let isExact = held.value.type != .cbor || line["value"] != nil
+      try output.line(line.with("exact", isExact ? nil : CodedText.marked(held.value.bytes)))
       return true
     }
     guard invocation.has("text") || output.isTerminal else {

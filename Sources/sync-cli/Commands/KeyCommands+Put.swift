@@ -26,6 +26,10 @@ extension KeyCommands {
       standard input hold the bytes of the type, as "get" gives them: write a number as VALUE. With --json the version that was
       written is shown. Ends with 1 if the condition of --if-absent or --if-version does not hold: nothing is written then. The
       comparison and the write are one step for all processes of this copy; other copies may write meanwhile.
+
+      The type cbor is for what programs store as objects and lists. VALUE is its JSON: write 8.0 for a number that is not
+      whole, since 8 is. {"$date":1.5} is a date in seconds since 1970, {"$uuid":"…"} a UUID, {"$bytes":"…"} bytes in base
+      64, {"$float":1.5} a number of 32 bits.
       """
   ) { invocation, output in
     let key = try Key(bytes: invocation.operands[0].bytes)

@@ -14,9 +14,10 @@ struct LineLoader {
   private static let transactionBytes = 1 << 20
   private static let transactionLines = 500
   private static let smallValueBytes = 16 << 10
-  /// The allowed members of a line. `shown` (for people) and `version` (of `get --json`) are ignored.
+  /// The allowed members of a line. `shown` (for people), `exact` and `version` (of `get --json`) are
+  /// ignored.
   private static let members = [
-    "key", "key_base64", "value", "base64", "shown", "type", "expires", "version",
+    "key", "key_base64", "value", "base64", "shown", "type", "expires", "version", "exact",
   ]
 
   private struct Line {

@@ -1,10 +1,10 @@
 import SyncStore
 
 /// Converts coded values to and from JSON. A value that JSON cannot represent exactly is shown approximately
-/// and kept as bytes.
+/// and kept as bytes; `CodedMark` has an exact notation for it.
 enum CodedText {
   /// A readable form of a coded value; nil if the bytes are none.
-  static func shown(_ bytes: [UInt8]) -> JSON? { (try? CodedItem(decoding: bytes)).map(json) }
+  static func shown(_ bytes: [UInt8]) -> JSON? { (try? CodedItem(decoding: bytes)).map { json($0) } }
 
   /// The exact JSON form, from which `coded` restores the same bytes; nil if there is none.
   static func exact(_ bytes: [UInt8]) -> JSON? {
@@ -13,11 +13,21 @@ enum CodedText {
     return json
   }
 
-  /// The bytes of the coded value for a JSON value.
+  /// The exact form with the marks of `CodedMark`, from which `coded` restores the same bytes; nil if there
+  /// is none.
+  static func marked(_ bytes: [UInt8]) -> JSON? {
+    guard let json = (try? CodedItem(decoding: bytes)).map({ json($0, marked: true) }), json.hasDistinctNames,
+      let again = try? item(json), again.bytes == bytes
+    else { return nil }
+    return json
+  }
+
+  /// The bytes of the coded value for a JSON value, which may hold the marks of `CodedMark`.
   static func coded(_ json: JSON) throws(Reason) -> [UInt8] { try item(json).bytes }
 
-  private static func json(_ item: CodedItem) -> JSON {
-    switch item {
+  private static func json(_ item: CodedItem, marked: Bool = false) -> JSON {
+    if marked, let notation = CodedMark.notation(of: item) { return notation.json }
+    return switch item {
     case .null: .null
     case .bool(let value): .bool(value)
     case .unsigned(let value): .integer(value)
@@ -26,9 +36,9 @@ enum CodedText {
     case .double(let value): .real(value)
     case .text(let value): .string(value)
     case .bytes(let value): .string(Base64.encode(value))
-    case .array(let items): .array(items.map(json))
+    case .array(let items): .array(items.map { json($0, marked: marked) })
     case .object(let entries):
-      .object(entries.map { JSON.Member(name: name($0.key), value: json($0.value)) })
+      .object(entries.map { JSON.Member(name: name($0.key), value: json($0.value, marked: marked)) })
     case .item(.time(let seconds)): .real(seconds)
     case .item(.instant(let seconds, let nanoseconds)): .number(instant(seconds, nanoseconds))
     case .item(.uuid(let high, let low)): .string(uuid(high, low))
@@ -53,6 +63,7 @@ enum CodedText {
       for value in values { items.append(try item(value)) }
       return .array(items)
     case .object(let members):
+      if let item = try CodedMark.item(of: members) { return item }
       var entries: [(key: CodedItem, value: CodedItem)] = []
       for member in members { entries.append((.text(member.name), try item(member.value))) }
       return .object(entries)

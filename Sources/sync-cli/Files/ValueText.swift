@@ -28,7 +28,7 @@ enum ValueText {
     case .uint: "write a whole number of 64 bits without a sign"
     case .double, .float: "write a number"
     case .uuid: "write 32 hex digits with hyphens after the 8th, 12th, 16th and 20th"
-    case .cbor: "write valid JSON, which is coded"
+    case .cbor: "write valid JSON, which is coded; {\"$date\":1.5} and the like need a value of their kind"
     case .date: "write seconds since 1970"
     case .json: "write valid JSON"
     default: "write UTF-8 text"
@@ -76,6 +76,12 @@ enum ValueText {
     }
   }
 
+  /// A value of a type with a form of its own as text that `bytes` restores exactly; nil if there is none.
+  static func exactText(_ bytes: [UInt8], _ type: ValueType) -> [UInt8]? {
+    let text = type == .cbor ? CodedText.marked(bytes)?.encoded : text(bytes, type)
+    return text.flatMap { Self.bytes(of: $0, as: type) == bytes ? $0 : nil }
+  }
+
   /// Whether the bytes can be a value of that type: of those with a form of their own, only such bytes are.
   static func isEncoding(_ bytes: [UInt8], of type: ValueType) -> Bool {
     switch type {
@@ -92,12 +98,10 @@ enum ValueText {
     case .bool where bytes.count == 1 && bytes[0] < 2: return .bool(bytes[0] == 1)
     case .int where bytes.count == 8: return .integer(Int64(bitPattern: integer(bytes)))
     case .uint where bytes.count == 8: return .integer(integer(bytes))
-    case .double where bytes.count == 8, .date where bytes.count == 8:
+    case .double where bytes.count == 8:
       let value = Double(bitPattern: integer(bytes))
-      guard value.isFinite else { return nil }
-      // Nine decimals would be parsed as the longer form of a date.
-      let isLikeInstant = type == .date && CodedText.bytes(ofInstant: "\(value)") != nil
-      return .number("\(value)" + (isLikeInstant ? "0" : ""))
+      return value.isFinite ? .number("\(value)") : nil
+    case .date where bytes.count == 8: return date(Double(bitPattern: integer(bytes)))
     case .float where bytes.count == 4:
       let value = Float(bitPattern: UInt32(integer(bytes)))
       return value.isFinite ? .number("\(value)") : nil
@@ -111,6 +115,13 @@ enum ValueText {
     case .bool, .int, .uint, .double, .float: return nil
     default: return String(validating: bytes, as: UTF8.self).map { .string($0) }
     }
+  }
+
+  /// A date that a double represents exactly; nil for infinities and NaN.
+  static func date(_ seconds: Double) -> JSON? {
+    guard seconds.isFinite else { return nil }
+    // Nine decimals would be parsed as the longer form of a date.
+    return .number("\(seconds)" + (CodedText.bytes(ofInstant: "\(seconds)") != nil ? "0" : ""))
   }
 
   /// Parses what `members` produces. Throws a text that explains the error.

@@ -3,7 +3,16 @@ extension JSONReference {
   // MARK: - Single keys
 
   static let put = [JSONLine("the value that was written", key + [version])]
-  static let get = [JSONLine("each value", keyAndValue + [version])]
+  static let get = [
+    JSONLine(
+      "each value",
+      keyAndValue + [
+        version,
+        JSONMember(
+          "exact", .value, "such an object as \"put --type cbor\" takes it, with {\"$date\":…} and the like",
+          absent: "if \"value\" is there, and for other types"),
+      ])
+  ]
   static let delete = [
     JSONLine("with --dry-run, each key that would be deleted", key),
     JSONLine(
