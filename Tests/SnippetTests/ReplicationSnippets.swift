@@ -7,6 +7,65 @@ import Testing
   private let scratch = Scratch()
   private var here: String { scratch.path + "/" }
 
+  // snippet
+  func follow(_ name: String, on node: Node) async {
+    for await state in node.states(of: name) {
+      switch state.phase {
+      case .live: print("\(name) is in step")
+      case .connecting: print("calling \(name)")
+      case .catchingUp: print("\(state.progress.receivedRecords) records from \(name)")
+      case .waiting:
+        guard let error = state.lastError else { continue }
+        switch error.code {
+        case .network, .timeout, .unavailable: print("\(name) is away; attempts: \(state.failures)")
+        case .clockSkew: print("check the clocks: \(error.message)")
+        case .notAMember, .otherStore:
+          print("\(name) is no member at that address: \(error.message)")
+          node.keepInStep(KeepPolicy(peers: []))  // no more attempts, until a person has decided
+        default: print(error.message)
+        }
+      }
+    }
+  }
+  // end
+
+  @Test(
+    "a peer that is away is tried again until it is live, and one that was revoked is not",
+    .timeLimit(.minutes(2)))
+  func peerStates() async throws {
+    let hubStore = try Store.create(at: here + "hub")
+    try Node.prepare(hubStore, name: "hub")
+    var hub = try Node(store: hubStore)
+    let address = try await hub.start(listen: Endpoint(host: "127.0.0.1", port: 0))
+    let joined = try await Node.join(Node.invite(to: hubStore), at: here + "edge", name: "edge")
+    await hub.stop()
+    let edge = try Node(store: joined.store)
+    let reader = Task { [edge] in await follow("hub", on: edge) }
+    func state(_ isMeant: (PeerState) -> Bool) async -> PeerState? {
+      for await state in edge.states(of: "hub") where isMeant(state) { return state }
+      return nil
+    }
+    edge.keepInStep(KeepPolicy(retry: 20...50))
+    let away = try #require(await state { $0.phase == .waiting && $0.failures > 1 })
+    #expect(away.lastError?.code == .network && away.nextTry != nil && away.lastSuccess == nil)
+
+    hub = try Node(store: hubStore)
+    _ = try await hub.start(listen: address)
+    let live = try #require(await state { $0.phase == .live })
+    #expect(live.lastError == nil && live.failures == 0 && live.lastSuccess != nil)
+
+    try Membership(hubStore).revoke("edge")
+    let refused = try #require(await state { $0.lastError?.code == .notAMember })
+    #expect(refused.failures > 0)
+    // The reader above has the node give up.
+    for await state in edge.states where state.peers.isEmpty { break }
+    await edge.stop()
+    await reader.value
+    await hub.stop()
+    try joined.store.close()
+    try hubStore.close()
+  }
+
   @Test("the examples of the page behave as described")
   func run() async throws {
     // snippet
