@@ -67,7 +67,7 @@ format: ## format all sources
 lint: ## report formatting violations
 	$(SWIFT) format lint --strict --parallel --recursive Package.swift Sources Tests Benchmarks Fuzz Examples
 
-docs: deps ## build the documentation into .build/docs; warnings fail it
+docs: deps ## build the documentation into .build/docs, and all of it as one page, all.html; warnings fail it
 	@SWIFT="$(SWIFT)" scripts/docs.sh
 
 man: deps ## write the manual pages into .build/man
@@ -187,6 +187,7 @@ install: release ## install sync-cli, its manual pages and completions below $(D
 	"$(DESTDIR)$(PREFIX)/bin/sync-cli" --quiet manual .build/man --configuration schemas/config.md
 	install -D -m 644 -t "$(SHARE)/man/man1" .build/man/*.1
 	install -D -m 644 -t "$(SHARE)/man/man5" .build/man/*.5
+	install -D -m 644 -t "$(SHARE)/man/man8" .build/man/*.8
 	install -d "$(SHARE)/bash-completion/completions" "$(SHARE)/zsh/site-functions" "$(SHARE)/fish/vendor_completions.d"
 	"$(DESTDIR)$(PREFIX)/bin/sync-cli" completions bash > "$(SHARE)/bash-completion/completions/sync-cli"
 	"$(DESTDIR)$(PREFIX)/bin/sync-cli" completions zsh > "$(SHARE)/zsh/site-functions/_sync-cli"

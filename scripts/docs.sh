@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Builds the documentation of the libraries into .build/docs. Every docc warning fails it, such as broken
-# links and obsolete names. Complete parameter lists are not required: self-explanatory parameters are not
-# documented.
+# Builds the documentation of the libraries and of the command line into .build/docs, and all of its pages as
+# one, .build/docs/all.html. Every docc warning fails it, such as broken links and obsolete names. Complete
+# parameter lists are not required: self-explanatory parameters are not documented.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 swift=${SWIFT:-swift}
 docc=${DOCC:-$(command -v docc || true)}
 [[ -n $docc ]] || { echo "docs: no docc command: it is part of the Swift toolchain: set DOCC to its path" >&2; exit 1; }
+scripts/deps.sh cmark-gfm python3
 
 out=.build/docs
 parts=.build/docs-parts
@@ -36,6 +37,19 @@ for module in "${modules[@]}"; do
     --fallback-display-name "$module" --fallback-bundle-identifier "sync-store.$module"
   archives+=("$parts/$module.doccarchive")
 done
+
+echo "Writing the pages of the commands …"
+"$swift" build --product sync-cli >"$parts/log" 2>&1 || { cat "$parts/log" >&2; exit 1; }
+tool=$("$swift" build --show-bin-path)/sync-cli
+"$tool" --quiet manual "$parts/CommandLine.docc" --site --configuration schemas/config.md
+"$docc" convert "$parts/CommandLine.docc" --warnings-as-errors --output-path "$parts/CommandLine.doccarchive" \
+  --fallback-display-name CommandLine --fallback-bundle-identifier sync-store.CommandLine
+archives+=("$parts/CommandLine.doccarchive")
+
 "$docc" merge "${archives[@]}" --synthesized-landing-page-name SyncStore --output-path "$out"
+catalogues=()
+for module in "${modules[@]}"; do catalogues+=("Sources/$module/$module.docc"); done
+scripts/single-page.py "$out/all.html" "${catalogues[@]}" "$parts/CommandLine.docc"
+scripts/link-page.py "$out/data/documentation.json" /all.html "All pages as one, to search and to print"
 rm -rf "$parts"
-echo "$out: to read it: python3 -m http.server --directory $out 8000, then http://localhost:8000/documentation"
+echo "$out: to read it: python3 -m http.server --directory $out 8000, then http://localhost:8000/documentation; $out/all.html needs no server"
