@@ -169,7 +169,8 @@ class Book:
             for name, text in catalogue.pages.items():
                 body.append(self.page(catalogue, name, text))
                 entries.append(f'<li><a href="#{anchor(name)}">{html.escape(self.titles[name])}</a></li>')
-            contents.append(f"<h3>{html.escape(self.titles[catalogue.folder.stem])}</h3>\n<ul>{''.join(entries)}</ul>")
+            title = html.escape(self.titles[catalogue.folder.stem])
+            contents.append(f"<h3>{title}</h3>\n<ul>{''.join(entries)}</ul>")
         page = "\n".join(
             ["<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
              '<meta name="viewport" content="width=device-width">', "<title>SyncStore: all pages</title>",

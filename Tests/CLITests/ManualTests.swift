@@ -51,7 +51,6 @@ import Testing
     }
   }
 
-  /// What a text says about the program: commands after its name, options, and settings in quotes.
   @Test("the page of the service names commands and options that exist, and every exit code of the daemon")
   func service() throws {
     let text = ServicePage.blocks.map { block in
@@ -73,6 +72,10 @@ import Testing
       count += 1
     }
     #expect(count > 8)
+    let codes = ServicePage.blocks.compactMap { block in
+      if case .entry(let term, _) = block { Int32(term) } else { nil }
+    }
+    #expect(codes == ExitCode.allCases.map(\.rawValue).filter { $0 != ExitCode.bug.rawValue })
     #expect(ServicePage.manual.text.contains(".TH SYNC\\-STORE 8 "))
     let options = (ServeCommand.command.options + Help.globals).map(\.name)
     for match in text.matches(of: /`--([a-z-]+)`/) {

@@ -30,7 +30,8 @@ import Testing
     "scripts are executable",
     arguments: [
       ".ci/run", "scripts/deps.sh", "scripts/demo.sh", "scripts/acceptance.sh", "scripts/faults.sh",
-      "scripts/docs.sh", "scripts/api.sh", "scripts/examples.sh",
+      "scripts/docs.sh", "scripts/api.sh", "scripts/examples.sh", "scripts/single-page.py",
+      "scripts/link-page.py",
     ])
   func executable(path: String) {
     #expect(FileManager.default.isExecutableFile(atPath: Repository.top + "/" + path))

@@ -49,6 +49,9 @@ enum Help {
     if !command.aliases.isEmpty { text += "\nalso called: \(command.aliases.joined(separator: ", "))\n" }
     if !command.notes.isEmpty { text += "\n\(command.notes)\n" }
     if !command.options.isEmpty { text += "\noptions:\n\(table(command.options))\n" }
+    if !command.json.isEmpty {
+      text += "\nman \(ReferenceText.page(of: command)) describes the members of its --json\n"
+    }
     return text + "\noptions of every command:\n\(table(globals))\n"
   }
 

@@ -129,6 +129,7 @@ enum ServicePage {
     .entry("SIGKILL", "Nothing that was acknowledged is lost: the next start recovers the store."),
     .section("EXIT STATUS"),
     .entry("0", "It was told to end."),
+    .entry("1", "The configuration, or the file of the passphrase, does not exist."),
     .entry("2", "The command line or the configuration is wrong, or there is no store."),
     .entry(
       "3",
@@ -140,7 +141,7 @@ enum ServicePage {
     .entry("8", "The store was written by a newer version."),
     .text(
       """
-      With `Restart=on-failure` use `RestartPreventExitStatus=2 3 8`: these do not go away by themselves.
+      With `Restart=on-failure` use `RestartPreventExitStatus=1 2 3 8`: these do not go away by themselves.
       """),
   ]
 
