@@ -27,15 +27,17 @@ import Testing
       Repository.files(in: $0, ending: ".md") + Repository.files(in: $0, ending: ".tutorial")
     }
     #expect(files.count > 20)
+    // One pass each: the page is long.
+    let ids = Set(text.matches(of: /id="([^"]+)"/).map { String($0.1) })
     for file in files {
       let name = (file as NSString).lastPathComponent.split(separator: ".")[0].lowercased()
-      #expect(text.contains("<article id=\"\(name)\">"), "\(file)")
+      #expect(ids.contains(name), "\(file)")
     }
-    #expect(text.matches(of: /(src|href)="(?!#|data:|https:)/).isEmpty)
-    #expect(text.matches(of: /&lt;doc:|``/).isEmpty)
-    for link in text.matches(of: /href="#([^"$]+)"/) {
-      #expect(text.contains("id=\"\(link.1)\""), "\(link.1)")
+    for link in text.matches(of: /(?:src|href)="([^"]+)"/) where !link.1.contains("$") {
+      let isHere = link.1.hasPrefix("#") && ids.contains(String(link.1.dropFirst()))
+      #expect(isHere || link.1.hasPrefix("data:") || link.1.hasPrefix("https:"), "\(link.1.prefix(100))")
     }
+    for left in ["&lt;doc:", "``"] { #expect(!text.utf8.contains(left.utf8), "\(left)") }
   }
 
   @Test("a link to a page that does not exist fails it")
