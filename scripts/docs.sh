@@ -8,7 +8,9 @@ cd "$(dirname "$0")/.."
 swift=${SWIFT:-swift}
 docc=${DOCC:-$(command -v docc || true)}
 [[ -n $docc ]] || { echo "docs: no docc command: it is part of the Swift toolchain: set DOCC to its path" >&2; exit 1; }
-scripts/deps.sh cmark-gfm python3
+# The pages as one need a converter; the others do not.
+single=yes
+scripts/deps.sh cmark-gfm python3 || single=no
 
 out=.build/docs
 parts=.build/docs-parts
@@ -49,7 +51,11 @@ archives+=("$parts/CommandLine.doccarchive")
 "$docc" merge "${archives[@]}" --synthesized-landing-page-name SyncStore --output-path "$out"
 catalogues=()
 for module in "${modules[@]}"; do catalogues+=("Sources/$module/$module.docc"); done
-scripts/single-page.py "$out/all.html" "${catalogues[@]}" "$parts/CommandLine.docc"
-scripts/link-page.py "$out/data/documentation.json" /all.html "All pages as one, to search and to print"
+if [[ $single == yes ]]; then
+  scripts/single-page.py "$out/all.html" "${catalogues[@]}" "$parts/CommandLine.docc"
+  scripts/link-page.py "$out/data/documentation.json" /all.html "All pages as one, to search and to print"
+else
+  echo "docs: all.html is left out: cmark-gfm and python3 make it: install them, and run this again" >&2
+fi
 rm -rf "$parts"
 echo "$out: to read it: python3 -m http.server --directory $out 8000, then http://localhost:8000/documentation; $out/all.html needs no server"

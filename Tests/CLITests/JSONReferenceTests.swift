@@ -16,6 +16,7 @@ final class JSONReferenceTests {
   private static let rare: [String: String] = [
     "repaired_keys": "a machine that was rolled back in place: RepairTests",
     "repaired": "the same",
+    "why: waiting[].base64": "a write that is stamped ahead, of bytes that are no text",
     "status: daemon.identity_conflicts[].device": "two copies with one identity that displace each other",
     "status: daemon.identity_conflicts[].message": "the same",
     "status: members null": "damage in the list of members",
@@ -125,6 +126,9 @@ final class JSONReferenceTests {
     let file = scratch.path + "/backup"
     try print(alpha, "backup", file)
     try print(alpha, "backup", file, "--list")
+    try alpha.succeed("put", "k4", "v")
+    try print(alpha, "restore", file, "--prefix", "k", "--delete", "--dry-run")
+    try print(alpha, "restore", file, "--prefix", "k", "--delete")
     let restored = scratch.tool("restored")
     try print(restored, "restore", file, "--dry-run")
     try print(restored, "restore", file)
@@ -157,6 +161,7 @@ final class JSONReferenceTests {
     try print(gamma, "status")
     try print(alpha, "peer", "add", "nowhere", "127.0.0.1:1")
     try print(alpha, "peer", "list")
+    try print(alpha, "peer", "rename", "nowhere", "elsewhere")
     try print(alpha, "peer", "set-right", "gamma", "read-only")
     try print(alpha, "peer", "revoke", "gamma", "--yes")
     try daemon.end()
@@ -166,6 +171,9 @@ final class JSONReferenceTests {
     let daemon = try Daemon(alpha)
     try beta.succeed("peer", "add", "alpha", daemon.address)
     try alpha.writeApart(from: beta)
+    for (copy, byte) in [(alpha, 0xFE), (beta, 0xFF)] as [(Tool, UInt8)] {
+      try copy.succeed("put", "no text", "-", input: [byte])
+    }
     try print(beta, "unsent")
     try print(beta, "status", "--check", "--max-lag", "1ms", code: 1)
     try alpha.succeed("delete", "watched")
@@ -178,9 +186,11 @@ final class JSONReferenceTests {
     for command in ["push", "pull", "sync"] { try print(beta, command, "alpha") }
     try print(beta, "status")
     try print(beta, "clock")
-    try print(alpha, "why", "both")
     try print(alpha, "conflicts", "list")
-    try print(alpha, "conflicts", "show", "both")
+    for key in ["both", "no text"] {
+      try print(alpha, "why", key)
+      try print(alpha, "conflicts", "show", key)
+    }
     try print(alpha, "conflicts", "restore", "both")
     try daemon.end()
   }

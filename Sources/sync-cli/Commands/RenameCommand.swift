@@ -37,5 +37,5 @@ enum RenameCommand {
         ? "\(invocation.operands[0].shown) is \(newName) from now on" : "it is called \(newName) already",
       json: ["name": .string(newName), "before": .string(name), "changed": .bool(hasChanged)], output)
     return .done
-  }
+  }.printing(JSONReference.rename)
 }

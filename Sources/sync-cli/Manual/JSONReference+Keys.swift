@@ -127,32 +127,33 @@ extension JSONReference {
       "waiting",
       .list(
         .object(
-          entry + [
+          valuedEntry + [
             JSONMember("counts_from_ms", .time, "when the write counts at the latest: its stamp is ahead")
           ])),
       "writes that are stamped ahead of this clock, at most 100")
     return [
       JSONLine(
         "the write that counts",
-        entry + [
+        valuedEntry + [
           JSONMember("local", .flag, "whether it was written here"),
           JSONMember("device", .text, "the name of the member that wrote it", absent: "if it is not known"),
           JSONMember(
             "from", .text, "the member, or the actor, from which it came", absent: "if it was written here"),
-          JSONMember("beaten", .list(.object(entry)), "concurrent writes that lost to it, newest first"),
+          JSONMember(
+            "beaten", .list(.object(valuedEntry)), "concurrent writes that lost to it, newest first"),
           JSONMember("unacknowledged", .list(.text), "members that are not known to have it"),
           waiting.absent("if there are none"),
         ]),
       JSONLine("a key without a value, for which a write waits", key + [waiting]),
     ]
   }()
-  static let conflicts = [JSONLine("each value that was beaten", entry)]
+  static let conflicts = [JSONLine("each value that was beaten", valuedEntry)]
   static let showConflict = [
     JSONLine(
       "the key",
       [
-        JSONMember("current", .object(entry), "the write that counts"),
-        JSONMember("beaten", .list(.object(entry)), "those that lost to it, newest first"),
+        JSONMember("current", .object(valuedEntry), "the write that counts"),
+        JSONMember("beaten", .list(.object(valuedEntry)), "those that lost to it, newest first"),
       ])
   ]
   static let restoreConflict = [

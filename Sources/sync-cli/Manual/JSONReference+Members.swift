@@ -50,9 +50,8 @@ extension JSONReference {
         JSONMember("name", .text, "its name"),
         JSONMember("addresses", .list(.text), "where it can be reached"),
         JSONMember(
-          "right", .text,
-          "read-write, read-only or revoked; \", this copy\" follows for this one; else \"address only\""
-        ),
+          "right", .text, "read-write, read-only or revoked; \"address only\" for a peer that is no member"),
+        JSONMember("self", .flag, "whether it is this copy"),
         JSONMember("device", .text, "its public key", absent: "if it is not known yet"),
       ])
   ]
@@ -62,6 +61,14 @@ extension JSONReference {
       [
         JSONMember("name", .text, "its name"), right,
         JSONMember("changed", .flag, "whether it had another right before"),
+      ])
+  ]
+  static let rename = [
+    JSONLine(
+      "the member or peer",
+      [
+        JSONMember("name", .text, "its name from now on"), JSONMember("before", .text, "its former name"),
+        JSONMember("changed", .flag, "whether it was called otherwise before"),
       ])
   ]
   static let revoke = [

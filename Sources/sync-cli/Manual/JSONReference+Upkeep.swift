@@ -121,6 +121,17 @@ extension JSONReference {
           JSONMember("replaces", .flag, "whether a store is there that would be replaced"),
           JSONMember("dry_run", .flag, "true: nothing was changed"),
         ]),
+      JSONLine(
+        "with --prefix and --dry-run, each key that would change",
+        key + [JSONMember("action", .text, "put or delete: what would be done to it")]),
+      JSONLine(
+        "with --prefix, at the end",
+        [JSONMember("prefix", .prefix, "the beginning of the keys")] + state + [
+          JSONMember("restored", .whole, "keys that were set again, or would be"),
+          JSONMember("unchanged", .whole, "keys that are as they were in the backup"),
+          JSONMember("deleted", .whole, "keys that were deleted, or would be", absent: "without --delete"),
+          JSONMember("bytes", .bytes, "the size of the values"), failed.absent("with --dry-run"), isDryRun,
+        ]),
     ]
   }()
   static let rekey = [

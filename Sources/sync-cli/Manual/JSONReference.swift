@@ -53,6 +53,18 @@ enum JSONReference {
       JSONMember("current", .flag, "whether it is the write that counts for its key"),
     ]
 
+  /// A record of the journal with its value.
+  static let valuedEntry =
+    entry + [
+      JSONMember(
+        "value", .value, "the value, as in the line of \"get\"",
+        absent: "if JSON has no exact form of it, for a delete, and for a large value"),
+      JSONMember(
+        "base64", .text, "the bytes of the value in base 64",
+        absent: "if \"value\" is there, for a delete, and for a large value"),
+      shown,
+    ]
+
   /// A comparison's summary.
   static let comparison: [JSONMember] = {
     let count: [JSONMember] = [
