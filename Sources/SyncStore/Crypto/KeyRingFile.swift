@@ -205,10 +205,14 @@ struct KeyRingFile: Equatable, Sendable {
 
   /// Unlocks the keys of a file.
   ///
+  /// - Parameter derive: derives a key from the passphrase.
   /// - Throws: `.wrongKey` if the passphrase is another, or the unencrypted part was changed.
-  static func unlock(_ bytes: [UInt8], passphrase: Secret, path: String) throws(StoreError) -> KeyRing {
+  static func unlock(
+    _ bytes: [UInt8], passphrase: Secret, path: String,
+    derive: (PassphraseKDF, Secret) -> Secret? = { $0.key($1) }
+  ) throws(StoreError) -> KeyRing {
     let (file, entries, proof) = try read(bytes, path: path)
-    guard let wrapping = file.lock.key(passphrase) else {
+    guard let wrapping = derive(file.lock, passphrase) else {
       throw StoreError(
         .inputOutput, "there is no memory to derive the key from the passphrase: free some", path: path)
     }

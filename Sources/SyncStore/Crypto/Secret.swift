@@ -68,8 +68,30 @@ extension Secret: CustomStringConvertible, CustomReflectable {
   package var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
+/// The last key that was derived from a passphrase, which takes a fifth of a second.
+private final class DerivedKey: Sendable {
+  private struct Entry {
+    let lock: KeyRingFile.PassphraseKDF
+    /// The form of the passphrase.
+    let source: Secret
+    let key: Secret
+  }
+
+  private let last = LockedField<Entry?>(nil)
+
+  /// The key for these parameters and this salt. Nil if the derivation fails.
+  func key(_ lock: KeyRingFile.PassphraseKDF, _ source: Secret) -> Secret? {
+    if let known = last.withLock({ $0 }), known.lock == lock, known.source === source { return known.key }
+    guard let key = lock.key(source) else { return nil }
+    last.withLock { $0 = Entry(lock: lock, source: source, key: key) }
+    return key
+  }
+}
+
 /// The passphrase of an encrypted store. Not shown by `print`; its memory is zeroed when the last copy is
 /// released.
+///
+/// A key derived from it is kept, too, and zeroed with it.
 ///
 /// The visible text counts (`schemas/keys.md`): a leading byte order mark and trailing line ends are dropped,
 /// and text is brought into Normalization Form C, so that "é" is the same however it was typed, and a file
@@ -80,6 +102,7 @@ public struct Passphrase: Sendable, CustomStringConvertible, CustomReflectable {
   let secret: Secret
   /// The bytes as given, if they differ: an earlier version used these.
   let unnormalized: Secret?
+  private let derived = DerivedKey()
 
   /// The passphrase of these bytes, 1 to `Limits.passphraseBytes`. The caller's array is unchanged: zero it.
   public init(_ bytes: [UInt8]) {
@@ -116,10 +139,14 @@ public struct Passphrase: Sendable, CustomStringConvertible, CustomReflectable {
   /// they differ.
   ///
   /// - Throws: errors of `open`; `.wrongKey` if both fail with it.
-  func tryingBothForms<Result>(_ open: (Secret) throws(StoreError) -> Result) throws(StoreError) -> Result {
-    do throws(StoreError) { return try open(secret) } catch {
+  /// `open` also gets the function that derives keys. The key of the form that opened is kept as long as the
+  /// passphrase: a program that opens a store again and again derives it once.
+  func tryingBothForms<Result>(
+    _ open: (Secret, (KeyRingFile.PassphraseKDF, Secret) -> Secret?) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    do throws(StoreError) { return try open(secret, derived.key) } catch {
       guard error.code == .wrongKey, let unnormalized else { throw error }
-      return try open(unnormalized)
+      return try open(unnormalized, derived.key)
     }
   }
 

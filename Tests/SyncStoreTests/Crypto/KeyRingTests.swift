@@ -225,3 +225,24 @@ struct KeyRingTests {
     #expect(read.masters.count == vector.masters.count)
   }
 }
+
+extension KeyRingTests {
+  @Test("A passphrase keeps the last key derived from it")
+  func derivedOnce() throws {
+    let passphrase = Passphrase("a person's")
+    let lock = KeyRingFile.PassphraseKDF(parameters: Self.cheap, salt: [1])
+    func derive(_ lock: KeyRingFile.PassphraseKDF) throws -> Secret {
+      try #require(
+        try passphrase.tryingBothForms { secret, derive throws(StoreError) in derive(lock, secret) })
+    }
+    let first = try derive(lock)
+    #expect(try derive(lock) === first)
+    // A new salt, as after a change of the passphrase, needs another key.
+    let other = try derive(.init(parameters: Self.cheap, salt: [2]))
+    #expect(other !== first && !other.equals(first))
+    #expect(try derive(lock).equals(first))
+    #expect(
+      KeyRingFile.PassphraseKDF(parameters: Self.cheap, salt: [2]).key(passphrase.secret)?.equals(other)
+        == true)
+  }
+}

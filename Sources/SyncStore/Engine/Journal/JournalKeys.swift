@@ -47,8 +47,8 @@ final class JournalKeys: Sendable {
     case (nil, nil): state = LockedField(State())
     case (let bytes?, let passphrase?):
       let file = self.path
-      let ring = try passphrase.tryingBothForms { secret throws(StoreError) in
-        try KeyRingFile.unlock(bytes, passphrase: secret, path: file)
+      let ring = try passphrase.tryingBothForms { secret, derive throws(StoreError) in
+        try KeyRingFile.unlock(bytes, passphrase: secret, path: file, derive: derive)
       }
       guard ring.store == store else {
         throw StoreError(
