@@ -57,12 +57,24 @@ struct Failure: Error {
   let code: ExitCode
   /// "what failed: why: what to do".
   let message: String
-  /// Standard output lost its reader: the process ends like others on a broken pipe, without a message.
-  let isBrokenPipe: Bool
+  /// Causes that are no fault of an item.
+  enum Cause { case ordinary, brokenPipe, interruption }
+  private let cause: Cause
 
-  init(_ code: ExitCode, _ message: String, isBrokenPipe: Bool = false) {
-    (self.code, self.message, self.isBrokenPipe) = (code, message, isBrokenPipe)
+  /// A pipe lost its reader: if it is standard output, the process ends like others on a broken pipe, without
+  /// a message.
+  var isBrokenPipe: Bool { cause == .brokenPipe }
+  /// Whether every later item would meet it, too.
+  var endsCommand: Bool { cause != .ordinary }
+
+  init(_ code: ExitCode, _ message: String, cause: Cause = .ordinary) {
+    (self.code, self.message, self.cause) = (code, message, cause)
   }
+
+  /// The end of a command that a key on the terminal interrupted.
+  static let interrupted = Failure(
+    .refused, "interrupted by Ctrl-C: what was done before is kept: run it again for the rest",
+    cause: .interruption)
 
   /// Converts any error into the form in which commands end.
   init(_ error: any Error) {
@@ -84,7 +96,7 @@ struct Failure: Error {
   func named(_ command: String) -> Failure {
     let parts = message.split(separator: ": ", omittingEmptySubsequences: true).count
     guard parts < 3, !message.hasPrefix(command) else { return self }
-    return Failure(code, "\(command): \(message)", isBrokenPipe: isBrokenPipe)
+    return Failure(code, "\(command): \(message)", cause: cause)
   }
 
   private static func exitCode(of error: StoreError) -> ExitCode {

@@ -181,6 +181,6 @@ import Testing
     let failure = try #require(throws: Failure.self) { try failures.check() }
     #expect(failure.code == .damaged && failure.message.contains("3 failures, named above"))
     // A broken pipe ends the command.
-    #expect(throws: Failure.self) { try failures.record(Failure(.inputOutput, "", isBrokenPipe: true)) }
+    #expect(throws: Failure.self) { try failures.record(Failure(.inputOutput, "", cause: .brokenPipe)) }
   }
 }

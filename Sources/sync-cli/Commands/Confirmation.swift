@@ -14,6 +14,7 @@ extension Invocation {
   func confirm(_ question: String) throws(Failure) {
     guard !has(Confirmation.yes.name), Confirmation.isPossible else { return }
     guard Terminal.confirms("\(command.name): \(question) [y/N] ") else {
+      try Interruption.check()
       throw Failure(
         .refused, "\(command.name): not confirmed: nothing was changed: answer y, or give --yes")
     }

@@ -91,7 +91,10 @@ enum EditCommand {
     // A shell that waits for the editor would die of an interrupt that is meant for the editor.
     let isPlain = editor.utf8.allSatisfy { plain.contains($0) }
     let script = (isPlain ? "exec " : "") + editor + " \"$@\""
-    let code = try ForegroundProcess.run(shell: script, named: "edit", [draft.path])
+    let code: Int32
+    do { code = try Subprocess.runInForeground(script, [draft.path]) } catch {
+      throw Failure(error.code, "edit \(argument.shown): \(error.message)")
+    }
     guard code == 0 else {
       throw Failure(
         .inputOutput,

@@ -77,7 +77,7 @@ struct Exporter {
       try failures.record(TierCommands.unfetched(entry.key, invocation: invocation, error: error))
     } catch let error as StoreError {
       try failures.record(entry.key, error)
-    } catch let failure as Failure {
+    } catch let failure as Failure where !failure.endsCommand {
       try failures.record(
         Failure(failure.code, "export \(Text.printable(entry.key.bytes)): \(failure.message)"))
     }

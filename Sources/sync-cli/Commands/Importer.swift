@@ -58,7 +58,7 @@ struct Importer {
   }
 
   private mutating func attempt(_ path: [UInt8]) throws {
-    do { try add(path) } catch let failure as Failure {
+    do { try add(path) } catch let failure as Failure where !failure.endsCommand {
       try failures.record(Failure(failure.code, Self.named(failure.message)))
     } catch let error as StoreError {
       try recordFailure(path, error)

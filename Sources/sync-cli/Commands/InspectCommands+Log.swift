@@ -84,7 +84,7 @@ extension InspectCommands {
     try output.flush()
     guard !output.hasLostReader else {
       throw Failure(
-        .inputOutput, "log: standard output: its reader has gone: nothing to do", isBrokenPipe: true)
+        .inputOutput, "log: standard output: its reader has gone: nothing to do", cause: .brokenPipe)
     }
     return System.nextSignal(within: pollSeconds) != .none
   }

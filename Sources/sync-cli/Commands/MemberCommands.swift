@@ -89,7 +89,8 @@ enum MemberCommands {
     let scope = try SyncCommands.scope(invocation)
     let timeout = try (invocation.milliseconds("timeout") ?? 180_000) / 1000
     try InitCommand.makeParent(of: path)
-    let joined = try blocking {
+    // A copy that is half made is not abandoned: its store would stay open in the process of a shell.
+    let joined = try blocking(until: StopRequest()) {
       try await Node.join(
         token, at: path, name: name, scope: scope, configuration: configuration, timeout: timeout)
     }
@@ -122,7 +123,7 @@ enum MemberCommands {
     Failure(
       failure.code,
       "join: joined, but the pull broke: \(failure.message): run \"sync-cli pull \(inviter)\", the token is used up",
-      isBrokenPipe: failure.isBrokenPipe)
+      cause: failure.isBrokenPipe ? .brokenPipe : .ordinary)
   }
 
   private static func token(_ invocation: Invocation) throws -> String {

@@ -47,15 +47,18 @@ enum StatusCommand {
     // Threads inherit the mask, and opening a store starts some.
     System.blockSignals()
     return try invocation.withStore(opening) { store in
-      var isFirst = true
-      repeat {
-        // Clears what is below the cursor after moving it to the first line.
-        if output.isTerminal { try output.write(Array("\u{1B}[H\u{1B}[J".utf8)) }
-        if !isFirst, !output.isTerminal, !invocation.wantsJSON { try output.line("") }
-        try show(store, invocation: invocation, output: output)
-        try output.flush()
-        isFirst = false
-      } while System.nextSignal(within: seconds) == .none && !output.hasLostReader
+      try StopRequest.following(giveUp: { System.exit(.done) }) { stop in
+        var isFirst = true
+        repeat {
+          // Clears what is below the cursor after moving it to the first line.
+          if output.isTerminal { try output.write(Array("\u{1B}[H\u{1B}[J".utf8)) }
+          if !isFirst, !output.isTerminal, !invocation.wantsJSON { try output.line("") }
+          try show(store, invocation: invocation, output: output)
+          try output.flush()
+          isFirst = false
+          try blocking(until: stop) { try? await Task.sleep(for: .seconds(seconds)) }
+        } while !stop.isMade && !output.hasLostReader
+      }
       return .done
     }
   }

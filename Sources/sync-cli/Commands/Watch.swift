@@ -8,26 +8,35 @@ struct Watch {
   private let invocation: Invocation
   private let output: WatchOutput
   private let range: KeyRange
-  private let stop = StopRequest()
+  private let stop: StopRequest
   private let reached: ReachedPosition
 
   /// Thrown to leave a scan.
   private struct Stopped: Error {}
 
-  init(_ store: Store, invocation: Invocation, output: Output) {
-    (self.store, self.invocation) = (store, invocation)
+  init(
+    _ store: Store, invocation: Invocation, output: Output, reached: ReachedPosition, stop: StopRequest
+  ) {
+    (self.store, self.invocation, self.reached, self.stop) = (store, invocation, reached, stop)
     self.output = WatchOutput(invocation, store: store, output: output, stop: stop)
-    reached = ReachedPosition(isQuiet: invocation.isQuiet)
     range = KeyRange(prefix: invocation.prefix(invocation.operands.first))
   }
 
   /// Runs until a signal, the loss of the reader of standard output or, with `--once`, a change.
-  func run(from start: ChangePosition?) throws {
-    reached.position = try start ?? store.changePosition()
-    stop.listen { [reached] in
+  static func run(
+    _ store: Store, from start: ChangePosition?, invocation: Invocation, output: Output
+  ) throws {
+    let reached = ReachedPosition(try start ?? store.changePosition(), isQuiet: invocation.isQuiet)
+    let giveUp: @Sendable () -> Never = {
       reached.tell()
       System.exit(.done)
     }
+    try StopRequest.following(giveUp: giveUp) { stop in
+      try Watch(store, invocation: invocation, output: output, reached: reached, stop: stop).run(from: start)
+    }
+  }
+
+  private func run(from start: ChangePosition?) throws {
     do {
       // With a position, keys are listed only if it is not valid any more.
       try invocation.has("initial") && start == nil ? list() : follow()
@@ -94,11 +103,14 @@ struct Watch {
 }
 
 /// The position that a watch has reached, also read by the thread that waits for signals.
-private final class ReachedPosition: Sendable {
-  private let value = LockedField(ChangePosition.beginning)
+final class ReachedPosition: Sendable {
+  private let value: LockedField<ChangePosition>
   private let isQuiet: Bool
 
-  init(isQuiet: Bool) { self.isQuiet = isQuiet }
+  init(_ start: ChangePosition, isQuiet: Bool) {
+    value = LockedField(start)
+    self.isQuiet = isQuiet
+  }
 
   var position: ChangePosition {
     get { value.withLock { $0 } }

@@ -40,8 +40,7 @@ enum WatchCommand {
     // Before any thread starts: threads inherit the mask.
     System.blockSignals()
     return try invocation.withStore(opening) { store in
-      let watch = Watch(store, invocation: invocation, output: output)
-      try watch.run(from: start.map { try $0(store) })
+      try Watch.run(store, from: start.map { try $0(store) }, invocation: invocation, output: output)
       return .done
     }
   }.printing(JSONReference.watch)

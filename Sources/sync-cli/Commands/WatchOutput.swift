@@ -109,10 +109,11 @@ struct WatchOutput {
   // MARK: - The command
 
   private func run(_ command: [UInt8], for event: WatchEvent, _ value: Value?) throws -> Bool {
-    let ending: ShellCommand.Ending
+    let ending: Subprocess.Ending
     do throws(Failure) {
-      let shell = try ShellCommand(command, variables: variables(event, isMissing: value == nil))
-      ending = stop.reacting(shell.terminate) { shell.finish(feeding: value?.bytes ?? []) }
+      let variables = variables(event, isMissing: value == nil)
+      let process = try Subprocess(command, variables: variables, feeds: true)
+      ending = stop.reacting(process.terminate) { process.finish(feeding: value?.bytes ?? []) }
     } catch {
       Diagnostics.report("watch: \(error.message)")
       return true

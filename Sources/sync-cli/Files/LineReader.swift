@@ -24,6 +24,7 @@ struct LineReader {
 
   /// The next line; nil at the end.
   mutating func next() throws(Failure) -> Line? {
+    try Interruption.check()
     var searched = start
     while true {
       if let end = buffer[searched...].firstIndex(of: 0x0A) {

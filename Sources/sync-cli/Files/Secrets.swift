@@ -15,6 +15,7 @@ enum Secrets {
       return given
     }
     guard var bytes = Terminal.secret("passphrase: ") else {
+      try Interruption.check()
       throw missing("passphrase", option: "--passphrase-file FILE", variable: "SYNC_PASSPHRASE")
     }
     return consume(&bytes)
@@ -27,6 +28,7 @@ enum Secrets {
       ? ("passphrase-file", "SYNC_PASSPHRASE") : ("new-passphrase-file", "SYNC_NEW_PASSPHRASE")
     if let given = try given(invocation, option: option, variable: variable) { return given }
     guard var first = Terminal.secret("new passphrase: "), var second = Terminal.secret("once more: ") else {
+      try Interruption.check()
       throw missing("new passphrase", option: "--\(option) FILE", variable: variable)
     }
     guard first == second else {

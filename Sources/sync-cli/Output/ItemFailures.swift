@@ -49,7 +49,7 @@ struct ItemFailures {
 
   /// Reports a failure, or throws it if the command is strict.
   mutating func record(_ failure: Failure) throws(Failure) {
-    guard !isStrict, !failure.isBrokenPipe else { throw failure }
+    guard !isStrict, !failure.endsCommand else { throw failure }
     count += 1
     if worst.map({ $0.code.severity < failure.code.severity }) ?? true { worst = failure }
     if !isAlone, count <= Self.named { Diagnostics.report(failure.message, as: .error) }

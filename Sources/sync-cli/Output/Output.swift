@@ -26,11 +26,17 @@ final class Output {
     return shown
   }
 
+  /// Whether the last byte ended a line, or there was none.
+  private(set) var isAtLineStart = true
+
   /// Whether standard output is a pipe without a reader.
   var hasLostReader: Bool { descriptor.hasLostReader }
 
   /// Appends bytes, unchanged.
   func write(_ bytes: [UInt8]) throws(Failure) {
+    try Interruption.check()
+    guard let last = bytes.last else { return }
+    isAtLineStart = last == 0x0A
     buffer += bytes
     if buffer.count >= Self.bufferBytes { try flush() }
   }
@@ -75,7 +81,7 @@ enum Diagnostics {
 
   /// Whether messages may have colours: on a terminal that knows them, unless NO_COLOR is set
   /// (https://no-color.org).
-  private static let hasColours =
+  static let hasColours =
     System.isTerminal(2) && System.environment("NO_COLOR") == nil
     && !["dumb", nil].contains { $0 == System.environment("TERM") }
 

@@ -16,6 +16,9 @@ final class Descriptor: Sendable {
     (self.number, self.path) = (SystemCall.moveAboveStdio(number), path)
   }
 
+  /// Takes a descriptor over; `name` is for messages.
+  convenience init(owning number: Int32, named name: String) { self.init(number, Array(name.utf8)) }
+
   /// Wraps a standard stream: 0, 1 or 2.
   init(standard number: Int32) { (self.number, path) = (number, Array("standard stream \(number)".utf8)) }
 
@@ -37,6 +40,12 @@ final class Descriptor: Sendable {
   /// Opens a device or pipe named by the user for writing; nothing is created.
   static func writing(_ path: [UInt8]) throws(Failure) -> Descriptor {
     try opened(path, in: nil, flags: O_WRONLY | O_NOCTTY, doing: "open")
+  }
+
+  /// Opens or creates a file for reading, and for writing at its end. Nothing blocks.
+  static func updating(_ path: [UInt8], mode: UInt32) throws(Failure) -> Descriptor {
+    try opened(
+      path, in: nil, flags: O_RDWR | O_APPEND | O_CREAT | O_NOCTTY | O_NONBLOCK, mode: mode, doing: "open")
   }
 
   /// The standard stream (output or error) that a path leads to, such as /dev/stdout; nil if it leads to
@@ -119,6 +128,7 @@ final class Descriptor: Sendable {
 
   /// Reads up to `count` bytes from the current offset; empty at the end.
   func read(_ count: Int) throws(Failure) -> [UInt8] {
+    try Interruption.check()
     var failed = false
     let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
       let got = SystemCall.retrying { unsafe Glibc.read(number, buffer.baseAddress, count) }
@@ -171,6 +181,17 @@ final class Descriptor: Sendable {
     var answer = statvfs()
     guard unsafe fstatvfs(number, &answer) == 0 else { throw Self.failure("look at", path) }
     return UInt64(answer.f_bavail) * UInt64(answer.f_frsize)
+  }
+
+  /// Waits until no other process has the file locked, and locks it until it is closed.
+  func lock() throws(Failure) {
+    guard SystemCall.retrying({ Int(flock(number, LOCK_EX)) }) == 0 else { throw Self.failure("lock", path) }
+  }
+
+  /// Replaces the content of a file that was opened for writing at its end.
+  func replaceContent(_ bytes: [UInt8]) throws(Failure) {
+    guard ftruncate(number, 0) == 0 else { throw Self.failure("write", path) }
+    try write(bytes)
   }
 
   /// Makes content and size durable.
@@ -308,6 +329,7 @@ final class Descriptor: Sendable {
       default: (.inputOutput, "see the operating system's error")
       }
     return Failure(
-      exit, "cannot \(doing) \(shown): \(SystemCall.text(of: code)): \(advice)", isBrokenPipe: code == EPIPE)
+      exit, "cannot \(doing) \(shown): \(SystemCall.text(of: code)): \(advice)",
+      cause: code == EPIPE ? .brokenPipe : .ordinary)
   }
 }

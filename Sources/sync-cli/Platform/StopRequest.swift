@@ -1,24 +1,22 @@
-private import Dispatch
 import SyncStore
 
 /// The request to end a command that follows something: SIGINT, SIGTERM or SIGHUP, or standard output without
 /// a reader.
 final class StopRequest: Sendable {
   private struct State {
-    var isMade = false
+    /// Monotonic seconds when it was made.
+    var time: Double?
     /// Runs when the request is made.
     var reaction: (@Sendable () -> Void)?
   }
 
   private let state = LockedField(State())
-  /// Seconds between two looks at standard output.
-  private static let outputCheckSeconds = 1.0
   /// Seconds that the main thread has to end the program after a request.
   private static let endingSeconds = 5.0
   private static let pollMicroseconds: UInt32 = 10_000
 
   /// Whether it was made.
-  var isMade: Bool { state.withLock { $0.isMade } }
+  var isMade: Bool { state.withLock { $0.time != nil } }
 
   /// Waits for it for at most this many seconds. For an effect of a signal that may be seen before the
   /// signal.
@@ -37,28 +35,69 @@ final class StopRequest: Sendable {
   ) rethrows -> Result {
     let isMade = state.withLock { state in
       state.reaction = reaction
-      return state.isMade
+      return state.time != nil
     }
     defer { state.withLock { $0.reaction = nil } }
     if isMade { reaction() }
     return try body()
   }
 
-  /// Waits for signals on a thread of its own. `System.blockSignals` must have been called before any thread
-  /// began. With a second signal, or if the program has not ended some seconds after the first, `giveUp` is
-  /// called, which must end it: the main thread may wait for a reader of standard output.
-  func listen(giveUp: @escaping @Sendable () -> Never) {
-    DispatchQueue(label: "sync-cli.stop").async {
-      while System.nextSignal(within: Self.outputCheckSeconds) == .none, !System.hasLostReader(1) {}
-      self.make()
-      _ = System.nextSignal(within: Self.endingSeconds)
-      giveUp()
+  // MARK: - Signals
+
+  /// Runs `body`, which ends soon after the request that it gets is made. `System.blockSignals` must have
+  /// been called before any thread began.
+  ///
+  /// In a shell it is the shell's request for the command. Otherwise `giveUp` is called with a second signal,
+  /// or if `body` has not ended some seconds after the first: the main thread may wait for a reader of
+  /// standard output. It must end the program.
+  static func following<Result>(
+    giveUp: @escaping @Sendable () -> Never, _ body: (StopRequest) throws -> Result
+  ) rethrows -> Result {
+    if let request = Interruption.request {
+      return try Interruption.with(nil) { try body(request) }
     }
+    let request = StopRequest()
+    SignalListener.start()
+    SignalListener.push { number in
+      guard let number else {
+        if request.isOverdue { giveUp() }
+        if System.hasLostReader(1) { request.make() }
+        return true
+      }
+      guard System.endingSignals.contains(number) else { return false }
+      if request.isMade { giveUp() }
+      request.make()
+      return true
+    }
+    // Without a shell around it, the end of `body` is that of the program.
+    defer { SignalListener.popUnlessLast() }
+    return try body(request)
   }
 
-  private func make() {
+  /// Runs a command of a shell: a signal makes the request, a second one has its default action. `notice` is
+  /// called before the command can react.
+  func listening<Result>(
+    notice: @escaping @Sendable () -> Void, during body: () throws -> Result
+  ) rethrows -> Result {
+    SignalListener.push { [self] number in
+      guard let number else { return true }
+      guard System.endingSignals.contains(number), !isMade else { return false }
+      notice()
+      make()
+      return true
+    }
+    defer { SignalListener.pop() }
+    return try body()
+  }
+
+  private var isOverdue: Bool {
+    state.withLock { $0.time.map { System.monotonicSeconds - $0 >= Self.endingSeconds } ?? false }
+  }
+
+  /// Makes the request.
+  func make() {
     let reaction = state.withLock { state in
-      state.isMade = true
+      state.time = state.time ?? System.monotonicSeconds
       return state.reaction
     }
     reaction?()

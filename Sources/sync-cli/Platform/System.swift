@@ -28,12 +28,28 @@ enum System {
     return bytes.isEmpty ? nil : bytes
   }
 
+  /// Whether an environment variable is set, be it to nothing.
+  static func isSet(_ name: String) -> Bool { unsafe getenv(name) != nil }
+
   /// Occupies the descriptors 0 to 2 so that no file of the store gets one of them (F36): messages would be
   /// written into it. Closed streams stay unusable: reading or writing them is an error.
   static func reserveStandardDescriptors() {
     for number in Int32(0)...2 where fcntl(number, F_GETFD) == -1 {
       _ = unsafe open("/dev/null", number == 0 ? O_WRONLY : O_RDONLY)
     }
+  }
+
+  /// Moves standard input to another descriptor, and leaves an empty file in its place: what reads standard
+  /// input then does not take the lines of a script.
+  static func takeStandardInput() -> Descriptor {
+    let moved = sync_duplicate_above_standard(0)
+    guard moved > 2 else { return Descriptor(standard: 0) }
+    let empty = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
+    if empty >= 0 {
+      dup2(empty, 0)
+      close(empty)
+    }
+    return Descriptor(owning: moved, named: "standard input")
   }
 
   /// Raises the descriptor limit to its maximum: the usual 1024 are fewer than the members that a hub can
@@ -113,31 +129,51 @@ enum System {
   /// The result of `nextSignal`.
   enum Signal { case end, reload, none }
 
-  private static var handled: sigset_t {
+  /// The signals that ask a command to end.
+  static let endingSignals = [SIGTERM, SIGINT, SIGHUP]
+  /// Those that a key on the terminal, or the terminal itself, can send to a shell in addition.
+  static let terminalSignals = endingSignals + [SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH]
+
+  private static func set(of numbers: [Int32]) -> sigset_t {
     var set = sigset_t()
     unsafe sigemptyset(&set)
-    for number in [SIGTERM, SIGINT, SIGHUP] { unsafe sigaddset(&set, number) }
+    for number in numbers { unsafe sigaddset(&set, number) }
     return set
   }
 
-  /// Blocks SIGTERM, SIGINT and SIGHUP for `nextSignal`. Call it before any thread starts, since threads
-  /// inherit the mask.
-  static func blockSignals() {
-    var set = handled
+  /// Blocks signals for `nextSignal` and `awaitSignal(among:within:)`. Call it before any thread starts:
+  /// threads inherit the mask.
+  static func blockSignals(_ numbers: [Int32] = endingSignals) {
+    var set = set(of: numbers)
     unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
   }
 
   /// Waits for a signal, at most `seconds`.
   static func nextSignal(within seconds: Double) -> Signal {
-    var set = handled
+    switch awaitSignal(among: endingSignals, within: seconds) {
+    case SIGTERM, SIGINT: .end
+    case SIGHUP: .reload
+    default: .none
+    }
+  }
+
+  /// Waits for one of these signals, which must be blocked, at most `seconds`. Returns its number.
+  static func awaitSignal(among numbers: [Int32], within seconds: Double) -> Int32? {
+    var set = set(of: numbers)
     var limit = timespec()
     limit.tv_sec = Int(seconds)
     limit.tv_nsec = Int((seconds - seconds.rounded(.down)) * 1e9)
-    switch unsafe sigtimedwait(&set, nil, &limit) {
-    case SIGTERM, SIGINT: return .end
-    case SIGHUP: return .reload
-    default: return .none
-    }
+    let number = unsafe sigtimedwait(&set, nil, &limit)
+    return number > 0 ? number : nil
+  }
+
+  /// Does what the kernel does by default with a signal that is blocked: ends or stops the process, or
+  /// nothing. A signal that the program's caller ignores stays ignored.
+  static func takeDefaultAction(of number: Int32) {
+    var (set, before) = (set(of: [number]), sigset_t())
+    unsafe pthread_sigmask(SIG_UNBLOCK, &set, &before)
+    raise(number)
+    unsafe pthread_sigmask(SIG_SETMASK, &before, nil)
   }
 
   /// Whether what is written to the standard stream is lost: it is a pipe or socket that nothing reads.

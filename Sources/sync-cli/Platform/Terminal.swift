@@ -13,52 +13,49 @@ enum Terminal {
     case failed
   }
 
-  /// Prompts for a line without echo; nil if there is no terminal, or the line is empty.
+  /// Prompts for a line without echo; nil if there is no terminal, the line is empty, or the command of a
+  /// shell is interrupted.
   ///
   /// A signal that ends or stops the process still does so, after the terminal is restored. If the process
   /// continues, the prompt is repeated.
   static func secret(_ prompt: String) -> [UInt8]? {
-    let terminal = unsafe open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)
-    guard terminal >= 0 else { return nil }
-    defer { close(terminal) }
-    while true {
-      switch ask(prompt, terminal) {
-      case .line(let line): return line.isEmpty ? nil : line
-      case .interrupted: continue
-      case .failed: return nil
-      }
-    }
+    answer(to: prompt, echoes: false).flatMap { $0.isEmpty ? nil : $0 }
   }
 
   /// Asks a question; true if the answer begins with "y". False also without a terminal.
   static func confirms(_ question: String) -> Bool {
-    let terminal = unsafe open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)
-    guard terminal >= 0 else { return false }
-    defer { close(terminal) }
-    let text = Array(question.utf8)
-    guard unsafe write(terminal, text, text.count) == text.count else { return false }
-    var answer: [UInt8] = []
-    var byte: UInt8 = 0
-    while answer.count < longestLine {
-      let count = unsafe read(terminal, &byte, 1)
-      if count < 0, errno == EINTR { continue }
-      guard count == 1, byte != 0x0A else { break }
-      answer.append(byte)
-    }
-    return answer.first.map { $0 | 0x20 } == UInt8(ascii: "y")
+    answer(to: question, echoes: true)?.first.map { $0 | 0x20 } == UInt8(ascii: "y")
   }
 
-  private static func ask(_ prompt: String, _ terminal: Int32) -> Answer {
+  private static func answer(to prompt: String, echoes: Bool) -> [UInt8]? {
+    let terminal = unsafe open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)
+    guard terminal >= 0 else { return nil }
+    defer { close(terminal) }
+    while !Interruption.isRequested {
+      switch ask(prompt, terminal, echoes: echoes) {
+      case .line(let line): return line
+      case .interrupted: continue
+      case .failed: return nil
+      }
+    }
+    return nil
+  }
+
+  private static func ask(_ prompt: String, _ terminal: Int32, echoes: Bool) -> Answer {
     var before = termios()
     guard unsafe tcgetattr(terminal, &before) == 0, let signals = DeferredSignals() else { return .failed }
     // Deferred actions run in reverse order: the terminal is restored before.
     defer { signals.deliver() }
-    var silent = before
-    silent.c_lflag &= ~tcflag_t(ECHO)
-    guard unsafe tcsetattr(terminal, TCSAFLUSH, &silent) == 0 else { return .failed }
+    if !echoes {
+      var silent = before
+      silent.c_lflag &= ~tcflag_t(ECHO)
+      guard unsafe tcsetattr(terminal, TCSAFLUSH, &silent) == 0 else { return .failed }
+    }
     defer {
-      _ = unsafe tcsetattr(terminal, TCSAFLUSH, &before)
-      _ = unsafe write(terminal, "\n", 1)
+      if !echoes {
+        _ = unsafe tcsetattr(terminal, TCSAFLUSH, &before)
+        _ = unsafe write(terminal, "\n", 1)
+      }
     }
     let text = Array(prompt.utf8)
     guard unsafe write(terminal, text, text.count) == text.count else { return .failed }
@@ -78,7 +75,7 @@ enum Terminal {
 private nonisolated(unsafe) var signalPipe: Int32 = -1
 
 /// Defers signals that would end or stop the process. They are caught, not blocked: other threads may exist
-/// that do not block them.
+/// that do not block them. In a shell they are blocked in all threads, and the listener passes them on.
 private struct DeferredSignals {
   private static let numbers = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP]
   private let pipe: (end: Int32, start: Int32)
@@ -104,6 +101,14 @@ private struct DeferredSignals {
       var old = sigaction()
       if unsafe sigaction(number, &action, &old) == 0 { before.append((number, old)) }
     }
+    guard SignalListener.isRunning else { return }
+    let (start, numbers) = (pipe.start, Self.numbers)
+    SignalListener.push { number in
+      guard let number, numbers.contains(number) else { return number == nil }
+      var byte = UInt8(truncatingIfNeeded: number)
+      _ = unsafe write(start, &byte, 1)
+      return true
+    }
   }
 
   /// Waits until bytes can be read; false if a signal arrives first.
@@ -122,9 +127,13 @@ private struct DeferredSignals {
       var action = action
       _ = unsafe sigaction(number, &action, nil)
     }
+    let isShared = SignalListener.isRunning
+    if isShared { SignalListener.pop() }
     var number: UInt8 = 0
-    // Raised on this thread, which handles it before the next line.
-    while unsafe read(pipe.end, &number, 1) == 1 { raise(Int32(number)) }
+    // On this thread, which handles it before the next line.
+    while unsafe read(pipe.end, &number, 1) == 1 {
+      if isShared { SignalListener.deliver(Int32(number)) } else { raise(Int32(number)) }
+    }
     close(pipe.end)
     close(pipe.start)
   }

@@ -2,9 +2,9 @@ private import CLinux
 private import Glibc
 import SyncStore
 
-/// A running `sh -c COMMAND` with bytes on its standard input. It shares the other streams and the process
-/// group, so that a key pressed on the terminal reaches both.
-final class ShellCommand: Sendable {
+/// A running `sh -c SCRIPT`. It shares the process group, so that a key pressed on the terminal reaches both,
+/// and the standard streams, unless bytes are passed to its input.
+final class Subprocess: Sendable {
   /// How a command ended.
   enum Ending: Equatable {
     case exited(Int32)
@@ -22,24 +22,22 @@ final class ShellCommand: Sendable {
   /// Nil once its number may be another process's.
   private let process: LockedField<pid_t?>
   private let number: pid_t
-  /// The writing end of the pipe that the command reads; nil once closed.
+  /// The writing end of the pipe that the command reads; nil once closed, or without one.
   private let input: LockedField<Int32?>
   /// Milliseconds between two looks whether the command has ended while it does not read its input.
   private static let pollMilliseconds: Int32 = 50
 
-  /// Starts the command with these variables, "NAME=value" each, in place of its own of that name.
-  init(_ command: [UInt8], variables: [[UInt8]]) throws(Failure) {
-    var ends: [Int32] = [-1, -1]
-    guard unsafe pipe(&ends) == 0 else { throw Self.failure(errno) }
-    let (reading, writing) = (SystemCall.moveAboveStdio(ends[0]), SystemCall.moveAboveStdio(ends[1]))
-    defer { close(reading) }
-    for end in [reading, writing] { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-    _ = sync_set_nonblocking(writing)
-
+  /// Starts `sh -c script name arguments…` with these variables, "NAME=value" each, in place of its own of
+  /// that name. With `feeds` its standard input is a pipe, for `finish(feeding:)`.
+  init(
+    _ script: [UInt8], arguments: [[UInt8]] = [], variables: [[UInt8]] = [], feeds: Bool
+  ) throws(Failure) {
+    let ends = try feeds ? Self.pipe() : nil
+    defer { if let ends { close(ends.reading) } }
     var actions = unsafe posix_spawn_file_actions_t()
     unsafe posix_spawn_file_actions_init(&actions)
     defer { unsafe posix_spawn_file_actions_destroy(&actions) }
-    unsafe posix_spawn_file_actions_adddup2(&actions, reading, 0)
+    if let ends { unsafe posix_spawn_file_actions_adddup2(&actions, ends.reading, 0) }
     // This program blocks and ignores signals that the command must get.
     var attributes = posix_spawnattr_t()
     unsafe posix_spawnattr_init(&attributes)
@@ -51,7 +49,8 @@ final class ShellCommand: Sendable {
     unsafe posix_spawnattr_setsigdefault(&attributes, &signals)
     unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
 
-    let code = unsafe Self.withWords([Array("sh".utf8), Array("-c".utf8), command]) { words in
+    let words = [Array("sh".utf8), Array("-c".utf8), script] + (arguments.isEmpty ? [] : [Array("sh".utf8)])
+    let code = unsafe Self.withWords(words + arguments) { words in
       unsafe Self.withWords(variables + Self.inherited(without: variables)) { environment in
         var number: pid_t = 0
         let code = unsafe posix_spawn(&number, "/bin/sh", &actions, &attributes, words, environment)
@@ -59,27 +58,49 @@ final class ShellCommand: Sendable {
       }
     }
     guard code.0 == 0 else {
-      close(writing)
+      if let ends { close(ends.writing) }
       throw Self.failure(code.0)
     }
     number = code.1
     process = LockedField(code.1)
-    input = LockedField(writing)
+    input = LockedField(ends?.writing)
+  }
+
+  /// Both ends close with an `exec`; writing does not block.
+  private static func pipe() throws(Failure) -> (reading: Int32, writing: Int32) {
+    var ends: [Int32] = [-1, -1]
+    guard unsafe Glibc.pipe(&ends) == 0 else { throw failure(errno) }
+    let (reading, writing) = (SystemCall.moveAboveStdio(ends[0]), SystemCall.moveAboveStdio(ends[1]))
+    for end in [reading, writing] { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    _ = sync_set_nonblocking(writing)
+    return (reading, writing)
+  }
+
+  /// Runs a script in the foreground of the terminal, and returns its exit code, above 128 for a signal.
+  ///
+  /// Until it ends, this process ignores the signals of the keyboard: they are meant for the program that the
+  /// script runs.
+  static func runInForeground(_ script: String, _ arguments: [[UInt8]]) throws(Failure) -> Int32 {
+    let ignored = [SIGINT, SIGQUIT]
+    let before = (signal(SIGINT, SIG_IGN), signal(SIGQUIT, SIG_IGN))
+    SignalListener.push { number in number.map(ignored.contains) ?? true }
+    defer {
+      SignalListener.pop()
+      (_, _) = (signal(SIGINT, before.0), signal(SIGQUIT, before.1))
+    }
+    switch try Subprocess(Array(script.utf8), arguments: arguments, feeds: false).finish() {
+    case .exited(let code): return code
+    case .signalled(let number): return 128 + number
+    }
   }
 
   deinit { shutInput() }
 
   /// Asks the command to end.
-  func terminate() { send(SIGTERM) }
-  /// Ends the command.
-  func kill() { send(SIGKILL) }
-
-  private func send(_ signal: Int32) {
-    process.withLock { if let process = $0 { _ = Glibc.kill(process, signal) } }
-  }
+  func terminate() { process.withLock { if let process = $0 { _ = kill(process, SIGTERM) } } }
 
   /// Passes `bytes` to the command and waits for its end. A command that does not read them is no error.
-  func finish(feeding bytes: [UInt8]) -> Ending {
+  func finish(feeding bytes: [UInt8] = []) -> Ending {
     if let end = input.withLock({ $0 }) { feed(bytes, into: end) }
     shutInput()
     var information = unsafe siginfo_t()
