@@ -26,6 +26,7 @@ let package = Package(
     .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
     .systemLibrary(name: "CNettle", pkgConfig: "nettle", providers: [.apt(["nettle-dev"])]),
     .systemLibrary(name: "CDeflate", pkgConfig: "libdeflate", providers: [.apt(["libdeflate-dev"])]),
+    .systemLibrary(name: "CEdit", pkgConfig: "libedit", providers: [.apt(["libedit-dev"])]),
 
     .target(
       name: "SyncStore", dependencies: ["CLinux", "COpenSSL", "CNettle", "CSQLite", "CXXHash"],
@@ -35,7 +36,7 @@ let package = Package(
       name: "Replication", dependencies: ["SyncStore", "CLinux", "COpenSSL", "CDeflate"],
       swiftSettings: strict),
     .executableTarget(
-      name: "sync-cli", dependencies: ["SyncStore", "Replication", "CLinux"], swiftSettings: strict),
+      name: "sync-cli", dependencies: ["SyncStore", "Replication", "CLinux", "CEdit"], swiftSettings: strict),
 
     .target(
       name: "SyncTestSupport", dependencies: ["SyncStore", "Replication"],

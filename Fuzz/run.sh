@@ -24,7 +24,7 @@ swift build "${flags[@]}" --target Replication
 # The targets use the package's `package` declarations; its identity is the name of its directory.
 package=$(basename "$PWD" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9_]/_/g')
 # shellcheck disable=SC2046
-libraries=($(pkg-config --libs openssl nettle sqlite3 libdeflate libxxhash))
+libraries=($(pkg-config --libs openssl nettle sqlite3 libdeflate libxxhash libedit))
 
 export SWIFT_BACKTRACE=enable=no
 # Targets that need real files use memory for them, and leave them there when the fuzzer ends.
@@ -47,7 +47,7 @@ for target in "${targets[@]}"; do
   swiftc -O -parse-as-library -sanitize=fuzzer,address -package-name "$package" -swift-version 6 \
     -enable-upcoming-feature InternalImportsByDefault -enable-upcoming-feature MemberImportVisibility \
     -I "$modules/Modules" -Xcc "-fmodule-map-file=$modules/CLinux.build/module.modulemap" \
-    $(for system in COpenSSL CNettle CSQLite CXXHash CDeflate; do printf -- '-Xcc -fmodule-map-file=%s ' "$PWD/Sources/$system/module.modulemap"; done) \
+    $(for system in COpenSSL CNettle CSQLite CXXHash CDeflate CEdit; do printf -- '-Xcc -fmodule-map-file=%s ' "$PWD/Sources/$system/module.modulemap"; done) \
     "Fuzz/Targets/$target.swift" "${sources[@]}" "$modules"/{Replication,SyncStore,CLinux}.build/*.o "${libraries[@]}" \
     -o "$scratch/$target" 2> >(grep -v '__asan_' >&2)
   mkdir -p "$scratch/corpus/$target"

@@ -25,7 +25,7 @@ enum Program {
     MemberCommands.list, MemberCommands.add, MemberCommands.remove, RenameCommand.command,
     SetRightCommand.command,
     RevokeCommand.command, ClockCommand.command, ConflictCommands.show,
-    ConflictCommands.restore, CompletionsCommand.command,
+    ConflictCommands.restore, ShellCommand.command, CompletionsCommand.command,
   ]
 
   /// Commands for scripts and the build.

@@ -104,6 +104,8 @@ struct Invocation: Sendable {
   let command: Command
   let operands: [Argument]
   let values: StringDictionary<[Argument]>
+  /// The shell in which the command runs; nil if it runs alone.
+  var shell: ShellSession? = nil
 
   /// Whether the switch or option is present.
   func has(_ option: String) -> Bool { values[option] != nil }

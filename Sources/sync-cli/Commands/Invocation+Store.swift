@@ -52,7 +52,9 @@ extension Invocation {
     let path = try storePath()
     // A passphrase file named by the option is for this store; one in the environment may be for others.
     if try has(Secrets.option.name) || Store.isEncrypted(at: path) {
-      configuration.passphrase = try Secrets.passphrase(self)
+      let source = value(Secrets.option.name)
+      configuration.passphrase =
+        try shell?.passphrase(of: path, source) { try Secrets.passphrase(self) } ?? Secrets.passphrase(self)
     }
     return (path, configuration)
   }
@@ -71,7 +73,12 @@ extension Invocation {
   func withStore<Result>(
     _ opening: (path: String, configuration: Configuration), _ body: (Store) throws -> Result
   ) throws -> Result {
-    let store = try Store.open(at: opening.path, configuration: opening.configuration)
+    let store: Store
+    do { store = try Store.open(at: opening.path, configuration: opening.configuration) } catch {
+      if error.code == .wrongKey { shell?.forgetPassphrases() }
+      throw error
+    }
+    shell?.note(store, at: opening.path)
     let result: Result
     do {
       result = try body(store)
@@ -82,6 +89,15 @@ extension Invocation {
     }
     try store.close()
     return result
+  }
+
+  /// Standard input, for a value of `-`.
+  func standardInput() throws(Failure) -> Descriptor {
+    guard shell == nil else {
+      throw usage(
+        "-", reason: "in a shell, standard input has the lines of the shell", advice: "name a file instead")
+    }
+    return Descriptor(standard: 0)
   }
 
   /// The prefix in an option or an operand; empty if there is none.

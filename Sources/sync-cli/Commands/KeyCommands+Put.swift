@@ -80,7 +80,7 @@ extension KeyCommands {
       }
       return .file(source)
     case (let operand?, nil) where operand.bytes == [UInt8(ascii: "-")]:
-      return .standardInput(Descriptor(standard: 0))
+      return .standardInput(try invocation.standardInput())
     case (let operand?, nil):
       guard let bytes = ValueText.bytes(of: operand.bytes, as: write.type) else {
         throw invocation.usage(

@@ -78,7 +78,8 @@ enum LineCommands {
   ) { invocation, output in
     let operand = invocation.operands[0]
     let source =
-      operand.bytes == [UInt8(ascii: "-")] ? Descriptor(standard: 0) : try Descriptor.reading(operand.bytes)
+      try operand.bytes == [UInt8(ascii: "-")]
+      ? invocation.standardInput() : Descriptor.reading(operand.bytes)
     guard try source.status().kind != .directory else {
       throw invocation.usage(
         operand.shown, reason: "it is a directory", advice: "give a file, or use \"sync-cli import\"")

@@ -129,7 +129,7 @@ enum MemberCommands {
   private static func token(_ invocation: Invocation) throws -> String {
     let operand = invocation.operands[0]
     guard operand.bytes == [UInt8(ascii: "-")] else { return operand.text }
-    return String(decoding: try Descriptor(standard: 0).readAll(limit: tokenBytes), as: UTF8.self)
+    return String(decoding: try invocation.standardInput().readAll(limit: tokenBytes), as: UTF8.self)
   }
 
   private static let tokenBytes = 64 << 10

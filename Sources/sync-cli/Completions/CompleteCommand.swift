@@ -19,7 +19,7 @@ enum CompleteCommand {
     guard let names = invocation.value("kind").flatMap({ WordKind.Names(rawValue: $0.text) }) else {
       return .done
     }
-    let milliseconds = System.environment("SYNC_COMPLETE_TIMEOUT").flatMap { Int($0) } ?? usualMilliseconds
+    let milliseconds = mostMilliseconds
     let answer = Answer()
     System.exit(.done, after: milliseconds) { answer.give(nil) }
     let word = invocation.operands.first?.bytes ?? []
@@ -33,6 +33,10 @@ enum CompleteCommand {
   /// The first listing of a process sorts all keys: with more than some hundred thousand that takes longer
   /// than a person at the keyboard waits.
   private static let usualMilliseconds = 180
+  /// Milliseconds after which it prints what it has.
+  static var mostMilliseconds: Int {
+    System.environment("SYNC_COMPLETE_TIMEOUT").flatMap { Int($0) } ?? usualMilliseconds
+  }
   /// More would not fit the screen.
   static let mostCandidates = 200
   /// Records that are searched for keys written last.
@@ -64,18 +68,25 @@ enum CompleteCommand {
     let path = try invocation.storePath()
     guard try !Store.isEncrypted(at: path) else { return [] }
     return try invocation.withStore((path, invocation.configuration(.readOnly))) { store in
-      let membership = Membership(store)
-      let found: [String]
-      switch names {
-      case .keys:
-        answer.expect(try recentKeys(prefix, in: store))
-        return try keys(prefix, in: store.snapshot())
-      case .peers: found = try membership.members().map(\.name) + membership.peers().map(\.name)
-      case .invitations: found = try membership.invitations().map(\.id)
-      }
-      let text = String(decoding: prefix, as: UTF8.self)
-      return StringSet(found.filter { $0.hasPrefix(text) }).sorted()
+      try candidates(names, prefix: prefix, in: store, expect: answer.expect)
     }
+  }
+
+  /// Names that begin with `prefix`. Before it sorts keys, which may take long, it calls `expect` with some.
+  static func candidates(
+    _ names: WordKind.Names, prefix: [UInt8], in store: Store, expect: ([String]) -> Void
+  ) throws -> [String] {
+    let membership = Membership(store)
+    let found: [String]
+    switch names {
+    case .keys:
+      expect(try recentKeys(prefix, in: store))
+      return try keys(prefix, in: store.snapshot())
+    case .peers: found = try membership.members().map(\.name) + membership.peers().map(\.name)
+    case .invitations: found = try membership.invitations().map(\.id)
+    }
+    let text = String(decoding: prefix, as: UTF8.self)
+    return StringSet(found.filter { $0.hasPrefix(text) }).sorted()
   }
 
   /// Keys that begin with `prefix` among the last records of the journal, each up to the next separator.
