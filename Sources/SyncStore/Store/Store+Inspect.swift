@@ -49,6 +49,22 @@ extension Store {
     }
   }
 
+  /// Waits until the journal ends after `position`, and returns its last position; nil if the task is
+  /// cancelled.
+  ///
+  /// - Throws: `.damaged`, `.inputOutput` if the journal cannot be read there; `.closed`, `.forked`.
+  package func lastPosition(after position: UInt64) async throws(StoreError) -> UInt64? {
+    let follower = JournalFollower<UInt64>(changeSignal) { [self] () throws(StoreError) in
+      let last = try reading { engine throws(StoreError) in engine.position }
+      return last > position ? .found(last) : .wait(milliseconds: nil)
+    }
+    switch await follower.next() {
+    case .found(let last): return last
+    case .cancelled: return nil
+    case .failed(let error): throw error
+    }
+  }
+
   /// The most recently written keys of a range, newest first.
   ///
   /// Only the last `records` records of the journal are searched, and superseded ones are skipped. The cost

@@ -41,9 +41,9 @@ extension InspectCommands {
         next = recent.last.map { $0.position + 1 } ?? 1
         guard invocation.has("follow") else { return .done }
       }
-      repeat {
-        try showAll(store, from: &next, left: &left) { try show($0, invocation: invocation, output: output) }
-      } while try invocation.has("follow") && left > 0 && !isInterrupted(output)
+      let each: (LogEntry) throws -> Void = { try show($0, invocation: invocation, output: output) }
+      try showAll(store, from: &next, left: &left, each)
+      if invocation.has("follow") { try follow(store, from: next, left: left, output, each) }
       return .done
     }
   }.printing(JSONReference.log)
@@ -51,7 +51,6 @@ extension InspectCommands {
   /// Records shown on a terminal, which a journal of millions would flood.
   private static let recentRecords = 10
   private static let pageRecords = 1000
-  private static let pollSeconds = 0.2
 
   /// Shows up to `left` records from `next` on, and moves both.
   private static func showAll(
@@ -78,15 +77,29 @@ extension InspectCommands {
     }
   }
 
-  /// Waits for more to be written. True if a signal ends the command; a reader that has gone ends it as a
-  /// write to its pipe would.
-  private static func isInterrupted(_ output: Output) throws -> Bool {
-    try output.flush()
-    guard !output.hasLostReader else {
-      throw Failure(
-        .inputOutput, "log: standard output: its reader has gone: nothing to do", cause: .brokenPipe)
+  /// Shows what is written, up to `left` records, until a signal ends the command. A reader that has gone
+  /// ends it as a write to its pipe would.
+  private static func follow(
+    _ store: Store, from next: UInt64, left: Int, _ output: Output, _ show: (LogEntry) throws -> Void
+  ) throws {
+    try StopRequest.following(giveUp: { System.exit(.done) }) { stop in
+      // Records that are no writes have positions, too: `next` may never reach the last one.
+      var (next, left, last) = (next, left, UInt64(0))
+      while true {
+        try output.flush()
+        guard !output.hasLostReader else {
+          throw Failure(
+            .inputOutput, "log: standard output: its reader has gone: nothing to do", cause: .brokenPipe)
+        }
+        guard left > 0, !stop.isMade else { return }
+        let seen = last
+        guard let found = try blocking(until: stop, { try await store.lastPosition(after: seen) }) else {
+          continue
+        }
+        last = found
+        try showAll(store, from: &next, left: &left, show)
+      }
     }
-    return System.nextSignal(within: pollSeconds) != .none
   }
 
   private static func show(_ entry: LogEntry, invocation: Invocation, output: Output) throws {
