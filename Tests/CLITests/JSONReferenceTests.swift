@@ -114,6 +114,8 @@ final class JSONReferenceTests {
     try print(alpha, "import", folder, "--prefix", "f/")
     try print(alpha, "export", scratch.path + "/out", "--prefix", "f/")
     try print(alpha, "manual", scratch.path + "/man")
+    // Its lines are those of the commands in it.
+    try print(alpha, "shell", input: [])
     let watch = try alpha.start(["watch", "--json", "--initial", "--once"])
     while watch.isRunning, !String(decoding: watch.out, as: UTF8.self).contains("\"ready\"") {
       Thread.sleep(forTimeInterval: 0.01)

@@ -5,12 +5,12 @@ import SyncStore
 enum RenameCommand {
   static let command = Command(
     "peer rename", "give a member or a peer another name",
-    operands: [Operand("NAME"), Operand("NEW")],
+    operands: [Operand("NAME"), Operand("NEW-NAME")],
     notes: """
       A member's name changes on every copy that receives the change; this copy's own name can be changed, too. A name
       that "peer add" gave changes on this copy alone, unless it is the name of that member. Other copies can go on using
       the name under which they know it as a peer; a daemon's configuration that names it in "peers" must be edited.
-      Ends with 1 if nothing is called NAME, with 3 if NEW is taken, and for a member where this copy is read-only or was
+      Ends with 1 if nothing is called NAME, with 3 if NEW-NAME is taken, and for a member where this copy is read-only or was
       revoked.
       """
   ) { invocation, output in
