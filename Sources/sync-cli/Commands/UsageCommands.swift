@@ -40,16 +40,18 @@ enum UsageCommands {
       throw invocation.usage("--separator", reason: "it is empty", advice: "give / or :")
     }
     return try invocation.withStore(toWrite: false) { store in
-      var tree = UsageTree(prefix: invocation.prefix(invocation.operands.first), depth: depth, separator)
+      var tree = KeyUsageTree(
+        prefix: invocation.prefix(invocation.operands.first), depth: depth, separator: separator)
       var failures = ItemFailures(invocation)
       let losses = try store.snapshot().scanReadable(KeyRange(prefix: tree.prefix)) { tree.add($0) }.doubts
       let isHuman = invocation.has("human") || output.isTerminal
-      for (path, usage) in tree.sorted {
+      for usage in tree.sorted {
         if invocation.wantsJSON {
-          try output.line(usage.json(path))
+          try output.line(usage.json)
         } else {
           let columns = Array((isHuman ? usage.humanColumns : usage.columns).utf8)
-          try output.write(columns + (path.isEmpty ? [UInt8(ascii: ".")] : output.shown(key: path)) + [0x0A])
+          let path = usage.path.isEmpty ? [UInt8(ascii: ".")] : output.shown(key: usage.path)
+          try output.write(columns + path + [0x0A])
         }
       }
       try failures.record(losses)
@@ -59,25 +61,7 @@ enum UsageCommands {
   }.printing(JSONReference.du)
 }
 
-/// What the keys below one path take.
-struct Usage: Equatable {
-  var keys = 0
-  var keyBytes: UInt64 = 0
-  var valueBytes: UInt64 = 0
-  /// Large values among them, by key: shared content counts each time.
-  var blobs = 0
-  var blobBytes: UInt64 = 0
-  var bytes: UInt64 { keyBytes + valueBytes }
-
-  mutating func add(_ entry: Entry) {
-    keys += 1
-    keyBytes += UInt64(entry.key.bytes.count)
-    valueBytes += entry.size
-    guard entry.blob != nil else { return }
-    blobs += 1
-    blobBytes += entry.size
-  }
-
+extension KeyUsage {
   fileprivate var columns: String { "\(bytes)\t\(keys)\t\(blobs)\t" }
 
   fileprivate var humanColumns: String {
@@ -85,50 +69,11 @@ struct Usage: Equatable {
       + Text.padded(Text.count(blobs, noun: "blob"), to: 11) + "  "
   }
 
-  fileprivate func json(_ path: [UInt8]) -> JSON {
+  fileprivate var json: JSON {
     [
       "prefix": KeyLine.prefix(path), "bytes": .integer(bytes), "keys": .integer(keys),
       "key_bytes": .integer(keyBytes), "value_bytes": .integer(valueBytes), "blobs": .integer(blobs),
       "blob_bytes": .integer(blobBytes),
     ]
-  }
-}
-
-/// Sums for a prefix and the paths below it.
-private struct UsageTree {
-  let prefix: [UInt8]
-  private let depth: Int
-  private let separator: [UInt8]
-  private var sums: [[UInt8]: Usage]
-
-  init(prefix: [UInt8], depth: Int, _ separator: [UInt8]) {
-    (self.prefix, self.depth, self.separator) = (prefix, depth, separator)
-    sums = [prefix: Usage()]
-  }
-
-  mutating func add(_ entry: Entry) {
-    sums[prefix, default: Usage()].add(entry)
-    let key = entry.key.bytes
-    var (end, level) = (prefix.count, 0)
-    while level < depth, let next = Self.end(of: separator, in: key, from: end) {
-      sums[Array(key[..<next]), default: Usage()].add(entry)
-      (end, level) = (next, level + 1)
-    }
-  }
-
-  /// The end of the first separator at or after `start`.
-  private static func end(of separator: [UInt8], in key: [UInt8], from start: Int) -> Int? {
-    guard start + separator.count <= key.count else { return nil }
-    return (start...(key.count - separator.count)).first { key[$0...].starts(with: separator) }
-      .map { $0 + separator.count }
-  }
-
-  /// The most bytes first, a path before those below it.
-  var sorted: [(path: [UInt8], usage: Usage)] {
-    sums.sorted { first, second in
-      first.value.bytes == second.value.bytes
-        ? first.key.lexicographicallyPrecedes(second.key) : first.value.bytes > second.value.bytes
-    }
-    .map { ($0.key, $0.value) }
   }
 }
