@@ -3,7 +3,7 @@ import SyncStore
 /// `restore`: a store made of a backup.
 extension BackupCommands {
   static let restore = Command(
-    "restore", "make a store of a backup", operands: [Operand("FILE")],
+    "restore", "make a store of a backup, or take keys back from one", operands: [Operand("FILE")],
     options: [
       Option("state", value: "N", "the state that the N-th backup into FILE has made (default: the last)"),
       Option("replace", "in place of the store that is there"),
