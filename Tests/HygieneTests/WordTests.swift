@@ -55,11 +55,9 @@ import Testing
       (#"\bcomes? upon\b"#, "write finds, meets, reads"),
     ])
   func prose(pattern: String, instead: String) throws {
-    let expression = try Regex(pattern)
-    for path in Self.sources {
-      for line in try Self.lines(path, comments: true) where line.text.contains(expression) {
-        Issue.record("\(path):\(line.number): \(instead): \(line.text.drop { $0 == " " })")
-      }
+    for match in try Repository.matches(pattern, in: Self.sources) {
+      let text = match.split(separator: ":", maxSplits: 2).last?.drop { $0 == " " } ?? ""
+      if text.hasPrefix("//") { Issue.record("\(instead): \(match)") }
     }
   }
 

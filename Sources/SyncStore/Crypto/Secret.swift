@@ -138,9 +138,10 @@ public struct Passphrase: Sendable, CustomStringConvertible, CustomReflectable {
   /// Calls `open` with the normalized bytes and, if that fails with `.wrongKey`, with the bytes as given if
   /// they differ.
   ///
-  /// - Throws: errors of `open`; `.wrongKey` if both fail with it.
   /// `open` also gets the function that derives keys. The key of the form that opened is kept as long as the
   /// passphrase: a program that opens a store again and again derives it once.
+  ///
+  /// - Throws: errors of `open`; `.wrongKey` if both fail with it.
   func tryingBothForms<Result>(
     _ open: (Secret, (KeyRingFile.PassphraseKDF, Secret) -> Secret?) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
