@@ -100,7 +100,7 @@ public final class KeyRestoration {
     (self.changes, self.unchanged) = (changes, unchanged)
   }
 
-  /// Whether both values are equal. The same write made the same value, which is not read then; one that
+  /// Whether both values are equal. Large values are compared by their references, and not read; a value that
   /// cannot be read here counts as different.
   private static func isSame(
     _ past: Entry, in before: Snapshot, as present: Entry, in now: Snapshot
