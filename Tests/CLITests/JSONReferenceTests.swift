@@ -16,7 +16,6 @@ final class JSONReferenceTests {
   private static let rare: [String: String] = [
     "repaired_keys": "a machine that was rolled back in place: RepairTests",
     "repaired": "the same",
-    "why: waiting[].base64": "a write that is stamped ahead, of bytes that are no text",
     "status: daemon.identity_conflicts[].device": "two copies with one identity that displace each other",
     "status: daemon.identity_conflicts[].message": "the same",
     "status: members null": "damage in the list of members",
