@@ -24,7 +24,7 @@ import Testing
   /// Lines with the same answer in bash and fish.
   static let lines = [
     Line("sync-cli dig", "digest"), Line("sync-cli lo", "load", "log"),
-    Line("sync-cli peer re", "remove", "revoke"), Line("sync-cli help peer rem", "remove"),
+    Line("sync-cli peer re", "remove", "rename", "revoke"), Line("sync-cli help peer rem", "remove"),
     Line("sync-cli peer remove h", "harbour", "hut"), Line("sync-cli push hut h", "harbour", "hut"),
     Line("sync-cli get ", "a b", "order/", "user:"), Line("sync-cli get order/", "order/1", "order/2/"),
     Line("sync-cli ls o", "order/"), Line("sync-cli del --prefix o", "order/"),
