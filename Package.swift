@@ -43,13 +43,17 @@ let package = Package(
       path: "Tests/SyncTestSupport", swiftSettings: strict),
     .testTarget(
       name: "SyncStoreTests",
-      dependencies: ["SyncStore", "SyncStoreFoundation", "CLinux", "SyncTestSupport"],
+      dependencies: ["SyncStore", "SyncStoreFoundation", "CLinux", "SyncTestSupport", "background-work"],
       swiftSettings: strict),
     .testTarget(
       name: "ReplicationTests", dependencies: ["Replication", "COpenSSL", "SyncTestSupport"],
       swiftSettings: strict),
     .testTarget(
       name: "SimulationTests", dependencies: ["Replication", "SyncTestSupport"],
+      swiftSettings: strict),
+    // More background work than there are threads for, in a process that has not been forked.
+    .executableTarget(
+      name: "background-work", dependencies: ["SyncStore"], path: "Tests/BackgroundWork",
       swiftSettings: strict),
     // Runs the program under a filter that refuses it a system call.
     .executableTarget(name: "refuse-call", path: "Tests/RefuseCall"),

@@ -27,15 +27,17 @@ import Testing
 
   /// The types that conform to `BlockingCalls`, by themselves or by a protocol that refines it.
   private static func conforming() throws -> Set<String> {
-    var types: Set<String> = []
-    for path in Repository.swiftFiles where path.hasPrefix("Sources/") {
-      for line in try Repository.lines(path) {
-        let declaration =
-          /^(public )?(final )?(extension|class|struct|protocol) (?<name>\w+)[^:]*: .*\b(BlockingCalls|ReadableStore|ReadableCollection)\b/
-        if let found = String(line).prefixMatch(of: declaration) { types.insert(String(found.name)) }
-      }
-    }
-    return types
+    let declaration =
+      #"^(public )?(final )?(extension|class|struct|protocol) \w+[^:]*: .*\b(BlockingCalls|ReadableStore|ReadableCollection)\b"#
+    let kinds: Set<Substring> = ["public", "final", "extension", "class", "struct", "protocol"]
+    let lines = try Repository.matches(
+      declaration, in: Repository.swiftFiles.filter { $0.hasPrefix("Sources/") })
+    return Set(
+      lines.compactMap { line in
+        // "path:line: declaration"
+        let words = line.split(separator: " ").dropFirst().drop { kinds.contains($0) }
+        return words.first.map { String($0.prefix { $0.isLetter || $0.isNumber || $0 == "_" }) }
+      })
   }
 
   @Test("each type with calls that may block conforms to BlockingCalls")

@@ -52,7 +52,9 @@ import Testing
   }
 
   /// The edges, each as "from > to", with a sentence for each file and type that makes it.
-  private static func edges() throws -> [String: [String]] {
+  private static let edges = Result { try findEdges() }
+
+  private static func findEdges() throws -> [String: [String]] {
     let sources = try Repository.files(in: "Sources/SyncStore", ending: ".swift")
       .filter { !$0.contains(".docc/") }.compactMap(read)
     var declaring: [String: Set<String>] = [:]
@@ -78,7 +80,7 @@ import Testing
 
   @Test("folders use only folders below them")
   func upwards() throws {
-    let edges = try Self.edges()
+    let edges = try Self.edges.get()
     for (edge, users) in edges where Self.leadsUp(edge) {
       Issue.record("\(edge) leads upwards: \(users.joined(separator: ", "))")
     }
@@ -86,14 +88,14 @@ import Testing
 
   @Test("the number of edges between folders only shrinks")
   func number() throws {
-    let edges = try Self.edges()
+    let edges = try Self.edges.get()
     #expect(edges.count <= Self.mostEdges, "\(edges.keys.sorted())")
     #expect(edges.count >= Self.mostEdges, "fewer edges: lower `mostEdges` to \(edges.count)")
   }
 
   @Test("the table of the architecture says which folder uses which")
   func table() throws {
-    let edges = try Self.edges()
+    let edges = try Self.edges.get()
     let rows = try Repository.lines("docs/architecture.md").compactMap { line in
       try #/\| `(?<folder>[^`]+)` \| [^|]+ \| (?<uses>[^|]+) \|/#.wholeMatch(in: line)
     }.filter { Self.folders.contains(String($0.folder)) }

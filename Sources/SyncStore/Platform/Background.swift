@@ -46,13 +46,14 @@ package enum Background {
   /// Waits until the files given to `release` so far are gone and their blocks are free.
   static func waitForReleases() { releasingQueue.sync {} }
 
-  static func runMaintenance(_ work: @escaping @Sendable () -> Void) { maintenancePool.run(work) }
+  /// Runs compaction, purging and the like, at a low priority.
+  package static func runMaintenance(_ work: @escaping @Sendable () -> Void) { maintenancePool.run(work) }
 
   /// Number of processors, at least 1.
-  static var processors: Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
+  package static var processors: Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
 
   /// Calls `work` `count` times, in parallel on all processors, and returns when all calls have.
-  static func concurrentPerform(_ count: Int, _ work: @escaping @Sendable (Int) -> Void) {
+  package static func concurrentPerform(_ count: Int, _ work: @escaping @Sendable (Int) -> Void) {
     let loop = SharedLoop(count, work)
     for _ in 1..<max(1, min(count, processors)) { sharePool.run { loop.join() } }
     loop.join()
