@@ -114,6 +114,20 @@ extension Invocation {
   }
 }
 
+/// A step that a dry run shows.
+enum PlannedStep: String { case put, delete }
+
+extension Invocation {
+  /// Prints a step of a dry run: `+ KEY` or `- KEY`.
+  func show(_ key: Key, as step: PlannedStep, _ output: Output) throws {
+    guard !wantsJSON else {
+      return try output.line(
+        JSON.object([KeyLine.member(key.bytes)]).with("action", .string(step.rawValue)))
+    }
+    try output.write(Array((step == .put ? "+ " : "- ").utf8) + output.shown(key: key.bytes) + [0x0A])
+  }
+}
+
 /// Lines of JSON about keys.
 enum KeyLine {
   /// `key`, or `key_base64` where the key is not UTF-8.

@@ -38,7 +38,7 @@ enum MemberCommands {
   private static let longestInvitation: UInt64 = 30 * 86_400_000
 
   /// The name of a member or peer in an argument.
-  private static func name(_ argument: Argument, _ invocation: Invocation) throws -> String {
+  static func name(_ argument: Argument, _ invocation: Invocation) throws -> String {
     guard StoreIdentity.isName(argument.text) else {
       throw invocation.usage(
         "\"\(argument.shown)\"", reason: "no name",

@@ -8,18 +8,14 @@ enum RenameCommand {
     operands: [Operand("NAME"), Operand("NEW-NAME")],
     notes: """
       A member's name changes on every copy that receives the change; this copy's own name can be changed, too. A name
-      that "peer add" gave changes on this copy alone, unless it is the name of that member. Other copies can go on using
-      the name under which they know it as a peer; a daemon's configuration that names it in "peers" must be edited.
+      that "peer add" gave changes on this copy alone, unless it is the name of that member. Other copies can still use the
+      name under which they know it as a peer; a daemon's configuration that names it in "peers" must be edited.
       Ends with 1 if nothing is called NAME, with 3 if NEW-NAME is taken, and for a member where this copy is read-only or was
       revoked.
       """
   ) { invocation, output in
-    let (name, newName) = (invocation.operands[0].text, invocation.operands[1].text)
-    guard StoreIdentity.isName(newName) else {
-      throw invocation.usage(
-        "\"\(invocation.operands[1].shown)\"", reason: "no name",
-        advice: "use 1 to \(Limits.nameBytes) bytes without blanks or slashes")
-    }
+    let name = invocation.operands[0].text
+    let newName = try MemberCommands.name(invocation.operands[1], invocation)
     let hasChanged = try invocation.withStore { store in
       let membership = Membership(store)
       guard

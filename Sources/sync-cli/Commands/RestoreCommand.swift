@@ -19,7 +19,7 @@ extension BackupCommands {
       With --prefix the store stays, in use or not: keys whose values FILE has are set to them again, as new writes that
       reach every copy; others stay, or go with --delete. --dry-run lists the keys (+ KEY, - KEY). A key that is written
       meanwhile is left alone and named; one whose value FILE lacks is named (5), and the others are restored. --delete
-      asks on a terminal; elsewhere it needs --yes for more than \(TreeMirror.unconfirmedDeletes) keys. Next to the store there must be space for all of FILE.
+      asks on a terminal; elsewhere it needs --yes for more than \(Confirmation.unconfirmedDeletes) keys. Next to the store there must be space for all of FILE.
       """
   ) { invocation, output in
     let path = try invocation.storePath()

@@ -28,27 +28,13 @@ struct RestoredKeys {
         progress: { done, total in bar.update(bytes: done, of: total, "verified") }
       ) { restoration in
         if isDryRun { return try preview(restoration, output) }
-        try confirmDeletes(restoration)
+        if deletes {
+          let added = restoration.changes.count { $0.kind == .added }
+          try invocation.confirmDeletes(added, prefix: prefix, because: "are not in the backup")
+        }
         return try apply(restoration, to: store, output)
       }
     }
-  }
-
-  /// Asks on a terminal whether keys may go; elsewhere a large number of them needs `--yes`.
-  private func confirmDeletes(_ restoration: KeyRestoration) throws(Failure) {
-    let count = restoration.changes.count { $0.kind == .added }
-    guard deletes, count > 0 else { return }
-    let what = "\(Text.count(count, noun: "key")) that begin with \"\(Text.printable(prefix))\""
-    guard
-      Confirmation.isPossible || count <= TreeMirror.unconfirmedDeletes
-        || invocation.has(Confirmation.yes.name)
-    else {
-      throw Failure(
-        .refused,
-        "restore --delete: \(what) are not in the backup: more than \(TreeMirror.unconfirmedDeletes) would go, and nothing was done: "
-          + "look at --dry-run, and give --yes")
-    }
-    try invocation.confirm("delete \(what) and are not in the backup?")
   }
 
   private func apply(
@@ -77,14 +63,7 @@ struct RestoredKeys {
   private func preview(_ restoration: KeyRestoration, _ output: Output) throws -> ExitCode {
     let changes = restoration.changes.filter { deletes || $0.kind != .added }
     for change in changes {
-      let isDelete = change.kind == .added
-      if invocation.wantsJSON {
-        try output.line(
-          JSON.object([KeyLine.member(change.key.bytes)])
-            .with("action", .string(isDelete ? "delete" : "put")))
-      } else {
-        try output.write(Array((isDelete ? "- " : "+ ").utf8) + output.shown(key: change.key.bytes) + [0x0A])
-      }
+      try invocation.show(change.key, as: change.kind == .added ? .delete : .put, output)
     }
     let puts = changes.filter { $0.kind != .added }
     let deleted = deletes ? changes.count - puts.count : nil

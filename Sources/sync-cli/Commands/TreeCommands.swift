@@ -22,7 +22,7 @@ enum TreeCommands {
       GLOB is a pattern as for "sync-cli list --glob". One without a slash matches the name of a file or directory anywhere, one
       with a slash the path below DIR, one with a slash at its end only directories; the keys of what it leaves out are not deleted.
       --delete needs --prefix, which may be empty for the whole store. It asks on a terminal; elsewhere it needs --yes for more than
-      \(TreeMirror.unconfirmedDeletes) keys. It deletes nothing if a directory cannot be read, and no key that was written since it looked.
+      \(Confirmation.unconfirmedDeletes) keys. It deletes nothing if a directory cannot be read, and no key that was written since it looked.
       """
   ) { invocation, output in
     let root = try directory(invocation)
@@ -42,10 +42,10 @@ enum TreeCommands {
         store: store, root: root, prefix: prefix,
         progress: Progress("import", totalBytes: tree.totalBytes, enabled: invocation.showsProgress),
         failures: ItemFailures(invocation))
-      if isDryRun { importer.preview = { try show($0, as: .put, invocation: invocation, output: output) } }
+      if isDryRun { importer.preview = { try invocation.show($0, as: .put, output) } }
       try importer.run(tree)
       if isDryRun {
-        for key in mirror?.keys ?? [] { try show(key, as: .delete, invocation: invocation, output: output) }
+        for key in mirror?.keys ?? [] { try invocation.show(key, as: .delete, output) }
       } else {
         try mirror?.delete()
       }
@@ -67,17 +67,6 @@ enum TreeCommands {
       throw invocation.usage(
         "--exclude \(shown)", reason: error.text, advice: "put \\ before a literal * ? [ or \\")
     }
-  }
-
-  /// A step that a dry run shows.
-  private enum Action: String { case put, delete }
-
-  private static func show(_ key: Key, as action: Action, invocation: Invocation, output: Output) throws {
-    guard !invocation.wantsJSON else {
-      return try output.line(
-        JSON.object([KeyLine.member(key.bytes)]).with("action", .string(action.rawValue)))
-    }
-    try output.write(Array((action == .put ? "+ " : "- ").utf8) + output.shown(key: key.bytes) + [0x0A])
   }
 
   private static func report(

@@ -2,8 +2,6 @@ import SyncStore
 
 /// `import --delete`: the keys below a prefix that have no file in the directory.
 final class TreeMirror {
-  /// Without a terminal, more deletes than these need `--yes`.
-  static let unconfirmedDeletes = 1000
   private static let transactionKeys = 500
 
   private let store: Store
@@ -32,15 +30,7 @@ final class TreeMirror {
 
   /// Asks on a terminal whether the keys may go; elsewhere a large number of them needs `--yes`.
   func confirm(_ invocation: Invocation) throws(Failure) {
-    guard !found.isEmpty else { return }
-    let what = "\(Text.count(found.count, noun: "key")) that begin with \"\(Text.printable(prefix))\""
-    guard Confirmation.isPossible || found.count <= Self.unconfirmedDeletes || invocation.has("yes") else {
-      throw Failure(
-        .refused,
-        "import --delete: \(what) have no file in the directory: more than \(Self.unconfirmedDeletes) would go, and nothing was done: "
-          + "look at --dry-run, and give --yes")
-    }
-    try invocation.confirm("delete \(what) and have no file in the directory?")
+    try invocation.confirmDeletes(found.count, prefix: prefix, because: "have no file in the directory")
   }
 
   /// Deletes the keys that were not written since.

@@ -1,4 +1,4 @@
-/// The request to stop the command that runs in a shell, which goes on.
+/// The request to stop the command that runs in a shell. The shell itself continues.
 ///
 /// Outside of a shell there is none: a signal ends the process. In a shell the code that reads, writes and
 /// waits for commands checks it. A command that handles the request itself gets it from

@@ -8,7 +8,7 @@ import SyncStore
 ///
 /// Invariant: the signals are blocked in all threads, so that only this one gets them.
 enum SignalListener {
-  /// Gets the number of a signal; nil about once a second. False: the default action is to be taken.
+  /// Receives a signal number, or nil about once a second. Returns false to request the default action.
   typealias Handler = @Sendable (Int32?) -> Bool
 
   private struct State {

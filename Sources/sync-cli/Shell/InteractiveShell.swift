@@ -9,7 +9,7 @@ struct InteractiveShell {
   private let open = OpenCommand()
   private var last = Shell.Ending.done
 
-  /// The lines of a command that goes on, also for completion.
+  /// The lines of an unfinished command, which completion reads, too.
   private final class OpenCommand {
     var words = ShellWords()
     var lines: [[UInt8]] = []
@@ -139,7 +139,7 @@ struct InteractiveShell {
     return Prompt(parts: parts)
   }
 
-  /// The prompt for a line that goes on with the one before.
+  /// The prompt for a continuation line.
   private static func continuation(_ words: ShellWords) -> Prompt {
     let open = words.quote.map { String(UnicodeScalar($0.rawValue)) } ?? "\\"
     return Prompt(parts: [Prompt.Part(text: "  \(open)> ")])

@@ -1,6 +1,6 @@
 import SyncStore
 
-/// The shell: runs each line as the program runs its command line, and goes on.
+/// The shell: runs each line like a command line of the program. A failing line does not end it.
 final class Shell {
   /// How a line ended.
   enum Ending: Equatable {

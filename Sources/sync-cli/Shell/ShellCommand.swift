@@ -11,7 +11,7 @@ enum ShellCommand {
       for once.
 
       Blanks part words; '…' and "…" hold blanks. "…" has the escapes \\n \\r \\t \\a \\b \\" \\\\ and \\xHH, so
-      that a key can have any bytes. A quote may go on over lines. # begins a comment. A command has at most
+      that a key can have any bytes. A quote may span lines. # begins a comment. A command has at most
       \(Text.size(ShellWords.mostBytes)).
 
       On a terminal, Tab completes commands, options, keys and peers, the arrow keys bring back lines, and

@@ -2,7 +2,7 @@
 ///
 /// Blanks part words. '…' holds any characters but `'`. "…" has the escapes \n \r \t \a \b \" \\ \$ \` and
 /// \xHH, so that a word can hold any bytes. Outside of quotes, \ makes the next character part of a word. `#`
-/// at the beginning of a word begins a comment. A quote that is open at the end of a line goes on with the
+/// at the beginning of a word begins a comment. A quote that is open at the end of a line continues on the
 /// next; a \ there joins the two.
 struct ShellWords {
   /// A quote that is open.
@@ -38,7 +38,7 @@ struct ShellWords {
     (UInt8(ascii: "`"), 0x60),
   ]
 
-  /// Reads a line without its end. True if the command is complete; otherwise the next line goes on with it.
+  /// Reads a line without its end. True if the command is complete; otherwise the next line continues it.
   mutating func readLine(_ line: [UInt8]) throws(Failure) -> Bool {
     try read(line)
     guard escape != .begun else {
