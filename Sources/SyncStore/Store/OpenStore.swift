@@ -106,7 +106,7 @@ extension StorePart {
   var isWritable: Bool { configuration.mode != .readOnly }
 
   /// Calls `body` with this process's view, after catching up. `body` may run more than once: results from an
-  /// index that proved damaged are discarded.
+  /// index that proved damaged, or that refers to a copy not installed here, are discarded.
   @inline(__always)
   func reading<Result>(
     _ body: (inout Engine) throws(StoreError) -> Result
@@ -117,11 +117,11 @@ extension StorePart {
         try catchUp(&engine)
         do throws(StoreError) {
           let result = try body(&engine)
-          if !engine.indexIsInvalid { return result }
+          if !engine.indexIsInvalid, !engine.missesInstall { return result }
         } catch {
-          if !engine.indexIsInvalid { throw error }
+          if !engine.indexIsInvalid, !engine.missesInstall { throw error }
         }
-        engine.rebuildIndex()
+        if engine.indexIsInvalid { engine.rebuildIndex() }
       }
     }
   }

@@ -240,6 +240,16 @@ struct Journal {
     segments.filter { stands.contains($0.header.covered.lowerBound) }.map(\.number)
   }
 
+  /// The segments that a compaction after `installed` replaced. Its copy is not installed completely, so the
+  /// index may still refer to them.
+  func partlyReplaced(after installed: UInt32) -> [Segment] {
+    guard !replaced.isEmpty else { return [] }
+    let names = replaced.kept.map(\.header.name)
+    return segments.filter { $0.header.compaction > installed }
+      .flatMap { SegmentName.replaced(by: $0.header.name, among: names) }
+      .compactMap { table[$0.number] }
+  }
+
   /// Keeps the mappings of `other` readable.
   mutating func retainMappings(of other: Journal) {
     for segment in other.segments + other.replaced.kept { addReplaced(segment) }

@@ -373,15 +373,22 @@ extension Engine {
     return version >= own
   }
 
-  /// Replaces the list of special records: those that are more than a key's current value.
+  /// Replaces the list of special records: those that are more than a key's current value. Only with the
+  /// right to change the index.
   mutating func rewriteSpecialRecords() throws(StoreError) {
+    // Another process may have installed a later copy than this one.
+    let installed = try index.checkpoint.specialRecords().installedCompaction
+    compaction.installed = max(compaction.installed, installed)
     var notes = IndexCheckpoint.SpecialRecords(installedCompaction: compaction.installed)
     func note(_ location: Location) {
       if let segment = journal.segment(location.segment), segment.slot != nil {
         notes.refs.append(segment.ref(at: location.offset))
       }
     }
-    for segment in journal.segments + journal.uninstalled where segment.slot != nil {
+    // This view may have replaced segments whose copy another process has installed only in part. Without
+    // their definitions, a process that opens the store could not read what the index still refers to.
+    let named = journal.segments + journal.uninstalled + journal.partlyReplaced(after: compaction.installed)
+    for segment in named where segment.slot != nil {
       for offset in segment.actors.definitionOffsets {
         notes.refs.append(segment.ref(at: offset))
       }

@@ -178,7 +178,7 @@ struct Engine {
       _ = try record(at: location)
       return try journal.record(at: location)
     } catch {
-      if error.code == .damaged { recordDamageFound() }
+      if error.code == .damaged, !missesInstall { recordDamageFound() }
       throw error
     }
   }

@@ -1,3 +1,4 @@
+import Foundation
 import SyncTestSupport
 import Testing
 
@@ -29,6 +30,12 @@ struct SegmentInstallReaderTests {
     return (store, other)
   }
 
+  /// The store as a third process opens it.
+  private func third() throws -> Store {
+    try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: host.environmentOf(process: 2_000))
+  }
+
   private static let kept = 200
 
   /// Segments that stay unchanged, which the other process has read, followed by some that are worth
@@ -51,6 +58,8 @@ struct SegmentInstallReaderTests {
       let found = Result { try Key("new \(number)") }.flatMap { key in Result { try other.text(key) } }
       #expect(throws: Never.self) { _ = try found.get() }
       #expect((try? found.get()) == "\(number)")
+      // A read without a lock needs no actor, one under the lock does.
+      #expect(throws: Never.self) { _ = try other.currentRecord(Array("new \(number)".utf8)) }
     }
     #expect(other.core.engine.withLock { $0.index.isShared }, "it uses the index of all")
   }
@@ -142,5 +151,95 @@ struct SegmentInstallReaderTests {
       #expect(try store.text(Key("new \(Self.kept - number)")) == "other")
     }
     #expect(try other.digest() == store.digest() && other.verify().isClean)
+  }
+
+  /// Makes `store` rewrite the list of special records in the index checkpoint.
+  private func rewriteSpecialRecords(_ store: Store) throws {
+    let installed = try store.core.engine.withLock { engine in
+      try engine.index.checkpoint.specialRecords().installedCompaction
+    }
+    // Each of these adds one, until the list is rewritten without the replaced ones.
+    try store.localKeys.set((0..<1200).map { (Array("note".utf8), [UInt8($0 & 255)]) })
+    let noted = try store.core.engine.withLock { try $0.index.checkpoint.specialRecords() }
+    #expect(noted.refs.count < 600 && noted.installedCompaction == installed)
+  }
+
+  @Test("reads what the index names if another writer has rewritten the list of actors meanwhile")
+  func rewritten() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    let reader = Locked<Store?>(nil)
+    turns.set {
+      guard reader.withLock({ $0 == nil }) else { return }
+      check(other)
+      #expect(throws: Never.self) {
+        try rewriteSpecialRecords(other)
+        let opened = try third()
+        reader.withLock { $0 = opened }
+        check(opened)
+      }
+    }
+    try store.compact()
+    turns.set(nil)
+    let opened = try #require(reader.withLock { $0 })
+    check(opened)
+    #expect(try opened.digest() == store.digest() && opened.verify().isClean)
+  }
+
+  @Test("is not taken for damage if its process dies after another one has rewritten the list of actors")
+  func killed() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    let (digest, actor) = (try store.digest(), try store.actor)
+    let isKilled = Locked(false)
+    turns.set {
+      guard !isKilled.withLock({ isKilled in exchange(&isKilled, with: true) }) else { return }
+      check(other)
+      #expect(throws: Never.self) { try rewriteSpecialRecords(other) }
+      host.killProcesses()
+    }
+    _ = try? store.compact()
+    let again = try Store.open(on: host, configuration: shared)
+    check(again)
+    #expect(try again.digest() == digest && again.verify().isClean)
+    #expect(try again.actor == actor)
+  }
+
+  @Test(
+    "reads again if the installation of a copy that it maps has begun since it caught up",
+    .timeLimit(.minutes(Patience.minutes(1))))
+  func begunSince() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    let (began, goesOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let (reader, attempts) = (Locked<Worker?>(nil), Locked(0))
+    plan.before(.open, of: "-1.segment") {
+      let worker = Worker.run {
+        // It has the copy, which has no slot in the index yet.
+        let opened = try third()
+        try opened.reading { engine throws(StoreError) in
+          let isFirst = attempts.withLock { attempts in
+            attempts += 1
+            return attempts == 1
+          }
+          if isFirst {
+            began.signal()
+            goesOn.wait()
+            engine.assignSlots(mayAdd: false)
+          }
+          for number in 0..<Self.kept { _ = try engine.held(Array("new \(number)".utf8)) }
+        }
+      }
+      reader.withLock { $0 = worker }
+      began.wait()
+    }
+    turns.set {
+      goesOn.signal()
+      #expect(throws: Never.self) { try reader.withLock { exchange(&$0, with: nil) }?.wait() }
+    }
+    try store.compact()
+    turns.set(nil)
+    #expect(attempts.withLock { $0 } == 2)
+    #expect(try store.verify().isClean && store.status().damagedPlaces == 0)
   }
 }
