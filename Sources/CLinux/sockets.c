@@ -35,8 +35,8 @@ int sync_epoll_wait(int epoll, uint32_t *events, uint64_t *tokens, int capacity,
 
 int sync_event_descriptor(void) { return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); }
 
-int sync_tcp_socket(int family) {
-  return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+int sync_stream_socket(int family) {
+  return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
 int sync_accept(int listener, void *address, uint32_t *count) {

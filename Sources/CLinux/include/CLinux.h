@@ -89,7 +89,8 @@ extern unsigned sync_forks;
 static inline unsigned sync_forks_seen(void) { return sync_forks; }
 
 // The calling thread's reader word: the epoch since which it reads without a lock, on a cache line of its
-// own. NULL if too many threads have one.
+// own. NULL if too many threads have one. The next word of the line counts lookups; it stays when the thread
+// ends, and another thread takes the line.
 enum { sync_reader_words = 512, sync_reader_stride = 8 };
 extern _Thread_local uint64_t *sync_own_reader_word;
 extern uint64_t sync_all_reader_words[sync_reader_words * sync_reader_stride];

@@ -17,7 +17,7 @@ int sync_epoll_wait(int epoll, uint32_t *events, uint64_t *tokens, int capacity,
 int sync_event_descriptor(void);
 
 // A TCP socket of `family`: non-blocking, close-on-exec.
-int sync_tcp_socket(int family);
+int sync_stream_socket(int family);
 
 // Accepts the next connection of `listener`: non-blocking, close-on-exec. `address` has room for `*count`
 // bytes.

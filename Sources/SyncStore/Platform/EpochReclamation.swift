@@ -71,11 +71,17 @@ internal import Synchronization
   private static let millisecondsBetweenReclaims = 20
 
   /// Calls `body` with the published view; nil if there is none or this thread has no reader word. The view
-  /// stays valid during the call, whatever is published.
+  /// stays valid during the call, whatever is published. A lookup is counted, unless `counts` is false.
   @inline(__always)
-  func read<Result>(_ body: (LockFreeView) -> Result?) -> Result? {
+  func read<Result>(counts: Bool = true, _ body: (LockFreeView) -> Result?) -> Result? {
     guard let word = unsafe sync_reader_word() else { return nil }
     let since = unsafe UnsafeMutableRawPointer(word).assumingMemoryBound(to: Atomic<UInt64>.self)
+    // On the same cache line, which this thread writes anyway.
+    if counts {
+      let lookups = unsafe since + 1
+      let count = unsafe lookups.pointee.load(ordering: .relaxed)
+      unsafe lookups.pointee.store(count &+ 1, ordering: .relaxed)
+    }
     // A nested read keeps the epoch of the outer one.
     let before = unsafe since.pointee.load(ordering: .relaxed)
     if before == 0 {
@@ -87,6 +93,18 @@ internal import Synchronization
       return nil
     }
     return unsafe view._withUnsafeGuaranteedRef(body)
+  }
+
+  /// The lookups of all threads of the process, those that have ended included. Threads without a reader word
+  /// are not counted.
+  static var lookups: UInt64 {
+    var lookups: UInt64 = 0
+    for index in 0..<Int(sync_claimed_reader_words()) {
+      guard let word = unsafe sync_reader_word_at(Int32(index)) else { continue }
+      let count = unsafe UnsafeMutableRawPointer(word + 1).assumingMemoryBound(to: Atomic<UInt64>.self)
+      lookups &+= unsafe count.pointee.load(ordering: .relaxed)
+    }
+    return lookups
   }
 
   @inline(__always)

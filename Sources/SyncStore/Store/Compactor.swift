@@ -12,8 +12,10 @@ final class Compactor: WritingPart {
   let writes: WritePath
   let journalSync: JournalSync
   private var schedule: CompactionSchedule { writes.compaction }
-  /// Number of compactions made by this instance; locked while one runs.
-  let compacting = LockedField(0, rank: .compaction)
+  /// Locked while a compaction of this instance runs.
+  let compacting = LockedField((), rank: .compaction)
+  /// Compactions made by this instance.
+  let finished = EventCounter()
   /// Position at the last purge scan.
   let purgedAt = Atomic<UInt64>(0)
   /// Up to this position the journal has no delete that is not acknowledged.
@@ -32,14 +34,14 @@ final class Compactor: WritingPart {
     // A compaction under way, here or in another process, waits for the writers' mutex: waiting for it inside
     // a transaction would deadlock.
     try writes.checkNotWriting("compact the store")
-    return try compacting.withLock { compactions throws(StoreError) in
+    return try compacting.withLock { _ throws(StoreError) in
       var gained: UInt64 = 0
       while true {
         let before = gained
         var isDone = try purgeIfSpaceAllows()
         do throws(StoreError) {
           while let gain = try compactOnce(isThorough: true) {
-            (gained, compactions) = (gained + gain, compactions + 1)
+            gained += gain
           }
         } catch {
           guard error.code == .diskFull, gained > 0 else { throw error }
@@ -66,10 +68,9 @@ final class Compactor: WritingPart {
   /// On a full disk: purges and compacts what it can. True if that has reclaimed space.
   func makeRoom() throws(StoreError) -> Bool {
     guard environment.compactionMode != .onRequest else { return false }
-    return try compacting.withLock { compactions throws(StoreError) in
+    return try compacting.withLock { _ throws(StoreError) in
       _ = try purgeIfSpaceAllows()
       while let gain = try compactOnce(isThorough: true) {
-        compactions += 1
         if gain > 0 { return true }
       }
       return false
@@ -78,10 +79,10 @@ final class Compactor: WritingPart {
 
   /// Compacts runs of segments until none is due.
   func compactWhileDue() {
-    compacting.withLock { compactions in
+    compacting.withLock { _ in
       // Failures are retried with the next segment; a full disk stops the writer itself.
       _ = try? purgeBeforeCompaction(always: false)
-      while (try? compactOnce(isThorough: false)) != nil { compactions += 1 }
+      while (try? compactOnce(isThorough: false)) != nil {}
       schedule.end()
     }
   }
@@ -168,6 +169,7 @@ final class Compactor: WritingPart {
       return nil
     }
     try installSegment(SegmentInstall(segment, replacing: run.numbers, known: known), &progress)
+    finished.add()
     try remove(run.names)
     return UInt64(max(0, run.fileBytes - segment.mapping.count))
   }

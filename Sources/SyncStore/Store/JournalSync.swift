@@ -10,11 +10,18 @@ final class JournalSync: StorePart {
   /// Group commit of the syncs made by this instance.
   private let group = GroupCommit()
   private let isScheduled = Atomic(false)
+  private let durations = LockedField(DurationHistogram())
+  private let requests = Atomic<UInt64>(0)
 
   init(_ core: OpenStore, blobs: BlobTier) { (self.core, self.blobs) = (core, blobs) }
 
   /// Syncs made by this instance: fewer than durable writes if writers share them.
   var count: Int { group.count }
+
+  /// The syncs made by this instance, and the number of requests that they have served.
+  var measured: (syncs: DurationHistogram, requests: UInt64) {
+    (durations.withLock { $0 }, requests.load(ordering: .relaxed))
+  }
 
   /// Waits for a sync by another thread that is under way.
   func waitForOthers() {
@@ -28,6 +35,7 @@ final class JournalSync: StorePart {
   /// one.
   func sync(upTo target: UInt64) throws(StoreError) {
     if control.durable >= target, !control.poisoned { return }
+    requests.add(1, ordering: .relaxed)
     try group.wait { () throws(StoreError) in
       try isDurable(upTo: target)
     } work: { () throws(StoreError) in
@@ -42,6 +50,7 @@ final class JournalSync: StorePart {
   func whenDurable(
     upTo target: UInt64, _ body: @escaping @Sendable (StoreError?) -> Void
   ) {
+    requests.add(1, ordering: .relaxed)
     group.whenDone { [self] () throws(StoreError) in
       try isDurable(upTo: target)
     } work: { [self] () throws(StoreError) in
@@ -61,6 +70,13 @@ final class JournalSync: StorePart {
   private static let minBytesToUnmap = 1 << 18
 
   private func syncNow() throws(StoreError) {
+    let start = SuspendingClock.now
+    try syncUnmeasured()
+    let seconds = (SuspendingClock.now - start) / .seconds(1)
+    durations.withLock { $0.add(seconds: seconds) }
+  }
+
+  private func syncUnmeasured() throws(StoreError) {
     try checkUsable()
     let first = Location(packed: control.durable)
     let (tail, segments) = try core.engine.withLock { engine throws(StoreError) -> (UInt64, [Segment]) in

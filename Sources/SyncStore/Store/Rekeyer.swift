@@ -90,12 +90,11 @@ final class Rekeyer: WritingPart {
     // A running compaction waits for the writers' mutex, here or in another process: waiting for it within a
     // transaction would deadlock.
     try writes.checkNotWriting("change its keys")
-    return try compactor.compacting.withLock { compactions throws(StoreError) in
+    return try compactor.compacting.withLock { _ throws(StoreError) in
       guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: waiting) else {
         throw StoreError(.busy, "another process compacts the store: try again", path: path)
       }
       defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
-      compactions += 1
       try journalKeys.refresh()
       try compactor.finishInstalls()
       return try body()

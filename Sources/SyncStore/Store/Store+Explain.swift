@@ -37,15 +37,13 @@ extension Store {
     try unknown(to: actor, after: position, limit: limit).count
   }
 
-  /// The number of keys with a write unknown to the copy of `actor`, and the time of the oldest such write,
-  /// in milliseconds since 1970; nil if there is none.
+  /// The keys with a write unknown to the copy of `actor`. Counting stops at `limit`.
   package func unknown(
     to actor: ActorID?, after position: UInt64, limit: Int
-  ) throws(StoreError) -> (count: Int, oldest: UInt64?) {
+  ) throws(StoreError) -> UnknownWrites {
     try reading { engine throws(StoreError) in
       // The sender of a batch is recorded at its end.
-      var (count, inBatch, isTheirs) = (0, 0, false)
-      var (oldest, oldestInBatch) = (UInt64.max, UInt64.max)
+      var (all, batch, isTheirs) = (UnknownWrites(), UnknownWrites(), false)
       try engine.visit(from: engine.start(of: position + 1)) { view throws(StoreError) in
         if let shape = view.shape {
           if !view.isWrite {
@@ -53,17 +51,17 @@ extension Store {
           } else if view.position > position, view.actor != actor, engine.isCurrent(view),
             !ReservedKey.isReserved(view.key(shape))
           {
-            inBatch += 1
-            oldestInBatch = min(oldestInBatch, view.version?.stamp.milliseconds ?? .max)
+            batch.count(view, key: view.key(shape))
           }
         }
         guard !view.flags.contains(.continues) else { return true }
-        if !isTheirs { (count, oldest) = (count + inBatch, min(oldest, oldestInBatch)) }
-        (inBatch, isTheirs, oldestInBatch) = (0, false, .max)
-        return count < limit
+        if !isTheirs { all.add(batch) }
+        (batch, isTheirs) = (UnknownWrites(), false)
+        return all.count < limit
       }
-      if !isTheirs { (count, oldest) = (count + inBatch, min(oldest, oldestInBatch)) }
-      return (min(count, limit), oldest == .max ? nil : oldest)
+      if !isTheirs { all.add(batch) }
+      all.count = min(all.count, limit)
+      return all
     }
   }
 
@@ -91,5 +89,35 @@ extension Store {
         key: key.bytes, content: content, type: beaten.type, deadline: beaten.deadline, held: held)
     }
     try awaitDurability(tail, durability: nil)
+  }
+}
+
+/// Writes that another copy is not known to have.
+package struct UnknownWrites: Hashable, Sendable {
+  /// Number of keys.
+  package fileprivate(set) var count = 0
+  /// Bytes of their records; a large value is not part of its record.
+  package fileprivate(set) var bytes: UInt64 = 0
+  /// When the oldest of them was written, in milliseconds since 1970; nil if there is none.
+  package fileprivate(set) var oldest: UInt64?
+  /// The first of the keys, in the order of the journal.
+  package fileprivate(set) var firstKeys: [Key] = []
+
+  private static let namedKeys = 5
+
+  /// None.
+  package init() {}
+
+  fileprivate mutating func count(_ view: RecordView, key: [UInt8]) {
+    count += 1
+    bytes += UInt64(view.end - view.offset)
+    if let time = view.version?.stamp.milliseconds { oldest = min(oldest ?? .max, time) }
+    if firstKeys.count < Self.namedKeys { firstKeys.append(Key(unchecked: key)) }
+  }
+
+  fileprivate mutating func add(_ more: UnknownWrites) {
+    (count, bytes) = (count + more.count, bytes + more.bytes)
+    if let time = more.oldest { oldest = min(oldest ?? .max, time) }
+    firstKeys += more.firstKeys.prefix(Self.namedKeys - firstKeys.count)
   }
 }

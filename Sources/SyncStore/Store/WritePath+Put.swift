@@ -11,7 +11,7 @@ extension WritePath {
   ) throws(StoreError) -> UInt64? {
     // Prefetches the cache lines of the index, which arrive while the mutex is acquired and the clock is
     // read.
-    let prefetched = readers.read { $0.prefetch(key.span) }
+    let prefetched = readers.read(counts: false) { $0.prefetch(key.span) }
     compaction.throttleWriter()
     try acquireWriters()
     defer { control.unlock() }
@@ -84,6 +84,7 @@ extension WritePath {
     }
     (engine.state.author, engine.position) = (author, heading.position)
     engine.indexFastPath(hash, bytes: start..<end, replacing: held, writer)
+    puts.add()
     recordPublished(start..<end, in: writer.segment, &engine)
     return .appended
   }
@@ -136,6 +137,9 @@ extension WritePath {
     }
     (engine.state.author, engine.position) = (author, position + UInt64(writes.count))
     engine.indexFastPath(writes, from: start, ends, replacing: held, writer)
+    let deleted = writes.list.count { $0.isTombstone }
+    puts.add(UInt64(writes.count - deleted))
+    deletes.add(UInt64(deleted))
     recordPublished(start..<end, in: writer.segment, &engine)
     return true
   }

@@ -18,6 +18,10 @@ final class WritePath: StorePart {
   let transactionThread = Atomic<UInt>(0)
   /// Whether this instance has appended anything.
   private let written = Atomic(false)
+  /// Values and deletes of users that this copy has issued through this instance. Written under the engine's
+  /// lock.
+  let puts = EventCounter()
+  let deletes = EventCounter()
 
   init(_ core: OpenStore, segments: SegmentPreparer, compaction: CompactionSchedule) {
     (self.core, self.segments, self.compaction) = (core, segments, compaction)
@@ -183,6 +187,17 @@ final class WritePath: StorePart {
       throw error
     }
     publish(encoder.end, in: segment, bringing: intake, isBulk: isBulk, wall: wall, &engine)
+    count(entries, of: engine)
+  }
+
+  /// Counts the writes of users among appended entries.
+  private func count(_ entries: [JournalEntry], of engine: borrowing Engine) {
+    for entry in entries {
+      guard case .write(let record, position: _) = entry, !record.isReserved,
+        engine.state.isMine(record.version.dot)
+      else { continue }
+      record.isTombstone ? deletes.add() : puts.add()
+    }
   }
 
   /// Moves the tail past the bytes stored up to `end`, a bulk insert among them if given, and replays them

@@ -1,0 +1,118 @@
+/// Sizes and conditions of a store that are known without a pass over its keys, for metrics.
+///
+/// `StoreStatus` has the figures that need such a pass.
+public struct StoreFigures: Hashable, Sendable {
+  /// Entries of the index: keys with a value, deleted keys whose tombstone is kept, and the store's own keys.
+  public internal(set) var indexedKeys = 0
+  /// Files of the journal, and their bytes.
+  public internal(set) var segments = 0, journalBytes: UInt64 = 0
+  /// Bytes of records in closed segments that a compaction would keep, and that it would reclaim.
+  public internal(set) var closedLiveBytes: UInt64 = 0, closedDeadBytes: UInt64 = 0
+  /// The last position of the journal: it grows by one with each record, whoever wrote it.
+  public internal(set) var position: UInt64 = 0
+  /// Beaten concurrent values that are kept.
+  public internal(set) var conflicts = 0
+  /// Keys with records stamped too far ahead to be applied yet.
+  public internal(set) var parked = 0
+  /// Damaged places of the journal that are known, except those whose records were received again.
+  public internal(set) var damagedPlaces = 0
+  /// Bytes of compacted segments kept for readers of this process, and the number of those readers.
+  public internal(set) var heldBytes: UInt64 = 0, readers = 0
+  /// Bytes that the file system has free for this user.
+  public internal(set) var freeBytes: UInt64 = 0
+  /// Bytes of the space reserve that are allocated, and that should be: a recovery from a full disk needs
+  /// all.
+  public internal(set) var reserveBytes: UInt64 = 0, wantedReserveBytes: UInt64 = 0
+  /// Whether the index is in the store's files. Otherwise this process has built one in memory, because
+  /// the files were damaged or could not be written.
+  public internal(set) var isIndexOnDisk = true
+  /// Whether a sync has failed: nothing more is acknowledged until the store was opened anew.
+  public internal(set) var isPoisoned = false
+
+  init() {}
+}
+
+extension Store {
+  /// Sizes and conditions, in a time that does not depend on the number of keys: a pass over the segments,
+  /// and a call for the free space.
+  ///
+  /// - Throws: `.closed`, `.forked`; `.inputOutput` if the file system does not answer.
+  public func figures() throws(StoreError) -> StoreFigures {
+    var figures = StoreFigures()
+    figures.freeBytes = try environment.storage.freeBytes(path)
+    let reserve = core.reserve
+    for purpose in SpaceReserve.Purpose.allCases {
+      figures.reserveBytes += UInt64(try reserve.present(purpose))
+      figures.wantedReserveBytes += UInt64(reserve.size(purpose))
+    }
+    figures.isPoisoned = control.poisoned
+    return try reading { engine throws(StoreError) in
+      figures.indexedKeys = try engine.index.hashIndex.count
+      figures.segments = engine.journal.segments.count
+      figures.journalBytes = UInt64(engine.journal.fileBytes)
+      let closed = engine.deadAndLive
+      (figures.closedDeadBytes, figures.closedLiveBytes) = (UInt64(closed.dead), UInt64(closed.live))
+      figures.position = engine.position
+      figures.conflicts = engine.losers.locations.count
+      figures.parked = engine.parked.count
+      figures.damagedPlaces = engine.unresolvedDamage.count
+      engine.releaseReplaced()
+      figures.heldBytes = UInt64(engine.heldBytes)
+      figures.readers = engine.pinned.all.count
+      figures.isIndexOnDisk = engine.index.isInFiles
+      return figures
+    }
+  }
+}
+
+/// Files of a store of one kind.
+package struct FileUsage: Hashable, Sendable {
+  /// What the files hold.
+  package enum Kind: String, CaseIterable, Sendable {
+    /// Segments of the journal.
+    case segment
+    /// The space reserve, and segments prepared for later.
+    case reserve
+    /// Large values, each in a file, and several in one.
+    case object, pack
+    /// Large values that are arriving, and damaged ones that were set aside.
+    case partial, quarantine
+    /// The catalogue of the blob tier.
+    case catalogue
+    /// Index, index checkpoint, control page, identity and keys.
+    case other
+  }
+
+  package var kind: Kind
+  package var files = 0
+  package var bytes: UInt64 = 0
+}
+
+extension Store {
+  /// The files of the store by kind. Visits every file: slow with many large values.
+  package func fileUsage() throws(StoreError) -> [FileUsage] {
+    let blobs = path + "/" + StoreLayout.blobs
+    var usage = FileUsage.Kind.allCases.map { FileUsage(kind: $0) }
+    func count(_ directory: String, _ kind: (String) -> FileUsage.Kind) throws(StoreError) {
+      guard try environment.storage.status(directory) != nil else { return }
+      for name in try environment.storage.list(directory) {
+        // A file may go while it is visited.
+        guard let status = try environment.storage.status(directory + "/" + name) else { continue }
+        if status.kind == .file, let place = usage.firstIndex(where: { $0.kind == kind(name) }) {
+          usage[place].files += 1
+          usage[place].bytes += UInt64(status.size)
+        } else if status.kind == .directory, directory == blobs + "/objects" {
+          try count(directory + "/" + name, kind)
+        }
+      }
+    }
+    try count(path) { _ in .other }
+    try count(journalDirectory) { SegmentName($0) == nil ? .reserve : .segment }
+    try count(blobs) { _ in .catalogue }
+    let parts: [(String, FileUsage.Kind)] = [
+      ("objects", .object), ("packs", .pack), ("partial", .partial), ("quarantine", .quarantine),
+    ]
+    for (name, kind) in parts { try count(blobs + "/" + name) { _ in kind } }
+    return usage
+  }
+}
