@@ -24,6 +24,7 @@ extension NodeCore: SessionDriverDelegate {
   }
 
   func session(_ driver: SessionDriver, repaired count: Int, keys: ArraySlice<[UInt8]>) {
+    counters.repairedKeys += UInt64(count)
     context.log.emit(.warning, Self.repaired(count, keys: keys, peer: driver.peerName))
   }
 

@@ -89,6 +89,8 @@ final class NodeCore {
   var duplicateIdentities = DuplicateIdentityDetector()
   private var network: NetworkWatch?
   var contactTimer: UInt64?
+  /// Sessions that have ended, and what they moved.
+  var counters = NodeCounters()
 
   /// No connections yet.
   init(_ context: NodeContext) {
@@ -265,6 +267,7 @@ final class NodeCore {
       mode: grantsLive(to: device) ? .live : .once, link: link, context: context
     ) { [weak self, context] end in
       context.report(end, of: member.name)
+      self?.counters.ended(end, with: device, wasDialled: false, at: context.store.environment.now())
       self?.recordRivalSessions(of: number, device)
       if end.wasRevoked { context.workers.later { context.recordRevocation() } }
       if case .done = end.outcome { context.workers.later { context.acknowledge() } }
@@ -321,7 +324,13 @@ final class NodeCore {
     lastNumber += 1
     let number = lastNumber
     outgoing[number] = Outgoing()
-    let finish: (Result<DialEnd, ReplicationError>) -> Void = { [weak self] result in
+    let finish: (Result<DialEnd, ReplicationError>) -> Void = { [weak self, context] result in
+      switch result {
+      case .success(let end):
+        self?.counters.ended(
+          end.end, with: end.device, wasDialled: true, at: context.store.environment.now())
+      case .failure(let error): self?.counters.count(.failed(error.code), wasDialled: true)
+      }
       let device = self?.outgoing.removeValue(forKey: number)?.device
       self?.watch.cancel(number)
       completion(result)

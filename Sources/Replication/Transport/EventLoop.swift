@@ -97,14 +97,14 @@ protocol EventHandler: AnyObject {
   }
 
   /// Runs `body` once, `milliseconds` from now. Returns the number for `cancel`.
-  func schedule(after milliseconds: Int, _ body: @escaping () -> Void) -> UInt64 {
+  package func schedule(after milliseconds: Int, _ body: @escaping () -> Void) -> UInt64 {
     checkCurrent()
     return unsafe state.timers.insert(
       deadline: MonotonicClock.milliseconds() + UInt64(max(0, milliseconds)), body)
   }
 
   /// Cancels a timer; no effect if it has already run.
-  func cancel(_ timer: UInt64) {
+  package func cancel(_ timer: UInt64) {
     checkCurrent()
     unsafe state.timers.remove(timer)
   }

@@ -2,18 +2,18 @@
 ///
 /// This is one of the few files that use `unsafe`: the compiler cannot prove the confinement, so each access
 /// checks it.
-@safe final class LoopBound<Value>: Sendable {
+@safe package final class LoopBound<Value>: Sendable {
   private nonisolated(unsafe) let stored: Value
   private let loop: EventLoop
 
   /// Binds `value` to `loop`. The caller must not use the value afterwards.
-  init(_ value: Value, to loop: EventLoop) {
+  package init(_ value: Value, to loop: EventLoop) {
     unsafe stored = value
     self.loop = loop
   }
 
   /// The value. Traps on any other thread.
-  var value: Value {
+  package var value: Value {
     loop.checkCurrent()
     return unsafe stored
   }

@@ -48,6 +48,7 @@ struct Socket: ~Copyable {
     if address.family == AF_INET6 {
       socket.set(level: Int32(IPPROTO_V6), option: IPV6_V6ONLY, to: address.isWildcard ? 0 : 1)
     }
+    try address.removeStaleUnixSocket()
     let bound = unsafe address.withPointer { unsafe bind(socket.descriptor, $0, $1) }
     guard bound == 0, listen(socket.descriptor, 4096) == 0 else {
       throw ReplicationError(
@@ -130,8 +131,8 @@ struct Socket: ~Copyable {
     unsafe SocketAddress { unsafe getsockname(descriptor, $0, $1) }
   }
 
-  private static func open(family: Int32, for purpose: String) throws(ReplicationError) -> Socket {
-    let descriptor = sync_tcp_socket(family)
+  fileprivate static func open(family: Int32, for purpose: String) throws(ReplicationError) -> Socket {
+    let descriptor = sync_stream_socket(family)
     guard descriptor >= 0 else {
       throw ReplicationError(
         .network,
@@ -173,6 +174,40 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     }
     raw = code == 0 ? Array(bytes.prefix(Int(count))) : []
   }
+
+  /// The address of a Unix socket; nil if the path is longer than the operating system takes, or empty.
+  package init?(unixPath path: [UInt8]) {
+    // The size of `sun_path`, which ends with a zero byte.
+    guard !path.isEmpty, path.count < 108, !path.contains(0) else { return nil }
+    raw = [UInt8(AF_UNIX), 0] + path + [0]
+  }
+
+  /// Removes the file of a Unix socket that no process listens at any more; connects to find out.
+  ///
+  /// - Throws: `.network` if a process listens there, or something other than a socket has the path.
+  package func removeStaleUnixSocket() throws(ReplicationError) {
+    guard let path = unixPath else { return }
+    var status = stat()
+    guard unsafe lstat(path, &status) == 0 else { return }
+    guard status.st_mode & S_IFMT == S_IFSOCK else {
+      throw ReplicationError(
+        .network, "cannot listen on \(self): another file is there: remove it, or choose another path")
+    }
+    let socket = try Socket.open(family: family, for: "listen on \(self)")
+    guard unsafe withPointer({ unsafe connect(socket.descriptor, $0, $1) }) != 0, errno == ECONNREFUSED else {
+      throw ReplicationError(
+        .network, "cannot listen on \(self): another process does: end it, or choose another path")
+    }
+    _ = unsafe unlink(path)
+  }
+
+  /// The path of a Unix socket as C takes it; nil for other addresses.
+  private var unixPath: [CChar]? {
+    family == AF_UNIX ? raw.dropFirst(2).map { CChar(bitPattern: $0) } : nil
+  }
+
+  /// Removes the file of a Unix socket.
+  package func removeUnixSocket() { if let path = unixPath { _ = unsafe unlink(path) } }
 
   /// Resolves `host` (a name, or an address as text) with `port`.
   ///
@@ -252,15 +287,21 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     return true
   }
 
+  /// Whether it is that of a Unix socket.
+  package var isUnix: Bool { family == AF_UNIX }
+
   /// Whether it is a loopback address, which no link can remove.
-  var isLoopback: Bool { host == "::1" || host.hasPrefix("127.") }
+  package var isLoopback: Bool { host == "::1" || host.hasPrefix("127.") }
 
   /// The address without the port, as text; an IPv4-mapped IPv6 address is returned as IPv4.
   package var host: String { name.host }
   /// The port.
   package var port: UInt16 { name.port }
   /// `host:port`, `[host]:port` for IPv6.
-  package var description: String { Endpoint(host: host, port: port).description }
+  package var description: String {
+    guard let path = unixPath else { return Endpoint(host: host, port: port).description }
+    return "unix:" + String(decoding: path.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
 
   /// The key for counting attempts: the address, or the first 64 bits of an IPv6 address, since a holder of
   /// one has the whole /64.

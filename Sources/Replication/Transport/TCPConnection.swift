@@ -58,7 +58,7 @@ package final class TCPConnection: EventHandler {
   }
 
   /// Starts reading. False if the operating system cannot watch another connection.
-  func start() -> Bool {
+  package func start() -> Bool {
     guard !readiness.isWatched else {
       watch()
       return isOpen

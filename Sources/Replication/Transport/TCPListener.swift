@@ -3,9 +3,9 @@ internal import SyncStore
 /// Accepts connections at one address. Confined to its loop's thread.
 ///
 /// When descriptors are exhausted it pauses, for longer each time, instead of spinning (F33).
-final class TCPListener: EventHandler {
+package final class TCPListener: EventHandler {
   /// The address, with the actual port.
-  let address: SocketAddress
+  package let address: SocketAddress
 
   private let loop: EventLoop
   private var socket: Socket?
@@ -34,8 +34,19 @@ final class TCPListener: EventHandler {
     self.token = token
   }
 
+  /// Listens at `address`, which may be a Unix socket; `onConnection` gets each connection, which reads once
+  /// it was started.
+  package convenience init(
+    plain address: SocketAddress, loop: EventLoop, log: @escaping (LogLevel, String) -> Void,
+    onConnection: @escaping (TCPConnection) -> Void
+  ) throws(ReplicationError) {
+    try self.init(at: address, loop: loop, log: log) { socket, remote in
+      onConnection(TCPConnection(socket, remote: remote, loop: loop))
+    }
+  }
+
   /// Stops accepting connections.
-  func close() {
+  package func close() {
     guard socket != nil else { return }
     loop.remove(descriptor, token: token)
     if let pauseTimer { loop.cancel(pauseTimer) }
