@@ -37,7 +37,7 @@ for target in "${targets[@]}"; do
   echo "== $target, $seconds s"
   # The readers used by a target are in the test support, which replays the corpora, or in the program.
   case $target in
-    Arguments)
+    Arguments | Requests)
       mapfile -t sources < <(find Sources/sync-cli -name '*.swift' ! -name main.swift | sort)
       sources+=(-D FUZZING Tests/CLITests/ForeignArguments.swift)
       ;;

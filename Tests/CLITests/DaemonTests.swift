@@ -287,9 +287,9 @@ final class Daemon: Sendable {
   let address: String
   let tool: Tool
 
-  init(_ tool: Tool, at place: String = "127.0.0.1:0") throws {
+  init(_ tool: Tool, at place: String = "127.0.0.1:0", more: [String] = []) throws {
     self.tool = tool
-    running = try tool.start(["serve", "--listen", place])
+    running = try tool.start(["serve", "--listen", place] + more)
     let line = try #require(running.firstLine(), "\(running.err)")
     address = String(try #require(line.wholeMatch(of: /listening on (\d+\.\d+\.\d+\.\d+:\d+)/)).1)
   }

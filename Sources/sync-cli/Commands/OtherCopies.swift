@@ -49,7 +49,8 @@ struct OtherCopies {
     let members = try OtherCopies(store).members
     let hasMetAny = members.contains { $0.contact != nil }
     return try members.map { member in
-      let (lacking, oldest) = try lacking(member, store)
+      let unknown = try unknown(to: member, store)
+      let (lacking, oldest) = (unknown.count, unknown.oldest)
       let count =
         lacking > countedWrites ? "more than \(countedWrites) keys" : Text.count(lacking, noun: "key")
       var words = [lacking == 0 ? "lacks nothing that is here" : "not known to have \(count)"]
@@ -84,14 +85,14 @@ struct OtherCopies {
             name: "clock", text: "that of \(name) differs by \(contact.clockOffset) ms: copies do not sync so"
           ))
       }
-      let (lacking, oldest) = try Self.lacking(member, store)
-      guard let maximumLag, let oldest, oldest < now, now - oldest > maximumLag else { continue }
+      let unknown = try Self.unknown(to: member, store)
+      guard let maximumLag, let oldest = unknown.oldest, oldest < now, now - oldest > maximumLag else { continue }
       let late = Text.duration(seconds: Double(now - oldest) / 1000)
       problems.append(
         .init(
           name: "lag",
           text:
-            "\(name) lacks \(Text.count(min(lacking, Self.countedWrites), noun: "key")) for up to \(late), and was met "
+            "\(name) lacks \(Text.count(min(unknown.count, Self.countedWrites), noun: "key")) for up to \(late), and was met "
             + Text.date(milliseconds: contact.time)))
     }
     return problems
@@ -101,7 +102,8 @@ struct OtherCopies {
   static func json(_ store: Store) throws -> JSON {
     .array(
       try OtherCopies(store).members.map { member in
-        let (lacking, oldest) = try lacking(member, store)
+        let unknown = try unknown(to: member, store)
+        let (lacking, oldest) = (unknown.count, unknown.oldest)
         let json: JSON = [
           "name": .string(member.name), "device": .string("\(member.device)"),
           "right": .string("\(member.right)"),
@@ -115,7 +117,8 @@ struct OtherCopies {
       })
   }
 
-  private static func lacking(_ member: Copy, _ store: Store) throws -> (count: Int, oldest: UInt64?) {
+  /// The writes that a member is not known to have, counted up to `countedWrites`, and one more.
+  static func unknown(to member: Copy, _ store: Store) throws -> UnknownWrites {
     try store.unknown(
       to: member.contact?.actor, after: member.contact?.received ?? 0, limit: countedWrites + 1)
   }

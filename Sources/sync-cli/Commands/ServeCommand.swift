@@ -8,6 +8,9 @@ enum ServeCommand {
     options: [
       Option(
         "listen", value: "HOST:PORT", "where to listen (default: every address, port 7420; port 0: any)"),
+      Option(
+        "http", value: "ADDRESS",
+        "serve health, metrics and a status page over HTTP at HOST:PORT or unix:PATH"),
       Option("config", value: "F", "read settings from a file of JSON, in which comments are allowed"),
       Option("check", "check configuration and store, and end"),
     ],
@@ -47,6 +50,14 @@ enum ServeCommand {
           advice: "write host:port, or :port for every address")
       }
       configuration.listen = endpoint
+    }
+    if let http = invocation.value("http") {
+      guard let address = HTTPAddress(http.text) else {
+        throw invocation.usage(
+          "--http \(http.shown)", reason: "no address",
+          advice: "write host:port, such as 127.0.0.1:7421, or unix:PATH")
+      }
+      configuration.http = address
     }
     if invocation.has("verbose") { configuration.logLevel = .debug }
     return configuration
@@ -91,6 +102,8 @@ enum ServeCommand {
     log.write(.notice, "listening on \(address), store \(store.name) in \(store.path)")
     if let warning = store.clockWarning { log.write(.warning, warning) }
     report.update()
+    let pages = try DaemonPages(store: store, node: node, log: log, configuration: configuration)
+    defer { pages.stop() }
     node.keepInStep(configuration.keeping)
     manager.notify("READY=1\nSTATUS=listening on \(address)")
     var current = configuration
@@ -100,6 +113,7 @@ enum ServeCommand {
         // The log may have a reader again.
         Diagnostics.flush()
         report.update()
+        pages.tick()
         do {
           try store.checkSyncs()
           try notifyWatchdog(store: store, manager: manager, log: log)
@@ -112,6 +126,7 @@ enum ServeCommand {
         }
       case .reload:
         reload(&current, store: store, node: node, invocation: invocation, manager: manager, log: log)
+        pages.configure(current)
       case .end:
         manager.notify("STOPPING=1")
         log.write(.notice, "ending: letting sessions come to their end")
@@ -162,6 +177,9 @@ enum ServeCommand {
       if configuration.listen != current.listen {
         log.write(.warning, "still listening on \(current.listen): another address needs a restart")
       }
+      if configuration.http != current.http {
+        log.write(.warning, "the address for HTTP stays as it was: another one needs a restart")
+      }
       if configuration.pingSeconds != current.pingSeconds {
         log.write(
           .warning, "still sending pings after \(current.pingSeconds) s: another interval needs a restart")
@@ -171,6 +189,7 @@ enum ServeCommand {
       node.retryNow()
       current.blobs = configuration.blobs
       current.keeping = configuration.keeping
+      current.healthyWithinSeconds = configuration.healthyWithinSeconds
       current.logFormat = configuration.logFormat
       current.logLevel = configuration.logLevel
       log.write(.notice, "configuration read again")

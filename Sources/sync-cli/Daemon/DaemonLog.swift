@@ -8,6 +8,17 @@ import SyncStore
 final class DaemonLog: Sendable {
   private let settings: LockedField<(level: LogLevel, format: ServeConfiguration.LogFormat)>
   private let isTerminal = System.isTerminal(2)
+  private let lines = LockedField<[Line]>([])
+
+  /// A line that was written, for the status page.
+  struct Line: Equatable, Sendable {
+    /// Milliseconds since 1970.
+    let time: UInt64
+    let level: LogLevel
+    let message: String
+  }
+
+  private static let keptLines = 100
 
   /// Creates a log with the settings of a configuration.
   init(_ configuration: ServeConfiguration) {
@@ -41,8 +52,16 @@ final class DaemonLog: Sendable {
   /// One line.
   func write(_ level: LogLevel, _ message: String) {
     guard level <= settings.withLock({ $0.level }) else { return }
-    Diagnostics.write(line(level, ToolWords.translated(message)))
+    let message = ToolWords.translated(message)
+    Diagnostics.write(line(level, message))
+    lines.withLock { lines in
+      if lines.count >= Self.keptLines { lines.removeFirst() }
+      lines.append(Line(time: System.wallMilliseconds, level: level, message: message))
+    }
   }
+
+  /// The last lines, the oldest first.
+  var recent: [Line] { lines.withLock { $0 } }
 
   private func line(_ level: LogLevel, _ message: String) -> String {
     switch settings.withLock({ $0.format }) {

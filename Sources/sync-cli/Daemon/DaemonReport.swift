@@ -73,7 +73,7 @@ struct DaemonReport {
     ]
   }
 
-  private static func json(_ peer: PeerState) -> JSON {
+  static func json(_ peer: PeerState) -> JSON {
     let phase =
       switch peer.phase {
       case .waiting: "waiting"

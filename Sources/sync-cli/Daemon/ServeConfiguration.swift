@@ -18,6 +18,10 @@ struct ServeConfiguration: Equatable {
   var pingSeconds = Limits.pingSeconds
   /// Which large values the copy takes and keeps; nil for the store's own settings.
   var blobs: BlobConfiguration?
+  /// Where health, metrics and the status page can be read; nil for nowhere.
+  var http: HTTPAddress?
+  /// Seconds within which some member must have been in step, or the daemon counts as unhealthy.
+  var healthyWithinSeconds = 3600
 
   static let fileBytes = 1 << 20
 
@@ -75,6 +79,16 @@ struct ServeConfiguration: Equatable {
         guard case .number(let number) = member.value, let seconds = Int(number), (1...3600).contains(seconds)
         else { throw Reason("\"ping_seconds\" is no whole number from 1 to 3600") }
         pingSeconds = seconds
+      case "http":
+        guard let address = HTTPAddress(text) else {
+          throw Reason("\"http\" is neither an address such as \"127.0.0.1:7421\" nor \"unix:PATH\"")
+        }
+        http = address
+      case "healthy_within_seconds":
+        guard case .number(let number) = member.value, let seconds = Int(number),
+          (1...31_536_000).contains(seconds)
+        else { throw Reason("\"healthy_within_seconds\" is no whole number from 1 to 31536000") }
+        healthyWithinSeconds = seconds
       default: throw Reason("\"\(Text.printable(member.name.utf8))\" is no setting")
       }
     }
@@ -113,5 +127,18 @@ struct ServeConfiguration: Equatable {
       throw Reason("\"schedule\" is neither \"live\" nor a whole number of seconds from 1 to 604800")
     }
     return .every(seconds: seconds)
+  }
+}
+
+extension ServeConfiguration {
+  /// The settings in force, as the status page shows them.
+  var json: JSON {
+    let json: JSON = [
+      "listen": .string("\(listen)"), "log": .string(logFormat.rawValue), "log_level": .string("\(logLevel)"),
+      "ping_seconds": .integer(pingSeconds), "healthy_within_seconds": .integer(healthyWithinSeconds),
+      "retry_seconds": .integer(keeping.retry.upperBound / 1000),
+      "peers": keeping.peers.map { .array($0.sorted { $0 < $1 }.map { .string($0) }) } ?? "all",
+    ]
+    return json.with("http", http.map { .string("\($0)") })
   }
 }

@@ -211,18 +211,19 @@ extension JSONReference {
       ])), "the other members that are not revoked", null: "if the list cannot be read")
   private static let notMet = "if it was never met"
 
+  /// A peer as the daemon reports it.
+  static let daemonPeer = [
+    JSONMember("name", .text, "the name of the peer"),
+    JSONMember("phase", .text, "waiting, connecting, catching-up or live"),
+    JSONMember("failures", .whole, "attempts that failed one after the other"),
+    JSONMember("device", .text, "its public key", absent: "if it is not known yet"),
+    JSONMember(
+      "last_success_ms", .time, "when it was last in step, or its live session began",
+      absent: "if it was not reached"),
+    JSONMember("last_error", .text, "why the last attempt failed", absent: "if it did not"),
+    JSONMember("next_try_ms", .time, "when the next attempt is due", absent: "unless it is waiting"),
+  ]
   private static let daemon: JSONMember = {
-    let peer = [
-      JSONMember("name", .text, "the name of the peer"),
-      JSONMember("phase", .text, "waiting, connecting, catching-up or live"),
-      JSONMember("failures", .whole, "attempts that failed one after the other"),
-      JSONMember("device", .text, "its public key", absent: "if it is not known yet"),
-      JSONMember(
-        "last_success_ms", .time, "when it was last in step, or its live session began",
-        absent: "if it was not reached"),
-      JSONMember("last_error", .text, "why the last attempt failed", absent: "if it did not"),
-      JSONMember("next_try_ms", .time, "when the next attempt is due", absent: "unless it is waiting"),
-    ]
     let conflict = [
       JSONMember("device", .text, "the public key"), JSONMember("message", .text, "what was seen"),
     ]
@@ -233,7 +234,7 @@ extension JSONReference {
         JSONMember("process", .whole, "its process", absent: starting),
         JSONMember("address", .text, "where it listens", absent: starting),
         JSONMember("since_ms", .time, "when it began", absent: starting),
-        JSONMember("peers", .list(.object(peer)), "the peers that it keeps in step", absent: starting),
+        JSONMember("peers", .list(.object(daemonPeer)), "the peers that it keeps in step", absent: starting),
         JSONMember(
           "connected", .list(.text), "members with a live session, whichever side dialled", absent: starting),
         JSONMember(

@@ -45,6 +45,31 @@ enum ReferenceText {
     meanings. Numbers are whole up to 64 bits: read them as such.
     """
 
+  /// What the daemon's pages are for.
+  static let monitoring = [
+    """
+    With "http" in its configuration, or --http, the daemon serves pages over HTTP. They can be read and change
+    nothing. At an address of loopback, or a Unix socket, only this machine reads them; elsewhere, put a proxy
+    with TLS and a password in front.
+    """,
+    """
+    Each check has a name. /healthz and /readyz answer 200 if all pass, else 503, with a line for each that
+    says what failed and which command helps. A scrape of the metrics takes a few milliseconds whatever the
+    number of keys: keys, tombstones, values and blobs are counted in the background, and
+    syncstore_counted_timestamp_seconds says when. Alert rules and a dashboard are in packaging/.
+    """,
+  ]
+
+  /// The paths of the daemon's pages.
+  static let httpPages = [
+    ("/livez", "200 and \"ok\" while the daemon runs and reaches its store, for watchdogs."),
+    ("/readyz", "The checks, for load balancers and orchestrators."),
+    ("/healthz", "The same checks, for monitoring."),
+    ("/metrics", "All metrics in Prometheus' text format, version 0.0.4."),
+    ("/status.json", "What the status page shows."),
+    ("/", "The status page: the verdict, members, plots of the last hour, log and configuration."),
+  ]
+
   static let example = [
     "sync-cli --store here init --name here",
     "sync-cli --store here put greeting hello",

@@ -31,7 +31,7 @@ struct SiteArticles {
     let articles: [(name: String, text: String)] =
       [
         (Self.name, landing), ("ExitCodes", exitCodes), ("JSONLines", lines), ("Environment", environment),
-        ("RunningAsAService", service),
+        ("RunningAsAService", service), ("Monitoring", monitoring),
       ] + commands.map { (ReferenceText.page(of: $0), article($0)) }
       + (configuration.map { [("Configuration", $0)] } ?? [])
     return articles.map { ManualPages.Page(file: "\($0.name).md", text: $0.text) }
@@ -55,7 +55,7 @@ struct SiteArticles {
     }
     page.section("Topics")
     page.section("What all commands share", level: 3)
-    let shared = ["ExitCodes", "JSONLines", "Environment", "RunningAsAService"]
+    let shared = ["ExitCodes", "JSONLines", "Environment", "RunningAsAService", "Monitoring"]
     for name in shared + (configuration == nil ? [] : ["Configuration"]) { page.item("<doc:\(name)>") }
     for (title, members) in grouped {
       page.section(title, level: 3)
@@ -114,6 +114,32 @@ struct SiteArticles {
     where [ServeCommand.command.name, StatusCommand.command.name].contains(command.name) {
       page.item(Self.link(command))
     }
+    return page.text
+  }
+
+  private var monitoring: String {
+    var page = Markdown(
+      "Monitoring", summary: "The daemon's pages over HTTP: health, metrics and the state of the copy.")
+    page.section("Overview")
+    for paragraph in ReferenceText.monitoring { page.plain(paragraph) }
+    page.section("Pages")
+    page.table(
+      ["path", "answer"], ReferenceText.httpPages.map { [Markdown.code($0), Markdown.words($1)] })
+    page.section("Checks")
+    page.table(
+      ["check", "fails if"], HealthCheck.meanings.map { [Markdown.code($0), Markdown.words($1)] })
+    page.section("status.json")
+    Self.add(JSONReference.statusPage, to: &page, below: 2)
+    page.section("Metrics")
+    page.table(
+      ["name", "type", "meaning"],
+      MetricFamily.all.map { family in
+        let labels = family.labels.isEmpty ? "" : "{\(family.labels.joined(separator: ", "))}"
+        return [
+          Markdown.code(MetricFamily.fullName(of: family.name) + labels), family.kind.rawValue,
+          Markdown.words(family.help),
+        ]
+      })
     return page.text
   }
 

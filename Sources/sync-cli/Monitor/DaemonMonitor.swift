@@ -1,0 +1,189 @@
+import Dispatch
+import Replication
+import SyncStore
+
+/// Collects what the daemon's pages show. Thread-safe; all calls block for as long as reading the store takes.
+///
+/// A page costs a pass over the members and the segments, not over the keys. What costs more is made on a
+/// queue of its own, and seldom enough that it takes at most a hundredth of a processor: the pass over all
+/// keys, and what each member lacks if much is unsent.
+final class DaemonMonitor: Sendable {
+  private struct State {
+    var counted: MonitorSnapshot.CountedKeys?
+    /// The journal's position at the last pass over the keys.
+    var countedPosition: UInt64?
+    /// By monotonic seconds: no pass over the keys begins before.
+    var nextCount = 0.0
+    var unknown: [DeviceID: UnknownWrites] = [:]
+    /// The position of the journal up to which `unknown` is right, by the contacts it was made of.
+    var position: UInt64?
+    var contacts: [DeviceID: Contact] = [:]
+    var nextUnknown = 0.0
+    var isCounting = false
+    var history = MonitorHistory()
+  }
+
+  let store: Store
+  let node: Node
+  private let startTime = System.wallMilliseconds
+  private let state = LockedField(State())
+  private let queue = DispatchQueue(label: "sync-cli.monitor", qos: .utility)
+
+  /// A pass may take this share of the time.
+  private static let shareOfTime = 0.01
+  private static let secondsBetweenCounts = 60.0
+  private static let secondsBetweenMemberPasses = 5.0
+
+  init(store: Store, node: Node) { (self.store, self.node) = (store, node) }
+
+  /// The samples of the last hour.
+  var history: MonitorHistory { state.withLock { $0.history } }
+
+  /// Called by the daemon's main loop every few seconds: takes a sample when it is time.
+  func tick() {
+    guard state.withLock({ $0.history.isDue(at: System.wallMilliseconds) }) else { return }
+    guard let sessions = try? blocking({ [node] in await node.counters() }) else { return }
+    let sample = MonitorHistory.Sample(
+      time: System.wallMilliseconds, counters: store.counters, sessions: sessions)
+    state.withLock { $0.history.add(sample) }
+  }
+
+  /// The present figures.
+  func snapshot() throws -> MonitorSnapshot {
+    let sessions = try blocking { [node] in await node.counters() }
+    let node = node.state
+    let copies = try OtherCopies(store).members
+    let unknown = try unknownWrites(of: copies)
+    let figures = try store.figures()
+    countLater(at: figures.position)
+    let members = copies.map { copy in
+      let unknown = unknown[copy.device] ?? UnknownWrites()
+      return MonitorSnapshot.MemberFigures(
+        name: copy.name, device: copy.device, right: copy.right, contact: copy.contact, unknown: unknown,
+        isBounded: unknown.count > OtherCopies.countedWrites,
+        counters: sessions.members[copy.device] ?? NodeCounters.MemberCounters(),
+        peer: node.peers.first { $0.device == copy.device || $0.name == copy.name })
+    }
+    return MonitorSnapshot(
+      time: System.wallMilliseconds, startTime: startTime, name: store.name, store: store.id,
+      actor: try? store.actor, figures: figures, counters: store.counters,
+      counted: state.withLock { $0.counted }, conditions: try conditions(),
+      members: members.sorted { ($0.name, "\($0.device)") < ($1.name, "\($1.device)") }, node: node,
+      sessions: sessions, process: ProcessFigures())
+  }
+
+  private func conditions() throws -> MonitorSnapshot.StoreConditions {
+    try MonitorSnapshot.StoreConditions(
+      health: store.health, denial: store.writeDenial ?? (try? Membership(store).own())?.right.denial,
+      clockWarning: store.clockWarning ?? ClockCommand.warning(store), clockLead: store.clockLead())
+  }
+
+  // MARK: Costly figures
+
+  /// What the members lack: as last counted, if that is recent or nothing has changed since.
+  private func unknownWrites(of copies: [OtherCopies.Copy]) throws -> [DeviceID: UnknownWrites] {
+    let known = state.withLock { state in
+      System.monotonicSeconds < state.nextUnknown ? state.unknown : nil
+    }
+    if let known, copies.allSatisfy({ known[$0.device] != nil }) { return known }
+    return try countUnknown(of: copies)
+  }
+
+  private func countUnknown(of copies: [OtherCopies.Copy]) throws -> [DeviceID: UnknownWrites] {
+    let position = try store.figures().position
+    let contacts = Dictionary(
+      uniqueKeysWithValues: copies.compactMap { copy in copy.contact.map { (copy.device, $0) } })
+    let before = state.withLock { ($0.position, $0.contacts, $0.unknown) }
+    let start = System.monotonicSeconds
+    var unknown: [DeviceID: UnknownWrites] = [:]
+    for copy in copies {
+      // Nothing was appended, and the member has confirmed nothing more.
+      if before.0 == position, before.1[copy.device] == copy.contact, let known = before.2[copy.device] {
+        unknown[copy.device] = known
+      } else {
+        unknown[copy.device] = try OtherCopies.unknown(to: copy, store)
+      }
+    }
+    let (end, counted) = (System.monotonicSeconds, unknown)
+    state.withLock { state in
+      (state.unknown, state.position, state.contacts) = (counted, position, contacts)
+      // While little is unsent, every page has the present figures.
+      let pause = (end - start) / Self.shareOfTime
+      state.nextUnknown = end + (pause < 1 ? 0 : max(pause, Self.secondsBetweenMemberPasses))
+    }
+    return counted
+  }
+
+  /// Counts the keys on the monitor's queue, unless that was done lately, or nothing was appended since.
+  private func countLater(at position: UInt64) {
+    let isDue = state.withLock { state in
+      guard !state.isCounting, state.countedPosition != position, System.monotonicSeconds >= state.nextCount
+      else { return false }
+      state.isCounting = true
+      return true
+    }
+    guard isDue else { return }
+    queue.async { [self] in
+      let start = System.monotonicSeconds
+      let (status, absent) = (try? store.status(), try? store.absentValues())
+      let files = (try? store.fileUsage()) ?? []
+      let (time, end) = (System.wallMilliseconds, System.monotonicSeconds)
+      state.withLock { state in
+        if let status, let absent {
+          state.counted = MonitorSnapshot.CountedKeys(
+            time: time, status: status, absent: absent, files: files)
+          state.countedPosition = position
+        }
+        state.nextCount = end + max(Self.secondsBetweenCounts, (end - start) / Self.shareOfTime)
+        state.isCounting = false
+      }
+    }
+  }
+}
+
+/// Samples of the last hour, for the plots of the status page.
+struct MonitorHistory: Sendable {
+  /// Counters at one moment: a plot shows their growth.
+  struct Sample: Equatable, Sendable {
+    /// Milliseconds since 1970.
+    var time: UInt64
+    var sentBytes: UInt64 = 0, receivedBytes: UInt64 = 0
+    var sentRecords: UInt64 = 0, receivedRecords: UInt64 = 0
+    var syncs: UInt64 = 0
+    var syncSeconds = 0.0
+  }
+
+  private(set) var samples: [Sample] = []
+
+  static let secondsBetweenSamples: UInt64 = 30
+  /// At the beginning, for a plot that appears soon: so many samples, at this distance.
+  static let firstSamples = 8
+  static let secondsBetweenFirst: UInt64 = 3
+  static let mostSamples = 128
+
+  /// Whether it is time for another sample. A clock that was set back begins anew.
+  func isDue(at time: UInt64) -> Bool {
+    guard let last = samples.last else { return true }
+    let seconds = samples.count < Self.firstSamples ? Self.secondsBetweenFirst : Self.secondsBetweenSamples
+    return time < last.time || time - last.time >= seconds * 1000
+  }
+
+  mutating func add(_ sample: Sample) {
+    if let last = samples.last, sample.time < last.time { samples = [] }
+    samples.append(sample)
+    if samples.count > Self.mostSamples { samples.removeFirst(samples.count - Self.mostSamples) }
+  }
+}
+
+extension MonitorHistory.Sample {
+  init(time: UInt64, counters: StoreCounters, sessions: NodeCounters) {
+    self.time = time
+    for member in sessions.members.values {
+      sentBytes += member.traffic.sentBytes
+      receivedBytes += member.traffic.receivedBytes
+      sentRecords += member.traffic.sentRecords
+      receivedRecords += member.traffic.receivedRecords
+    }
+    (syncs, syncSeconds) = (counters.syncs.count, counters.syncs.seconds)
+  }
+}

@@ -1,0 +1,159 @@
+import Replication
+import SyncStore
+
+/// What the status page shows, as JSON: `/status.json`.
+struct StatusDocument {
+  let snapshot: MonitorSnapshot
+  let checks: [HealthCheck]
+  let history: MonitorHistory
+  let log: [DaemonLog.Line]
+  let configuration: JSON
+  /// Whether keys may be named: not to readers from other machines.
+  let namesKeys: Bool
+
+  var json: JSON {
+    [
+      "time_ms": .integer(snapshot.time), "version": .string(Program.version),
+      "ok": .bool(checks.allSatisfy(\.passes)), "verdict": .string(verdict),
+      "checks": .array(
+        checks.map { check in
+          (["name": .string(check.name), "ok": .bool(check.passes)] as JSON)
+            .with("problem", check.failure.map { .string($0) })
+        }),
+      "store": store, "members": .array(snapshot.members.map(member)),
+      "peers": .array(snapshot.node.peers.map(DaemonReport.json)),
+      "sessions": [
+        "dialled": Self.json(snapshot.sessions.dialled), "accepted": Self.json(snapshot.sessions.accepted),
+      ],
+      "history": .array(history.samples.map(Self.json)),
+      "log": .array(
+        log.map {
+          ["time_ms": .integer($0.time), "level": .string("\($0.level)"), "message": .string($0.message)]
+        }),
+      "configuration": configuration,
+    ]
+  }
+
+  // MARK: Verdict
+
+  /// The state of the copy in a sentence or two.
+  var verdict: String {
+    let failed = checks.filter { !$0.passes }.map(\.name)
+    let trouble =
+      failed.isEmpty
+      ? "" : " \(failed.count == 1 ? "A check fails" : "Checks fail"): \(failed.joined(separator: ", "))."
+    return membersInWords + trouble
+  }
+
+  private var membersInWords: String {
+    let members = snapshot.members
+    guard !members.isEmpty else { return "This copy has no other members yet." }
+    let late = members.filter { !$0.isInStep }
+    let count = members.count
+    guard !late.isEmpty else {
+      return count == 1 ? "In step with \(shown(members[0]))." : "In step with all \(count) members."
+    }
+    let sum =
+      late.count == count
+      ? (count == 1 ? "Not in step" : "In step with none of \(count) members")
+      : "In step with \(count - late.count) of \(count) members"
+    let named = late.prefix(3).map(inWords)
+    let more = late.count > named.count ? "; and \(late.count - named.count) more" : ""
+    return "\(sum): \(named.joined(separator: "; "))\(more)."
+  }
+
+  private func inWords(_ member: MonitorSnapshot.MemberFigures) -> String {
+    let keys =
+      member.isBounded
+      ? "more than \(Self.grouped(OtherCopies.countedWrites)) keys"
+      : "\(Self.grouped(member.unknown.count)) \(member.unknown.count == 1 ? "key" : "keys")"
+    guard let seen = member.lastSeen else { return "\(shown(member)) was not met yet" }
+    let lacks = member.unknown.count > 0 ? "lacks \(keys)" : "was met only through others"
+    guard !member.counters.isConnected, snapshot.time > seen + 60_000 else {
+      return "\(shown(member)) \(lacks)"
+    }
+    let span = Text.duration(seconds: Double(snapshot.time - seen) / 1000)
+    return "\(shown(member)) was not seen for \(span) and \(lacks)"
+  }
+
+  private func shown(_ member: MonitorSnapshot.MemberFigures) -> String { Text.printable(member.name.utf8) }
+
+  /// A number with a comma before every third digit.
+  private static func grouped(_ number: Int) -> String {
+    var text = ""
+    let digits = String(number)
+    for (place, digit) in digits.enumerated() {
+      if place > 0, (digits.utf8.count - place).isMultiple(of: 3) { text += "," }
+      text.append(digit)
+    }
+    return text
+  }
+
+  // MARK: Parts
+
+  private var store: JSON {
+    let (figures, counters, conditions) = (snapshot.figures, snapshot.counters, snapshot.conditions)
+    let store: JSON = [
+      "name": .string(snapshot.name), "store": .string("\(snapshot.store)"),
+      "since_ms": .integer(snapshot.startTime), "index_entries": .integer(figures.indexedKeys),
+      "segments": .integer(figures.segments), "journal_bytes": .integer(figures.journalBytes),
+      "position": .integer(figures.position), "conflicts": .integer(figures.conflicts),
+      "parked": .integer(figures.parked), "damaged_places": .integer(figures.damagedPlaces),
+      "free_bytes": .integer(figures.freeBytes), "read_only": .bool(conditions.denial != nil),
+      "puts": .integer(counters.puts), "deletes": .integer(counters.deletes),
+      "compactions": .integer(counters.compactions), "syncs": .integer(counters.syncs.count),
+      "sync_seconds": .real(counters.syncs.seconds),
+      "repaired_keys": .integer(snapshot.sessions.repairedKeys),
+    ]
+    return store.with("actor", snapshot.actor.map { .string("\($0)") })
+      .with("listening", snapshot.node.listening.map { .string("\($0)") })
+      .with("resident_bytes", snapshot.process.residentBytes.map { .integer($0) })
+      .with("counted", snapshot.counted.map(Self.json))
+  }
+
+  private static func json(_ counted: MonitorSnapshot.CountedKeys) -> JSON {
+    let (status, absent) = (counted.status, counted.absent)
+    return [
+      "time_ms": .integer(counted.time), "keys": .integer(status.keys),
+      "tombstones": .integer(status.tombstones), "value_bytes": .integer(status.liveBytes),
+      "blob_keys": .integer(status.blobKeys), "blob_bytes": .integer(status.blobBytes),
+      "awaited_blobs": .integer(absent.awaited), "left_out_blobs": .integer(absent.leftOut),
+      "evicted_blobs": .integer(absent.evicted),
+    ]
+  }
+
+  private func member(_ member: MonitorSnapshot.MemberFigures) -> JSON {
+    let traffic = member.counters.traffic
+    let json: JSON = [
+      "name": .string(member.name), "device": .string("\(member.device)"),
+      "right": .string("\(member.right)"), "connected": .bool(member.counters.isConnected),
+      "in_step": .bool(member.isInStep),
+      "lacking": .integer(min(member.unknown.count, OtherCopies.countedWrites)),
+      "lacking_is_bounded": .bool(member.isBounded), "lacking_bytes": .integer(member.unknown.bytes),
+      "sent_records": .integer(traffic.sentRecords), "received_records": .integer(traffic.receivedRecords),
+      "sent_bytes": .integer(traffic.sentBytes), "received_bytes": .integer(traffic.receivedBytes),
+    ]
+    let keys = member.unknown.firstKeys.map { JSON.string(Text.printable($0.bytes)) }
+    return json.with("first_lacking", namesKeys && !keys.isEmpty ? .array(keys) : nil)
+      .with("oldest_lacking_ms", member.unknown.oldest.map { .integer($0) })
+      .with("last_seen_ms", member.lastSeen.map { .integer($0) })
+      .with("last_success_ms", member.lastSuccess.map { .integer($0) })
+      .with("clock_offset_ms", member.contact.map { .integer($0.clockOffset) })
+      .with("last_error", member.peer?.lastError.map { .string($0.message) })
+      .with("next_try_ms", member.peer?.nextTry.map { .integer($0) })
+  }
+
+  private static func json(_ sample: MonitorHistory.Sample) -> JSON {
+    [
+      "time_ms": .integer(sample.time), "sent_bytes": .integer(sample.sentBytes),
+      "received_bytes": .integer(sample.receivedBytes), "sent_records": .integer(sample.sentRecords),
+      "received_records": .integer(sample.receivedRecords), "syncs": .integer(sample.syncs),
+      "sync_seconds": .real(sample.syncSeconds),
+    ]
+  }
+
+  private static func json(_ results: [NodeCounters.Result: UInt64]) -> JSON {
+    .object(
+      results.map { JSON.Member(name: "\($0.key)", value: .integer($0.value)) }.sorted { $0.name < $1.name })
+  }
+}
