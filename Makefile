@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 TIME ?= 60
 COUNT ?= 1000
 
-.PHONY: help deps build build-examples release test sim model relays twin clones scopes scripts check format lint docs api examples example-sensors \
+.PHONY: help deps build build-examples release test sim model relays twin clones scopes scripts check format lint alerts status-page docs api examples example-sensors \
   example-config example-documents man demo acceptance faults bench fuzz memory joiners hub rounds passes kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
   install clean
 
@@ -66,6 +66,13 @@ format: ## format all sources
 
 lint: ## report formatting violations
 	$(SWIFT) format lint --strict --parallel --recursive Package.swift Sources Tests Benchmarks Fuzz Examples
+
+status-page: ## show the daemon's status page in Chromium, check it, and take pictures
+	scripts/status-page.sh
+
+alerts: ## check and test the alert rules for Prometheus (promtool of Debian's package prometheus)
+	@command -v promtool > /dev/null || scripts/deps.sh prometheus
+	cd packaging/prometheus && promtool check rules syncstore.rules.yml && promtool test rules syncstore.rules.test.yml
 
 docs: deps ## build the documentation into .build/docs, and all of it as one page, all.html; warnings fail it
 	@SWIFT="$(SWIFT)" scripts/docs.sh

@@ -17,22 +17,25 @@ end_all() {
   exit "$status"
 }
 
-# Builds the program and makes the work area. Further Debian packages may be given.
+# Builds the program, unless CLI names one, and makes the work area. Further Debian packages may be given.
 begin() {
   scripts/deps.sh "$@"
-  echo "Building sync-cli (release): minutes the first time, on two cores about six …"
-  swift build -c release --product sync-cli || { echo "the build failed: see above" >&2; exit 1; }
-  cli=$(swift build -c release --show-bin-path)/sync-cli
+  cli=${CLI:-}
+  if [[ -z $cli ]]; then
+    echo "Building sync-cli (release): minutes the first time, on two cores about six …"
+    swift build -c release --product sync-cli || { echo "the build failed: see above" >&2; exit 1; }
+    cli=$(swift build -c release --show-bin-path)/sync-cli
+  fi
   work=$(mktemp -d "${TMPDIR:-/tmp}/sync-store.XXXXXX")
   trap end_all EXIT INT TERM
   export -n SYNC_STORE 2>/dev/null || true
 }
 
-# start_daemon STORE: sets $daemon, its process, and $address, where it listens.
+# start_daemon STORE [ADDRESS [OPTION…]]: sets $daemon, its process, and $address, where it listens.
 start_daemon() {
   local out=$work/$(basename "$1").listening
   : >"$out"
-  "$cli" --store "$1" serve --listen "${2:-127.0.0.1:0}" >"$out" 2>>"$work/$(basename "$1").log" &
+  "$cli" --store "$1" serve --listen "${2:-127.0.0.1:0}" "${@:3}" >"$out" 2>>"$work/$(basename "$1").log" &
   daemon=$!
   daemons+=("$daemon")
   local tries
