@@ -37,6 +37,27 @@ struct EncryptionTests {
     #expect(try tool.run("status", environment: variable).code == 0)
   }
 
+  @Test("an encrypted store opens with a credential of the service manager, unless a variable is set")
+  func credential() throws {
+    let tool = scratch.tool()
+    try tool.succeed("init", "--encrypt", "--passphrase-file", file("first"))
+    try scratch.write("given/passphrase", Array("correct horse\n".utf8))
+    try scratch.write("none/passphrase", [0x0A])
+    let given = ["CREDENTIALS_DIRECTORY": file("given")]
+    #expect(try tool.run("status", environment: given).code == 0)
+    let variable = given.merging(["SYNC_PASSPHRASE": "wrong"]) { $1 }
+    let wrong = try tool.run("status", environment: variable)
+    #expect(wrong.code == 3 && wrong.err.contains("the passphrase is wrong"), "\(wrong.err)")
+    // Declared and empty, or not declared: as without a service manager.
+    for directory in ["none", "absent"] {
+      let missing = try tool.run("status", environment: ["CREDENTIALS_DIRECTORY": file(directory)])
+      #expect(missing.code == 3 && missing.err.contains("--passphrase-file"), "\(missing.err)")
+    }
+    // A plaintext store needs none.
+    let plain = try scratch.store("plain")
+    #expect(try plain.run("status", environment: given).code == 0)
+  }
+
   @Test("a plaintext store refuses an explicit passphrase and ignores one in the environment")
   func plain() throws {
     let tool = try scratch.store()

@@ -109,32 +109,38 @@ enum ServeCommand {
     var current = configuration
     while true {
       switch System.nextSignal(within: min(manager.watchdogSeconds ?? .infinity, 3)) {
-      case .none:
-        // The log may have a reader again.
-        Diagnostics.flush()
-        report.update()
-        pages.tick()
-        do {
-          try store.checkSyncs()
-          try notifyWatchdog(store: store, manager: manager, log: log)
-        } catch {
-          // Only opening the store anew can help: the service manager restarts the daemon.
-          log.write(.error, "ending: \(error)")
-          manager.notify("STOPPING=1")
-          try blocking { await node.stop() }
-          throw error
-        }
+      case .none: break
       case .reload:
         reload(&current, store: store, node: node, invocation: invocation, manager: manager, log: log)
         pages.configure(current)
       case .end:
-        manager.notify("STOPPING=1")
+        manager.notify("STOPPING=1\nSTATUS=ending: letting sessions come to their end")
         log.write(.notice, "ending: letting sessions come to their end")
         try blocking { await node.stop() }
         log.write(.notice, "ended")
         return .done
       }
+      // After a reload too: signals that arrive more often than the interval must not starve the watchdog.
+      pages.tick()
+      do { try tick(&report, store: store, manager: manager, log: log) } catch {
+        // Only opening the store anew can help: the service manager restarts the daemon.
+        log.write(.error, "ending: \(error)")
+        manager.notify("STOPPING=1\nSTATUS=ending: \(error)")
+        try blocking { await node.stop() }
+        throw error
+      }
     }
+  }
+
+  /// What the daemon does every few seconds. Throws if only opening the store anew can help.
+  private static func tick(
+    _ report: inout DaemonReport, store: Store, manager: ServiceManager, log: DaemonLog
+  ) throws(StoreError) {
+    // The log may have a reader again.
+    Diagnostics.flush()
+    report.update()
+    try store.checkSyncs()
+    try notifyWatchdog(store: store, manager: manager, log: log)
   }
 
   private static func announce(_ address: Endpoint, invocation: Invocation, output: Output) throws {
@@ -154,7 +160,7 @@ enum ServeCommand {
   ) throws(StoreError) {
     do throws(StoreError) {
       _ = try store.versionVector()
-      manager.notify("WATCHDOG=1")
+      manager.feedWatchdog()
     } catch {
       guard error.code != .keyRequired, error.code != .wrongKey else { throw error }
       log.write(.error, "the store cannot be read: \(error)")

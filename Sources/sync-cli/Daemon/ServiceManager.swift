@@ -17,4 +17,9 @@ struct ServiceManager {
   func notify(_ state: String) {
     if let socket { _ = System.send(state, toSocketAt: socket) }
   }
+
+  /// Tells a watchdog, if there is one, that the daemon is alive.
+  func feedWatchdog() {
+    if watchdogSeconds != nil { notify("WATCHDOG=1") }
+  }
 }

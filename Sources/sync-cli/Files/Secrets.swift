@@ -14,6 +14,7 @@ enum Secrets {
     if let given = try given(invocation, option: "passphrase-file", variable: "SYNC_PASSPHRASE") {
       return given
     }
+    if let credential = try credential("passphrase") { return credential }
     guard var bytes = Terminal.secret("passphrase: ") else {
       try Interruption.check()
       throw missing("passphrase", option: "--passphrase-file FILE", variable: "SYNC_PASSPHRASE")
@@ -52,6 +53,21 @@ enum Secrets {
     }
     guard var bytes = System.environmentBytes(variable) else { return nil }
     return consume(&bytes)
+  }
+
+  /// The first line of a credential of this service (`LoadCredential=`). nil if there is none, or if that line
+  /// is empty: a unit for stores with and without a passphrase declares an empty one for the latter.
+  private static func credential(_ name: String) throws(Failure) -> Passphrase? {
+    guard let directory = System.environmentBytes("CREDENTIALS_DIRECTORY") else { return nil }
+    let file: Descriptor
+    do { file = try Descriptor.reading(directory + Array("/\(name)".utf8), waiting: false) } catch {
+      guard error.code == .notFound else { throw error }
+      return nil
+    }
+    var bytes = try file.readAll(limit: 1 << 16)
+    var line = Array(bytes.prefix { $0 != 0x0A })
+    erase(&bytes)
+    return line.isEmpty ? nil : consume(&line)
   }
 
   private static func consume(_ bytes: inout [UInt8]) -> Passphrase {

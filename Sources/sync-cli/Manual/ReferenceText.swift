@@ -15,6 +15,7 @@ enum ReferenceText {
     ("SYNC_STORE", "The directory of the store, unless --store names one."),
     ("SYNC_PASSPHRASE_FILE", "A file whose first line opens an encrypted store."),
     ("SYNC_PASSPHRASE", "The passphrase of an encrypted store, if no file is named."),
+    ("CREDENTIALS_DIRECTORY", "Its file \"passphrase\", if none of these is set: see systemd.exec(5)."),
     ("SYNC_NEW_PASSPHRASE_FILE", "A file whose first line is the new passphrase, for rekey."),
     ("SYNC_NEW_PASSPHRASE", "The new passphrase for rekey, if no file is named."),
     ("XDG_DATA_HOME", "The directory of the store is sync-store below it, unless one is named."),
