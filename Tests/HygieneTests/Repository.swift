@@ -25,7 +25,8 @@ enum Repository {
 
   /// All text files; the inputs of the fuzzers are binary.
   static let texts: [String] =
-    ["Sources", "Tests", "Benchmarks", "Fuzz", "Examples", "scripts", "docs", "schemas", ".ci"].flatMap {
+    ["Sources", "Tests", "Benchmarks", "Fuzz", "Examples", "scripts", "docs", "schemas", "packaging", ".ci"]
+    .flatMap {
       files(in: $0)
     }
     .filter { !$0.hasPrefix("Fuzz/Corpus/") }

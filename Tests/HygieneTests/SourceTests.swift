@@ -124,7 +124,7 @@ import Testing
 
   @Test("scripts stop at the first error and describe themselves")
   func scripts() throws {
-    for path in Repository.files(in: "scripts", ending: ".sh") + [".ci/run"] {
+    for path in Repository.files(in: "scripts", ending: ".sh") + ["packaging/install.sh", ".ci/run"] {
       let text = try Repository.read(path)
       #expect(text.hasPrefix("#!/usr/bin/env bash\n# "), "\(path)")
       #expect(text.contains("\nset -euo pipefail\n"), "\(path)")

@@ -52,8 +52,9 @@ enum ServicePage {
       """),
     .text(
       """
-      An encrypted store needs its passphrase at each start: `SYNC_PASSPHRASE_FILE`, or `--passphrase-file`,
-      names a file whose first line holds it, such as a credential of the service manager.
+      An encrypted store needs its passphrase at each start: `--passphrase-file` or `SYNC_PASSPHRASE_FILE`
+      names a file whose first line holds it; without them that is the credential `passphrase` of the service
+      manager, if it gives one.
       """),
   ]
 
@@ -61,38 +62,42 @@ enum ServicePage {
     .section("UNITS"),
     .text(
       """
-      A unit for one store, `/etc/systemd/system/sync-store.service`. `Type=notify` makes `systemctl start`
-      return once the daemon accepts connections.
+      Two units are installed with the program. `sync-store.service` serves the store
+      `/var/lib/sync-store/main` with the configuration `/etc/sync-store/main.json`, and
+      `sync-store@NAME.service` serves `/var/lib/sync-store/NAME` with `/etc/sync-store/NAME.json`. Both run
+      as the user `sync-store`, and both are skipped while their store does not exist. `Type=notify` makes
+      `systemctl start` return once the daemon accepts connections.
+      """),
+    .text(
+      """
+      The Debian package makes the user, the directory of the stores and the configuration of the store
+      main. After `make install`, or from the archive, once:
       """),
     .code([
-      "[Unit]", "Description=SyncStore", "After=network.target", "", "[Service]", "Type=notify",
-      "User=sync-store", "StateDirectory=sync-store", "StateDirectoryMode=0700",
-      #"ExecStart=/usr/local/bin/sync-cli --store /var/lib/sync-store/main serve \"#,
-      "  --config /etc/sync-store/main.json",
-      "ExecReload=/bin/kill -HUP $MAINPID", "WatchdogSec=30", "Restart=on-failure", "", "[Install]",
-      "WantedBy=multi-user.target",
+      "systemd-sysusers && systemd-tmpfiles --create",
+      #"install -D -m 644 /usr/local/share/doc/sync-store/examples/main.json \"#,
+      "  /etc/sync-store/main.json",
     ]),
-    .text("The user and the store, once:"),
+    .text("The store main, then one called shop, with a port of its own:"),
     .code([
-      "adduser --system --group --home /var/lib/sync-store sync-store",
       "runuser -u sync-store -- sync-cli --store /var/lib/sync-store/main init --name hub",
       "systemctl enable --now sync-store",
+      "runuser -u sync-store -- sync-cli --store /var/lib/sync-store/shop init --name shop",
+      #"echo '{ "listen": ":7421" }' > /etc/sync-store/shop.json"#,
+      "systemctl enable --now sync-store@shop",
     ]),
     .text(
       """
-      Several stores on one machine are several daemons. Name the unit `sync-store@.service`, write `%i` for
-      `main` in it, and give each configuration a port of its own; then `systemctl enable --now
-      sync-store@main`. The passphrase of an encrypted store, without a copy of it in the unit:
+      The passphrase of an encrypted store is the first line of `/etc/sync-store/NAME.passphrase`, a file of
+      root with mode 0600. The units hand it to the daemon with `LoadCredential=passphrase:`; a unit of your
+      own can do the same, or set `SYNC_PASSPHRASE_FILE`.
       """),
-    .code([
-      "[Service]", "LoadCredential=passphrase:/etc/sync-store/main.passphrase",
-      "Environment=SYNC_PASSPHRASE_FILE=%d/passphrase",
-    ]),
     .text(
       """
-      The daemon writes only to its store and gains no privileges, so `ProtectSystem=strict`,
-      `ProtectHome=yes`, `PrivateTmp=yes` and `NoNewPrivileges=yes` can be set. With the first, the store
-      must be below `StateDirectory=` or in `ReadWritePaths=`.
+      The units leave the daemon no capability and no file to write but the stores. A store elsewhere, or a
+      disk mounted for it, needs `ReadWritePaths=` in a drop-in (`systemctl edit`). Do not hide `/proc/sys`
+      from the daemon (`ProcSubset=pid`): all processes that use a store compare the identity of the boot
+      that it shows, to tell whether power was lost.
       """),
   ]
 
@@ -102,8 +107,8 @@ enum ServicePage {
       """
       The daemon tells the service manager its state by sd_notify(3), over the socket in `NOTIFY_SOCKET`:
       `READY=1` once it accepts connections, with `STATUS=listening on HOST:PORT`; `RELOADING=1` and
-      `READY=1` around a reload; `STOPPING=1` when it begins to end. It also prints `listening on HOST:PORT`
-      on standard output, for scripts.
+      `READY=1` around a reload; `STOPPING=1` when it begins to end, with the reason in `STATUS=`. It also
+      prints `listening on HOST:PORT` on standard output, for scripts.
       """),
     .text(
       """
@@ -167,8 +172,13 @@ enum ServicePage {
       program takes effect with `systemctl restart`.
       """),
     .section("FILES"),
-    .entry("/etc/systemd/system/sync-store.service", "The unit above. None is installed."),
-    .entry("/etc/sync-store/main.json", "The configuration that this unit names: see sync-cli.conf(5)."),
-    .entry("/var/lib/sync-store/main", "The store that this unit names: only its user may read it."),
+    .entry(
+      "sync-store.service, sync-store@.service",
+      """
+      The units, in `/lib/systemd/system`, or in `/usr/local/lib/systemd/system` after `make install`.
+      """),
+    .entry("/etc/sync-store/main.json", "The configuration of the store main: see sync-cli.conf(5)."),
+    .entry("/etc/sync-store/main.passphrase", "Its passphrase, if it is encrypted: only root need read it."),
+    .entry("/var/lib/sync-store/main", "The store main: only the user sync-store may read it."),
   ]
 }
