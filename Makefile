@@ -10,7 +10,7 @@ COUNT ?= 1000
 
 .PHONY: help deps build build-examples release test sim model relays twin clones scopes scripts check format lint alerts status-page docs api examples example-sensors \
   example-config example-documents man demo acceptance faults bench fuzz memory joiners hub rounds passes kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
-  install clean
+  install deb tarball deb-twice deb-test units clean
 
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -186,19 +186,23 @@ tsan: deps ## run the tests under the thread sanitizer
 asan: deps ## run the tests under the address sanitizer (its runner leaks by itself)
 	ASAN_OPTIONS=detect_leaks=0 $(SANITIZE) --sanitize=address --scratch-path .build/asan
 
-SHARE = $(DESTDIR)$(PREFIX)/share
+install: release ## install sync-cli, its manual pages, completions and units below $(DESTDIR)$(PREFIX)
+	packaging/install.sh "$$($(SWIFT) build -c release --show-bin-path)/sync-cli" "$(DESTDIR)" "$(PREFIX)"
 
-install: release ## install sync-cli, its manual pages and completions below $(DESTDIR)$(PREFIX)
-	install -D -m 755 "$$($(SWIFT) build -c release --show-bin-path)/sync-cli" "$(DESTDIR)$(PREFIX)/bin/sync-cli"
-	rm -rf .build/man
-	"$(DESTDIR)$(PREFIX)/bin/sync-cli" --quiet manual .build/man --configuration schemas/config.md
-	install -D -m 644 -t "$(SHARE)/man/man1" .build/man/*.1
-	install -D -m 644 -t "$(SHARE)/man/man5" .build/man/*.5
-	install -D -m 644 -t "$(SHARE)/man/man8" .build/man/*.8
-	install -d "$(SHARE)/bash-completion/completions" "$(SHARE)/zsh/site-functions" "$(SHARE)/fish/vendor_completions.d"
-	"$(DESTDIR)$(PREFIX)/bin/sync-cli" completions bash > "$(SHARE)/bash-completion/completions/sync-cli"
-	"$(DESTDIR)$(PREFIX)/bin/sync-cli" completions zsh > "$(SHARE)/zsh/site-functions/_sync-cli"
-	"$(DESTDIR)$(PREFIX)/bin/sync-cli" completions fish > "$(SHARE)/fish/vendor_completions.d/sync-cli.fish"
+deb: ## build the Debian package, which needs no toolchain to run, into .build/packages
+	@SWIFT="$(SWIFT)" scripts/package.sh deb
+
+tarball: ## build an archive of the same for other systems
+	@SWIFT="$(SWIFT)" scripts/package.sh tarball
+
+deb-twice: ## build both in two directories; every byte must be equal (PACK=1 compiles once)
+	@SWIFT="$(SWIFT)" PACK=$(PACK) scripts/deb-twice.sh
+
+deb-test: ## install, upgrade, remove and purge the package in a new Debian 12, and run its units there (as root)
+	@SWIFT="$(SWIFT)" scripts/deb-test.sh
+
+units: ## check the systemd units, and how much an attacker of the daemon could reach
+	@scripts/units.sh
 
 clean: ## remove everything that was built
 	rm -rf .build Benchmarks/.build Fuzz/.build Examples/.build
