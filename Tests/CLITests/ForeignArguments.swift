@@ -14,7 +14,7 @@ enum ForeignArguments {
         return
       }
       precondition((try? JSONParser.parse(json.encoded)) == json, "JSON does not come back")
-      if first & 2 != 0 { _ = try? ServeConfiguration(json: json) }
+      if first & 2 != 0 { _ = ConfigurationFile(Array(bytes.dropFirst()), named: "F") }
     } else {
       let parser = ArgumentParser(
         commands: Program.commands, globals: Help.globals, hidden: Program.hidden, alone: Program.alone)

@@ -147,6 +147,8 @@ final class JSONReferenceTests {
 
   private func invitations() throws {
     try print(alpha, "serve", "--check")
+    try scratch.write("mistakes", Array(#"{"lisen":1,}"#.utf8))
+    try print(alpha, "serve", "--check", scratch.path + "/mistakes", code: 2)
     let daemon = try Daemon(alpha)
     try print(alpha, "invite")
     try print(alpha, "invite", "list")

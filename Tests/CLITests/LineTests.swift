@@ -159,7 +159,7 @@ import Testing
   func comments() throws {
     let text = "// first\n{ /* second */ \"a\": [1, /**/ 2] // third\n}"
     #expect(try JSONParser.parse(Array(text.utf8), comments: true) == ["a": [1, 2]])
-    #expect(throws: JSONFailure(reason: "a comment has no end", line: 1)) {
+    #expect(throws: JSONFailure(reason: "a comment has no end", place: TextPlace(line: 1, column: 3))) {
       try JSONParser.parse(Array("1 /* x".utf8), comments: true)
     }
   }

@@ -27,28 +27,19 @@ import Testing
     #expect(pages.count == Program.commands.count + 2)
   }
 
-  @Test("the page of the configuration has each member that the schema names, and each is a setting")
+  @Test("the page of the configuration has each setting, with its meaning, unit, default and bounds")
   func configuration() throws {
     let markdown = try String(contentsOfFile: Self.schema, encoding: .utf8)
     let page = ConfigurationPage.page(from: markdown)
     #expect(page.file == "sync-cli.conf.5")
-    let members = markdown.matches(of: /(?m)^\| `([a-z_]+)`/).map { String($0.1) }
-    #expect(members.count > 10)
-    for member in members { #expect(page.text.contains("\n.TP\n\\fB\(member)\\fR"), "\(member)") }
-    // A member that does not exist has another error than one of the wrong type.
-    for member in members {
-      let settings = [JSON.object([.init(name: member, value: .null)])]
-      let inBlobs = settings.map { JSON.object([.init(name: "blobs", value: $0)]) }
-      let reasons = (settings + inBlobs).map { json in
-        do throws(Reason) {
-          _ = try ServeConfiguration(json: json)
-          return ""
-        } catch {
-          return error.text
-        }
-      }
-      #expect(reasons.contains { !$0.hasSuffix("is no setting") }, "\(member): \(reasons)")
+    for setting in Settings.all {
+      #expect(page.text.contains("\n.TP\n\(Roff.bold(setting.name))\n"), "\(setting.name)")
     }
+    let entry = try #require(page.text.firstRange(of: "\n\(Roff.bold("retry_seconds"))\n"))
+    let words = page.text[entry.upperBound...].prefix(500).split(whereSeparator: \.isWhitespace)
+      .joined(separator: " ")
+    #expect(words.contains("Value: whole number. Unit: seconds. Default: \\fB20\\fR. Bounds: 1 to 86400."))
+    #expect(!page.text.contains("–") && !page.text.contains("2013"), "an empty cell is left out")
   }
 
   @Test("the page of the service names commands and options that exist, and every exit code of the daemon")

@@ -44,7 +44,7 @@ enum WordKind: Equatable {
     switch placeName {
     case "KEY", "PREFIX", "P", "OLD": self = .stored(.keys)
     case "PEER": self = .stored(.peers)
-    case "F", "FILE": self = .files
+    case "F", "FILE", "CONFIG": self = .files
     case "DIR": self = .directories
     case _ where placeName.contains("|"): self = .words(placeName.split(separator: "|").map(String.init))
     default: self = .other

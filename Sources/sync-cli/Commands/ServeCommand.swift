@@ -4,7 +4,7 @@ import SyncStore
 /// `serve`: the daemon.
 enum ServeCommand {
   static let command = Command(
-    "serve", "let members push, pull and sync: the daemon",
+    "serve", "let members push, pull and sync: the daemon", operands: [Operand("CONFIG", .optional)],
     options: [
       Option(
         "listen", value: "HOST:PORT", "where to listen (default: every address, port 7420; port 0: any)"),
@@ -12,7 +12,7 @@ enum ServeCommand {
         "http", value: "ADDRESS",
         "serve health, metrics and a status page over HTTP at HOST:PORT or unix:PATH"),
       Option("config", value: "F", "read settings from a file of JSON, in which comments are allowed"),
-      Option("check", "check configuration and store, and end"),
+      Option("check", "check the configuration, that of --config or CONFIG, and the store, and end"),
     ],
     notes: """
       Prints "listening on HOST:PORT" once it accepts. SIGTERM and SIGINT end it within 5 s with everything durable,
@@ -20,10 +20,19 @@ enum ServeCommand {
       names the first. Logs to standard error with journald's priorities; tells systemd when
       it is ready and alive. Other commands work on the same store meanwhile. Peers and members that have an address are
       kept in step: what is written on one side can be read on the other a moment later.
+      --check names every mistake of the configuration as FILE:LINE:COLUMN, with what to do, and ends with 2 if there is one.
       """
   ) { invocation, output in
-    let configuration = try configuration(invocation)
-    if invocation.has("check") { return try check(configuration, invocation: invocation, output: output) }
+    if invocation.has("check") { return try ServeCheck.run(invocation, output) }
+    if let operand = invocation.operands.first {
+      throw invocation.usage(
+        operand.shown, reason: "a configuration is named by itself only with --check",
+        advice: "write --config before it")
+    }
+    let loaded = try LoadedConfiguration(invocation)
+    if let failure = ConfigurationMistake.failure(loaded.mistakes) { throw failure }
+    let configuration = loaded.configuration
+    let invocation = try loaded.withPassphraseFile(invocation)
     // Before the signals are blocked, so that the passphrase prompt can be interrupted.
     let opening = try invocation.opening(toWrite: true)
     // Before any thread starts: threads inherit the mask.
@@ -36,47 +45,6 @@ enum ServeCommand {
     }
   }.printing(JSONReference.serve)
 
-  private static func configuration(
-    _ invocation: Invocation, waiting: Bool = true
-  ) throws -> ServeConfiguration {
-    var configuration = ServeConfiguration()
-    if let file = invocation.value("config") {
-      configuration = try ServeConfiguration(fileAt: file, waiting: waiting)
-    }
-    if let listen = invocation.value("listen") {
-      guard let endpoint = Endpoint(listen.text) else {
-        throw invocation.usage(
-          "--listen \(listen.shown)", reason: "no address",
-          advice: "write host:port, or :port for every address")
-      }
-      configuration.listen = endpoint
-    }
-    if let http = invocation.value("http") {
-      guard let address = HTTPAddress(http.text) else {
-        throw invocation.usage(
-          "--http \(http.shown)", reason: "no address",
-          advice: "write host:port, such as 127.0.0.1:7421, or unix:PATH")
-      }
-      configuration.http = address
-    }
-    if invocation.has("verbose") { configuration.logLevel = .debug }
-    return configuration
-  }
-
-  private static func check(
-    _ configuration: ServeConfiguration, invocation: Invocation, output: Output
-  ) throws -> ExitCode {
-    try invocation.withStore(toWrite: false) { store in
-      _ = try StoreKeys(store).identity()
-      try configuration.checkPeers(in: store)
-    }
-    try invocation.report(
-      "the configuration is good: would listen on \(configuration.listen)",
-      json: ["listen": .string("\(configuration.listen)"), "log": .string(configuration.logFormat.rawValue)],
-      output)
-    return .done
-  }
-
   private static func serve(
     _ store: Store, configuration: ServeConfiguration, log: DaemonLog, invocation: Invocation,
     output: Output
@@ -85,9 +53,9 @@ enum ServeCommand {
     let manager = ServiceManager()
     let lock = try DaemonLock(store)
     defer { lock.end() }
-    do { try configuration.checkPeers(in: store) } catch {
-      // Only a warning: the peer may be added later.
-      log.write(.warning, Failure(error).message)
+    // Only a warning: the peer may be added later.
+    for peer in try configuration.unknownPeers(in: store) {
+      log.write(.warning, "serve: \(peer.what): \(peer.advice)")
     }
     try configuration.blobs?.keep(in: store)
     let node = try Node(
@@ -175,9 +143,12 @@ enum ServeCommand {
     manager.notify("RELOADING=1\nMONOTONIC_USEC=\(Int(System.monotonicSeconds * 1e6))")
     do {
       // Waiting for a pipe's writer would block signals.
-      let configuration = try configuration(invocation, waiting: false)
+      let loaded = try LoadedConfiguration(invocation, waiting: false)
+      let configuration = loaded.configuration
       // Checks that can fail come first, so that a faulty configuration is not applied in part.
-      try configuration.checkPeers(in: store)
+      let mistakes = try loaded.mistakes + loaded.unknownPeers(in: store)
+      for mistake in mistakes.dropLast() { log.write(.error, "serve: \(mistake.text)") }
+      if let last = mistakes.last { throw Failure(.usage, "serve: \(last.text)") }
       if configuration.blobs != current.blobs { try configuration.blobs?.keep(in: store) }
       log.configure(configuration)
       if configuration.listen != current.listen {
@@ -189,6 +160,9 @@ enum ServeCommand {
       if configuration.pingSeconds != current.pingSeconds {
         log.write(
           .warning, "still sending pings after \(current.pingSeconds) s: another interval needs a restart")
+      }
+      if configuration.passphraseFile != current.passphraseFile {
+        log.write(.warning, "still open with the passphrase of the start: another file needs a restart")
       }
       if configuration.keeping != current.keeping { node.keepInStep(configuration.keeping) }
       // The signal suggests that the cause of earlier failures has changed.

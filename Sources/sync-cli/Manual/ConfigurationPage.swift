@@ -1,7 +1,7 @@
 /// The manual page of the daemon's configuration, made from `schemas/config.md`.
 ///
-/// Of Markdown it reads what that file has: one heading, paragraphs, tables whose first column names a
-/// member, fenced lines, and code within text.
+/// Of Markdown it reads what that file has: one heading, paragraphs, tables whose first two columns are
+/// a setting and its meaning, fenced lines, and code within text.
 struct ConfigurationPage {
   private var page: Roff
   private var paragraph: [Substring] = []
@@ -49,11 +49,11 @@ struct ConfigurationPage {
     if columns.isEmpty {
       columns = cells.map(String.init)
     } else if !cells.allSatisfy({ $0.allSatisfy { $0 == "-" } }) {
-      let rest = zip(columns, cells).dropFirst(2).map {
-        " \($0.0.prefix(1).uppercased())\($0.0.dropFirst()): \($0.1)."
+      let rest = zip(columns, cells).dropFirst(2).filter { $0.1 != "–" }.map {
+        " \("\($0.0): \($0.1)".sentence)"
       }
-      let value = cells.count > 1 ? cells[1] : ""
-      page.entry(Roff.styled(cells[0]), Roff.styled("\(value).\(rest.joined())"))
+      let meaning = cells.count > 1 ? String(cells[1]).sentence : ""
+      page.entry(Roff.styled(cells[0]), Roff.styled(meaning + rest.joined()))
       isFirst = false
     }
   }

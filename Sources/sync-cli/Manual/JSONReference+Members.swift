@@ -15,6 +15,14 @@ extension JSONReference {
         JSONMember("listen", .text, "where it would listen"),
         JSONMember("log", .text, "the format of its log: journal or json"),
       ]),
+    JSONLine(
+      "with --check, each mistake of the configuration",
+      [
+        JSONMember("file", .text, "the file"), JSONMember("line", .whole, "the line in it, from 1"),
+        JSONMember("column", .whole, "the character in that line, from 1"),
+        JSONMember("what", .text, "what is wrong"), JSONMember("advice", .text, "what to do"),
+        JSONMember("setting", .text, "the setting", absent: "if the text is no JSON there"),
+      ]),
   ]
 
   // MARK: - Members

@@ -1,4 +1,5 @@
-/// `manual`: writes the manual pages, for `make man`, or the articles of the site, for `make docs`.
+/// `manual`: writes the manual pages, for `make man`, the articles of the site, for `make docs`, or the
+/// schemas of the configuration, for `make schemas`.
 enum ManualCommand {
   static let command = Command(
     "manual", "write the manual pages into a directory",
@@ -6,16 +7,19 @@ enum ManualCommand {
     options: [
       Option("configuration", value: "F", "the schema of the daemon's configuration, in Markdown"),
       Option("site", "write articles for the documentation site instead"),
+      Option("schemas", "write the schemas of the daemon's configuration instead"),
     ],
-    notes: "\"make man\" and \"make docs\" call it. A file of that name is replaced."
+    notes: "\"make man\", \"make docs\" and \"make schemas\" call it. A file of that name is replaced."
   ) { invocation, output in
     let schema = try invocation.value("configuration").map { file in
-      let text = try Descriptor.reading(file.bytes).readAll(limit: ServeConfiguration.fileBytes)
+      let text = try Descriptor.reading(file.bytes).readAll(limit: ConfigurationFile.maximumBytes)
       return String(decoding: text, as: UTF8.self)
     }
     var pages: [ManualPages.Page]
     if invocation.has("site") {
       pages = SiteArticles(Program.commands, configuration: schema).pages
+    } else if invocation.has("schemas") {
+      pages = ConfigurationSchema.pages
     } else {
       pages = ManualPages(Program.commands).pages
       if let schema { pages.append(ConfigurationPage.page(from: schema)) }

@@ -75,6 +75,31 @@ extension JSON {
     return output
   }
 
+  /// The JSON text with a line for each member and item, but lists of plain values on one line.
+  func indented(by columns: Int = 0) -> String {
+    let (outer, inner) = (String(repeating: " ", count: columns), String(repeating: " ", count: columns + 2))
+    switch self {
+    case .object(let members) where !members.isEmpty:
+      let lines = members.map { member in
+        inner + String(decoding: JSON.string(member.name).encoded, as: UTF8.self) + ": "
+          + member.value.indented(by: columns + 2)
+      }
+      return "{\n" + lines.joined(separator: ",\n") + "\n\(outer)}"
+    case .array(let items) where items.contains(where: \.isNested):
+      return "[\n" + items.map { inner + $0.indented(by: columns + 2) }.joined(separator: ",\n")
+        + "\n\(outer)]"
+    case .array(let items): return "[" + items.map { $0.indented() }.joined(separator: ", ") + "]"
+    default: return String(decoding: encoded, as: UTF8.self)
+    }
+  }
+
+  private var isNested: Bool {
+    switch self {
+    case .array, .object: true
+    default: false
+    }
+  }
+
   private func encode(into output: inout [UInt8]) {
     switch self {
     case .null: output += Array("null".utf8)

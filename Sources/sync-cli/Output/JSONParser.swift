@@ -1,15 +1,25 @@
 /// The reason and place of a JSON syntax error.
 struct JSONFailure: Error, Equatable, CustomStringConvertible {
   let reason: String
-  let line: Int
+  let place: TextPlace
+  /// What to do about it.
+  var advice = "correct the JSON there"
 
-  var description: String { "line \(line): \(reason)" }
+  var description: String { "\(place): \(reason)" }
 }
 
 /// Parses JSON (RFC 8259), strictly, except that `//` and `/* */` comments are allowed on request.
 struct JSONParser {
   private let bytes: [UInt8]
   private var index = 0
+  /// Offsets of each value, and of each name before its value, in the order of the text; nil to save time.
+  private var offsets: [Int]?
+  /// Mistakes that did not end the reading; nil if the first one does.
+  private var mistakes: [JSONFailure]?
+  /// The end of the text was reached where more was expected: later mistakes would only follow from it.
+  private var isLost = false
+  /// A text was not closed on its line: reading goes on with the next one, and no comma is missed.
+  private var isAfterOpenText = false
   private var depth = 0
   private let comments: Bool
   private let depthLimit: Int
@@ -28,12 +38,79 @@ struct JSONParser {
     return value
   }
 
+  /// Parses `bytes`, with comments, as far as possible: collects mistakes, and keeps the place of each value.
+  static func document(_ bytes: [UInt8]) -> JSONDocument {
+    var parser = JSONParser(bytes: bytes, comments: true, depthLimit: maximumDepth)
+    (parser.offsets, parser.mistakes) = ([], [])
+    var root: JSON?
+    do throws(JSONFailure) {
+      root = try parser.value()
+      try parser.skipSpace()
+      if parser.index < bytes.count { try parser.report(parser.failure("something follows the value")) }
+    } catch {
+      if !parser.isLost { parser.mistakes?.append(error) }
+    }
+    var offsets = (parser.offsets ?? [])[...]
+    return JSONDocument(
+      root: root.map { LocatedJSON($0, offsets: &offsets) }, mistakes: parser.mistakes ?? [])
+  }
+
   private init(bytes: [UInt8], comments: Bool, depthLimit: Int) {
     (self.bytes, self.comments, self.depthLimit) = (bytes, comments, depthLimit)
   }
 
-  private func failure(_ reason: String) -> JSONFailure {
-    JSONFailure(reason: reason, line: bytes[..<min(index, bytes.count)].count { $0 == 0x0A } + 1)
+  private func failure(_ reason: String, at offset: Int? = nil, advice: String? = nil) -> JSONFailure {
+    var failure = JSONFailure(reason: reason, place: TextPlace(of: offset ?? index, in: bytes))
+    if let advice { failure.advice = advice }
+    return failure
+  }
+
+  /// Collects a mistake that need not end the reading; throws it if the first one does.
+  private mutating func report(_ failure: JSONFailure) throws(JSONFailure) {
+    guard let found = mistakes else { throw failure }
+    // A second mistake at one place only follows from the first.
+    if !isLost, failure.place != found.last?.place { mistakes?.append(failure) }
+  }
+
+  /// Reads one member or item. After a mistake in it, goes on before the next separator and returns nil.
+  private mutating func recovering<Result>(
+    _ body: (inout JSONParser) throws(JSONFailure) -> Result
+  ) throws(JSONFailure) -> Result? {
+    guard let count = offsets?.count, mistakes != nil else { return try body(&self) }
+    let depth = depth
+    do { return try body(&self) } catch {
+      try report(error)
+      self.depth = depth
+      offsets?.removeSubrange(count...)
+      isAfterOpenText = next == 0x0A || next == 0x0D
+      if !isAfterOpenText { skipToSeparator() }
+      return nil
+    }
+  }
+
+  /// Skips to the next ',' or closing bracket that is not within brackets, texts or comments.
+  private mutating func skipToSeparator() {
+    var open = 0
+    while let byte = next {
+      switch byte {
+      case UInt8(ascii: ",") where open == 0: return
+      case UInt8(ascii: "}"), UInt8(ascii: "]"):
+        if open == 0 { return }
+        open -= 1
+      case UInt8(ascii: "{"), UInt8(ascii: "["): open += 1
+      case UInt8(ascii: "\""):
+        // A text does not contain a line break: a missing quote costs one line.
+        index += 1
+        while let byte = next, byte != UInt8(ascii: "\""), byte != 0x0A {
+          index += byte == UInt8(ascii: "\\") ? 2 : 1
+        }
+      case UInt8(ascii: "/"):
+        if (try? skipComment()) != nil { continue }
+      default: break
+      }
+      index += 1
+    }
+    isLost = true
   }
 
   private var next: UInt8? { index < bytes.count ? bytes[index] : nil }
@@ -49,6 +126,7 @@ struct JSONParser {
   }
 
   private mutating func skipComment() throws(JSONFailure) {
+    let start = index
     let second = index + 1 < bytes.count ? bytes[index + 1] : 0
     switch second {
     case UInt8(ascii: "/"):
@@ -60,7 +138,7 @@ struct JSONParser {
       {
         index += 1
       }
-      guard index + 1 < bytes.count else { throw failure("a comment has no end") }
+      guard index + 1 < bytes.count else { throw failure("a comment has no end", at: start) }
       index += 2
     default: throw failure("'/' begins no comment")
     }
@@ -69,6 +147,7 @@ struct JSONParser {
   private mutating func value() throws(JSONFailure) -> JSON {
     try skipSpace()
     guard let byte = next else { throw failure("the text ends where a value should be") }
+    offsets?.append(index)
     switch byte {
     case UInt8(ascii: "{"): return try nested { (parser) throws(JSONFailure) in try parser.object() }
     case UInt8(ascii: "["): return try nested { (parser) throws(JSONFailure) in try parser.array() }
@@ -104,17 +183,29 @@ struct JSONParser {
       index += 1
       return .object([])
     }
-    while true {
-      try skipSpace()
-      guard next == UInt8(ascii: "\"") else { throw failure("a member's name in quotes should be here") }
-      let name = try string()
-      guard names.insert(Array(name.utf8)).inserted else { throw failure("\"\(name)\" is there twice") }
-      try skipSpace()
-      guard next == UInt8(ascii: ":") else { throw failure("':' should follow \"\(name)\"") }
-      index += 1
-      members.append(JSON.Member(name: name, value: try value()))
-      if try !continues(until: UInt8(ascii: "}")) { return .object(members) }
+    repeat {
+      let member = try recovering { (parser) throws(JSONFailure) in try parser.member(&names) }
+      if let member { members.append(member) }
+    } while try continues(until: UInt8(ascii: "}"))
+    return .object(members)
+  }
+
+  private mutating func member(_ names: inout Set<[UInt8]>) throws(JSONFailure) -> JSON.Member {
+    try skipSpace()
+    guard next == UInt8(ascii: "\"") else { throw failure("a member's name in quotes should be here") }
+    let start = index
+    offsets?.append(start)
+    let name = try string()
+    if !names.insert(Array(name.utf8)).inserted {
+      try report(
+        failure("\"\(Text.printable(name.utf8))\" is there twice", at: start, advice: "leave out one"))
     }
+    try skipSpace()
+    guard next == UInt8(ascii: ":") else {
+      throw failure("':' should follow \"\(Text.printable(name.utf8))\"")
+    }
+    index += 1
+    return JSON.Member(name: name, value: try value())
   }
 
   private mutating func array() throws(JSONFailure) -> JSON {
@@ -124,19 +215,36 @@ struct JSONParser {
       index += 1
       return .array([])
     }
-    while true {
-      values.append(try value())
-      if try !continues(until: UInt8(ascii: "]")) { return .array(values) }
-    }
+    repeat {
+      let value = try recovering { (parser) throws(JSONFailure) in try parser.value() }
+      if let value { values.append(value) }
+    } while try continues(until: UInt8(ascii: "]"))
+    return .array(values)
   }
 
+  /// Whether another member or item follows.
   private mutating func continues(until end: UInt8) throws(JSONFailure) -> Bool {
+    let (previous, wasOpenText) = (index, isAfterOpenText)
+    isAfterOpenText = false
     try skipSpace()
+    let closing = Text.printable([end])
     guard let byte = next, byte == end || byte == UInt8(ascii: ",") else {
-      throw failure("',' or '\(Text.printable([end]))' should be here")
+      // The comma is missing if a text follows; anything else is unclear.
+      guard mistakes != nil, next == UInt8(ascii: "\"") else {
+        throw failure("',' or '\(closing)' should be here")
+      }
+      if wasOpenText { return true }
+      try report(failure("',' is missing", at: previous, advice: "put it in"))
+      return true
     }
+    let comma = index
     index += 1
-    return byte != end
+    guard byte != end else { return false }
+    try skipSpace()
+    guard next == end else { return true }
+    try report(failure("',' stands before '\(closing)'", at: comma, advice: "take it out"))
+    index += 1
+    return false
   }
 
   private mutating func number() throws(JSONFailure) -> JSON {
@@ -144,7 +252,7 @@ struct JSONParser {
     if next == UInt8(ascii: "-") { index += 1 }
     let leadingZero = next == UInt8(ascii: "0")
     guard digits() > 0, !leadingZero || index == start + (bytes[start] == UInt8(ascii: "-") ? 2 : 1) else {
-      throw failure("a number is malformed")
+      throw failure("a number is malformed", at: start)
     }
     if next == UInt8(ascii: ".") {
       index += 1
@@ -165,20 +273,28 @@ struct JSONParser {
   }
 
   private mutating func string() throws(JSONFailure) -> String {
+    let start = index
     index += 1
     var text: [UInt8] = []
     while let byte = next {
       index += 1
       switch byte {
       case UInt8(ascii: "\""):
-        guard let valid = String(validating: text, as: UTF8.self) else { throw failure("text is not UTF-8") }
+        guard let valid = String(validating: text, as: UTF8.self) else {
+          throw failure("text is not UTF-8", at: start)
+        }
         return valid
-      case 0..<0x20: throw failure("a control character stands in a text: write it as \\uXXXX")
+      case 0x0A, 0x0D:
+        index -= 1
+        throw failure("a text has no closing quote on its line", at: start)
+      case 0..<0x20:
+        index -= 1
+        throw failure("a control character stands in a text: write it as \\uXXXX")
       case UInt8(ascii: "\\"): text += Array(try escape().utf8)
       default: text.append(byte)
       }
     }
-    throw failure("a text has no closing quote")
+    throw failure("a text has no closing quote", at: start)
   }
 
   private static let shortEscapes: [UInt8: Character] = [
