@@ -135,6 +135,8 @@ final class JSONReferenceTests {
     try print(restored, "restore", file)
     try print(restored, "rekey", "--encrypt", environment: ["SYNC_NEW_PASSPHRASE": "correct horse"])
     try print(restored, "destroy", "--yes")
+    try print(alpha, "bundle", scratch.path + "/bundle.tar.gz")
+    try print(alpha, "bundle", "--list", "--log", scratch.path + "/nonexistent")
     try print(alpha, "verify")
     try print(alpha, "compact")
     try print(alpha, "status")

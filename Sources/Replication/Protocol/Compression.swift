@@ -47,6 +47,22 @@ package enum Compression {
     return isExact ? payload : nil
   }
 
+  /// A gzip file (RFC 1952) of `payload`.
+  package static func gzip(_ payload: [UInt8]) -> [UInt8] {
+    unsafe payload.withUnsafeBufferPointer { input in
+      var file: [UInt8] = []
+      unsafe compressors.use { compressor in
+        // Room for payloads that cannot be compressed: it never fails.
+        let room = unsafe libdeflate_gzip_compress_bound(compressor, input.count)
+        file = unsafe [UInt8](unsafeUninitializedCapacity: room) { output, initialized in
+          initialized = unsafe libdeflate_gzip_compress(
+            compressor, input.baseAddress, input.count, output.baseAddress, output.count)
+        }
+      }
+      return file
+    }
+  }
+
   private static func deflate(_ payload: [UInt8], limit: Int) -> [UInt8]? {
     var count = 0
     let stream = unsafe [UInt8](unsafeUninitializedCapacity: limit) { output, initialized in

@@ -139,41 +139,56 @@ enum MemberCommands {
   static let list = Command("peer list", "show members and peers: name, addresses, right") {
     invocation, output in
     try invocation.withStore(toWrite: false) { store in
-      let own = try StoreKeys(store).identity().id
-      let membership = Membership(store)
-      let (members, peers) = (try membership.members(), try membership.peers())
-      for member in members {
-        let named = peers.filter { $0.device == member.device || $0.name == member.name }.flatMap(\.addresses)
-        let addresses = (named + member.addresses).reduce(into: [String]()) {
-          if !$0.contains($1) { $0.append($1) }
-        }
-        try line(
-          member.name, addresses: addresses, right: "\(member.right)", device: member.device,
-          isSelf: member.device == own, invocation: invocation, output: output)
-      }
-      for peer in peers where !members.contains(where: { $0.device == peer.device || $0.name == peer.name }) {
-        try line(
-          peer.name, addresses: peer.addresses, right: "address only", device: peer.device,
-          invocation: invocation, output: output)
+      for line in try lines(store) {
+        if invocation.wantsJSON { try output.line(line.json) } else { try output.line(line.text) }
       }
       return .done
     }
   }.printing(JSONReference.peers)
 
-  private static func line(
-    _ name: String, addresses: [String], right: String, device: DeviceID?, isSelf: Bool = false,
-    invocation: Invocation, output: Output
-  ) throws {
-    if invocation.wantsJSON {
+  /// A member or a peer, as `peer list` shows it.
+  struct Line {
+    let name: String
+    let addresses: [String]
+    let right: String
+    let device: DeviceID?
+    var isSelf = false
+
+    var json: JSON {
       let json: JSON = [
         "name": .string(name), "addresses": .array(addresses.map { .string($0) }), "right": .string(right),
         "self": .bool(isSelf),
       ]
-      try output.line(json.with("device", device.map { .string("\($0)") }))
-    } else {
-      let shown = addresses.isEmpty ? "-" : addresses.joined(separator: ",")
-      try output.line("\(name) \(Text.printable(shown.utf8)) (\(right)\(isSelf ? ", this copy" : ""))")
+      return json.with("device", device.map { .string("\($0)") })
     }
+
+    fileprivate var text: String {
+      let shown = addresses.isEmpty ? "-" : addresses.joined(separator: ",")
+      return "\(name) \(Text.printable(shown.utf8)) (\(right)\(isSelf ? ", this copy" : ""))"
+    }
+  }
+
+  /// The members, then the peers that are none.
+  static func lines(_ store: Store) throws -> [Line] {
+    let own = try StoreKeys(store).identity().id
+    let membership = Membership(store)
+    let (members, peers) = (try membership.members(), try membership.peers())
+    let lines = members.map { member in
+      let named = peers.filter { $0.device == member.device || $0.name == member.name }.flatMap(\.addresses)
+      let addresses = (named + member.addresses).reduce(into: [String]()) {
+        if !$0.contains($1) { $0.append($1) }
+      }
+      return Line(
+        name: member.name, addresses: addresses, right: "\(member.right)", device: member.device,
+        isSelf: member.device == own)
+    }
+    let others = peers.filter { peer in
+      !members.contains { $0.device == peer.device || $0.name == peer.name }
+    }
+    return lines
+      + others.map {
+        Line(name: $0.name, addresses: $0.addresses, right: "address only", device: $0.device)
+      }
   }
 
   static let add = Command(

@@ -10,7 +10,7 @@ struct StatusCheck {
     let text: String
   }
 
-  private let problems: [Problem]
+  let problems: [Problem]
 
   /// Looks for problems. `maximumLag`: milliseconds that a member may lack a write; nil for any time.
   init(_ store: Store, maximumLag: UInt64?) throws {

@@ -63,23 +63,31 @@ enum StatusCommand {
     }
   }
 
+  /// The object that `status --json` prints.
+  static func json(of store: Store) throws -> JSON {
+    let trim = try store.lastBlobTrim()
+    let denial = try denial(of: store)
+    let prefixes = try store.scope.map { JSON.array($0.prefixes.map(KeyLine.prefix)) }
+    return json(
+      store, actor: try store.actor, status: try store.status(), absent: try store.absentValues(),
+      trim: trim?.report, time: trim?.time
+    )
+    .with("prefixes", prefixes)
+    .with("revoked", .bool(denial == .revoked)).with("members", (try? OtherCopies.json(store)) ?? .null)
+    .with("daemon", try DaemonReport.read(store) ?? .null).with("health", try StoreHealth(store, denial).json)
+  }
+
+  /// The statistics are valid even if the keys cannot be read.
+  private static func denial(of store: Store) throws -> WriteDenial? {
+    try store.writeDenial ?? (try? Membership(store).own())?.right.denial
+  }
+
   private static func show(_ store: Store, invocation: Invocation, output: Output) throws {
+    guard !invocation.wantsJSON else { return try output.line(json(of: store)) }
     let (status, actor) = (try store.status(), try store.actor)
     let (absent, trim) = (try store.absentValues(), try store.lastBlobTrim())
-    // The statistics are valid even if the keys cannot be read.
-    let denial = try store.writeDenial ?? (try? Membership(store).own())?.right.denial
-    let isRevoked = denial == .revoked
     let daemon = try DaemonReport.read(store)
-    let health = try StoreHealth(store, denial)
-    if invocation.wantsJSON {
-      let prefixes = try store.scope.map { JSON.array($0.prefixes.map(KeyLine.prefix)) }
-      try output.line(
-        json(store, actor: actor, status: status, absent: absent, trim: trim?.report, time: trim?.time)
-          .with("prefixes", prefixes)
-          .with("revoked", .bool(isRevoked)).with("members", (try? OtherCopies.json(store)) ?? .null)
-          .with("daemon", daemon ?? .null).with("health", health.json))
-      return
-    }
+    let health = try StoreHealth(store, denial(of: store))
     for line in lines(store, actor: actor, status: status)
       + lines(absent: absent, trim: trim?.report, time: trim?.time)
     {

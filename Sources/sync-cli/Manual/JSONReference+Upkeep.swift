@@ -21,6 +21,21 @@ extension JSONReference {
         JSONMember("mended", .list(.text), "a text for each repair that needed no peer"),
       ])
   ]
+  static let bundle: [JSONLine] = {
+    let part = [
+      JSONMember("part", .text, "the file in the archive"), JSONMember("bytes", .bytes, "its size"),
+      JSONMember("failure", .text, "why it could not be made", absent: "if it was"),
+    ]
+    return [
+      JSONLine(
+        "the archive",
+        [
+          JSONMember("file", .text, "FILE"), JSONMember("bytes", .bytes, "its size"),
+          JSONMember("parts", .list(.object(part)), "the files in it"),
+        ]),
+      JSONLine("with --list, each part", part),
+    ]
+  }()
   static let compact = [
     JSONLine(
       "the result",

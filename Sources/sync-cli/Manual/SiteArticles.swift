@@ -4,7 +4,7 @@ import SyncStore
 struct SiteArticles {
   /// Commands by their use, for the landing page. Those that are in no group come last.
   private static let groups: [(title: String, names: StringSet)] = [
-    ("A store", ["init", "status", "verify", "compact", "digest", "rekey", "destroy"]),
+    ("A store", ["init", "status", "verify", "bundle", "compact", "digest", "rekey", "destroy"]),
     (
       "Keys and values",
       ["put", "get", "delete", "list", "count", "du", "expire", "ttl", "mv", "cp", "edit"]
