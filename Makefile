@@ -9,7 +9,7 @@ TIME ?= 60
 COUNT ?= 1000
 
 .PHONY: help deps build build-examples release test sim model relays twin clones scopes scripts check format lint alerts status-page docs api examples example-sensors \
-  example-config example-documents man demo acceptance faults bench fuzz memory joiners hub rounds passes kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
+  example-config example-documents man schemas demo acceptance faults bench fuzz memory joiners sizing hub rounds passes kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
   install deb tarball deb-twice deb-test units clean
 
 help: ## list these targets
@@ -82,6 +82,10 @@ man: deps ## write the manual pages into .build/man
 	rm -rf .build/man
 	"$$($(SWIFT) build --show-bin-path)/sync-cli" manual .build/man --configuration schemas/config.md
 
+schemas: deps ## write the schemas of the daemon's configuration, schemas/config.md and config.schema.json
+	$(SWIFT) build --product sync-cli
+	"$$($(SWIFT) build --show-bin-path)/sync-cli" --quiet manual schemas --schemas
+
 api: deps ## fail if the public API broke since BASE (BASE=REVISION, by default the last tag or where main was left)
 	@SWIFT="$(SWIFT)" scripts/api.sh $(BASE)
 
@@ -120,6 +124,9 @@ memory: deps ## measure the memory of connected members, in a separate process
 
 joiners: deps ## let COUNT=100 devices and as many strangers dial one node at once; every device must join
 	JOINERS=$(if $(filter command line,$(origin COUNT)),$(COUNT),100) $(SWIFT) test --filter InvitationTests
+
+sizing: deps ## measure disk, memory, descriptors, processor time and backups of a daemon (KEYS="10000 100000" MEMBERS="0 4 16" REST=20)
+	@SWIFT="$(SWIFT)" KEYS="$(KEYS)" MEMBERS="$(MEMBERS)" REST="$(REST)" scripts/sizing.sh
 
 hub: deps ## measure one hub with MEMBERS=2000 live members, each writing every PAUSE=600 s: memory, processor, latency (SECONDS=30)
 	MEASURE_HUB=$(or $(MEMBERS),2000) MEASURE_SECONDS=$(or $(SECONDS),30) MEASURE_PAUSE=$(or $(PAUSE),600) \

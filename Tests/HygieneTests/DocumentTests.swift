@@ -10,8 +10,10 @@ import Testing
     arguments: [
       "README.md", "LICENSE", "NOTICE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile",
       ".ci/run",
-      "docs/architecture.md", "docs/faults.txt", "schemas/journal.md", "schemas/wire.md", "schemas/blobs.md",
-      "schemas/catalogue.sql", "schemas/values.md", "schemas/config.md", "schemas/backup.md",
+      "docs/architecture.md", "docs/operations.md", "docs/faults.txt", "schemas/journal.md",
+      "schemas/wire.md", "schemas/blobs.md",
+      "schemas/catalogue.sql", "schemas/values.md", "schemas/config.md", "schemas/config.schema.json",
+      "schemas/backup.md",
       "scripts/demo.sh",
       "scripts/acceptance.sh", "Examples/Package.swift", "Sources/SyncStore/SyncStore.docc/SyncStore.md",
     ])
@@ -29,7 +31,8 @@ import Testing
   @Test(
     "scripts are executable",
     arguments: [
-      ".ci/run", "scripts/deps.sh", "scripts/demo.sh", "scripts/acceptance.sh", "scripts/faults.sh",
+      ".ci/run", "scripts/deps.sh", "scripts/demo.sh", "scripts/acceptance.sh", "scripts/sizing.sh",
+      "scripts/faults.sh",
       "scripts/docs.sh", "scripts/api.sh", "scripts/examples.sh", "scripts/single-page.py",
       "scripts/link-page.py",
     ])
