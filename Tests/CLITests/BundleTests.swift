@@ -102,7 +102,7 @@ import Testing
       lines == [
         "<6>peer-1: cannot connect to peer-1: Connection refused: is it up?",
         "<5>… connected from peer-3:4000", "<4>…: went away",
-        #"2026-11-28T10:15:30+0000 <3><store><path>: damaged: "…", a record of key …)"#,
+        #"2026-11-28T10:15:30+0000 <3><store><path>: damaged: "…", a record of key …"#,
         "2026-11-28T10:15:30.123Z error peer-1: peer-2 gave …",
         "<5>listening on <address>, store this-copy in <store>",
       ])
@@ -176,9 +176,12 @@ import Testing
     arguments: [
       (
         "at 2026-11-28T10:15:30.123Z see \"sync-cli verify\"",
-        "at 2026-11-28T10:15:30.123Z see \"sync-cli verify\""
+        "at 2026-11-28T10:15:30.123Z see 'sync-cli verify'"
       ),
-      ("\"sync-cli get\" and \"sync-cli secret\"", "\"sync-cli get\" and \"…\""),
+      ("\"sync-cli get\" and \"sync-cli secret\"", "'sync-cli get' and \"…\""),
+      ("read \"a\"secret\": no: see \"sync-cli verify\"", "read \"…\": no: see 'sync-cli verify'"),
+      ("read \"\u{301}secret\": no", "read \"…\": no"), ("open /\u{301}secret: no", "open <path>: no"),
+      ("hut\u{301} and hut", "peer-1\u{301} and peer-1"), ("of key \u{301} secret", "of key …"),
       ("dial host.example.org:7420 and ::1", "dial <address> and ::1"),
       ("2001:db8:0:1::5 left", "<address> left"),
       ("open /etc/x: no", "open <path>: no"), ("hut and huts", "peer-1 and huts"),

@@ -45,7 +45,6 @@ extension Bundle {
     var counted: [(folder: String, files: Int, bytes: UInt64)] = []
     var lines: [UInt8] = []
     for file in try StoreInspection(at: path).files() {
-      let parts = file.name.split(separator: "/")
       guard file.name.wholeMatch(of: Self.knownFile) == nil else {
         lines +=
           JSON.object([
@@ -54,8 +53,9 @@ extension Bundle {
         lines.append(0x0A)
         continue
       }
-      let folder = parts.count > 1 ? String(parts.dropLast().joined(separator: "/")) : "."
-      let shown = folder.wholeMatch(of: /[a-z]+(?:\/[a-z0-9]{2,8})?|\./) == nil ? "…" : folder
+      let slash = file.name.unicodeScalars.lastIndex(of: "/")
+      let folder = slash.map { String(file.name[..<$0]) } ?? "."
+      let shown = folder.wholeMatch(of: Self.knownFolder) == nil ? "…" : folder
       let index = counted.firstIndex { $0.folder == shown } ?? counted.endIndex
       if index == counted.endIndex { counted.append((shown, 0, 0)) }
       counted[index].files += 1
@@ -78,6 +78,10 @@ extension Bundle {
     /#
   }
 
+  private static var knownFolder: Regex<Substring> {
+    /(?:journal|keys|blobs(?:\/(?:objects|partial|quarantine|packs)(?:\/[0-9a-f]{2})?)?)|\./
+  }
+
   /// The settings that the file names. Words and numbers stay; of texts only their number does.
   static func configuration(_ path: Argument, _ redactor: inout Redactor) throws -> [UInt8] {
     let file = try ConfigurationFile(at: path, waiting: false)
@@ -94,7 +98,8 @@ extension Bundle {
         "line": .integer(mistake.place.line), "column": .integer(mistake.place.column),
         "mistake": .string(redactor.text(mistake.what)),
       ]
-      lines += json.encoded + [0x0A]
+      let known = Settings.all.first { $0.name == mistake.setting ?? "" }
+      lines += json.with("setting", known.map { .string($0.name) }).encoded + [0x0A]
     }
     return lines
   }

@@ -8,6 +8,7 @@ struct Redactor {
   /// The words that replace known texts: names of members and peers, hosts, paths.
   private var words: [(text: String, word: String)] = []
   private var devices: StringDictionary<String> = [:]
+  private let forms = PrivateForms()
 
   /// Replaces a text by a word, wherever it stands by itself. The first word of a text counts.
   mutating func replace(_ text: String, by word: String) {
@@ -30,46 +31,61 @@ struct Redactor {
 
   // MARK: - Texts
 
-  private static var quoted: Regex<Substring> { /"[^"]*"?/ }
-  private static var privateForms: [(Regex<Substring>, String)] {
-    [
-      (/syncstore1:\S*/, "…"), (/-----BEGIN [\s\S]*/, "…"), (/[a-z0-9+]+:\/\/\S+/, "<address>"),
-      (/dir:\S+/, "<path>"), (/\[[0-9A-Fa-f:.%]+\](?::\d+)?/, "<address>"),
-      (/\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?/, "<address>"),
-      (/(?:[0-9A-Fa-f]{0,4}:){3,}[0-9A-Fa-f.]*/, "<address>"),
-      (/[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*:\d{1,5}\b/, "<address>"),
-      (/[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+\.[A-Za-z]{2,}/, "<address>"),
-      // Hashes and keys.
-      (/[A-Za-z0-9+\/_-]{32,}=*/, "…"), (/\/[^\s:,;)]+/, "<path>"),
-    ]
-  }
-
-  private static var date: Regex<Substring> { /\d{4}-\d\d-\d\dT[\d:.]+Z/ }
-
-  /// A message without what is private. Texts between quotes are left out, except commands of this program.
+  /// A message without what is private.
+  ///
+  /// All from the first quote to the last is left out, since what is quoted may have quotes itself. Commands
+  /// of this program stay, in other quotes.
   func text(_ message: String) -> String {
     var text = replacingWords(message)
-    // "a record of key K": a key can contain anything.
-    if let key = text.firstMatch(of: /\bof key .*/) { text.replaceSubrange(key.range, with: "of key …)") }
-    text = text.replacing(Self.quoted) { match in
-      Self.isCommand(match.output) ? String(match.output) : "\"…\""
+    text = text.replacing(forms.commands) { match in
+      let isCommand = Program.commands.contains { "sync-cli \($0.name)" == String(match.1) }
+      return isCommand ? "'\(match.1)'" : String(match.0)
     }
+    // "a record of key K": a key can contain anything.
+    text = text.replacing(forms.quoted, with: "\"…\"").replacing(forms.key, with: "of key …")
     var (result, rest) = ("", text[...])
-    while let date = rest.firstMatch(of: Self.date) {
-      result += Self.withoutPrivateForms(rest[..<date.range.lowerBound]) + date.output
+    while let date = rest.firstMatch(of: forms.date) {
+      result += withoutPrivateForms(rest[..<date.range.lowerBound]) + date.output
       rest = rest[date.range.upperBound...]
     }
-    return result + Self.withoutPrivateForms(rest)
+    return result + withoutPrivateForms(rest)
   }
 
-  private static func withoutPrivateForms(_ text: Substring) -> String {
-    privateForms.reduce(String(text)) { text, form in
-      // "peer-1:4000" is what is left of an address.
+  private func withoutPrivateForms(_ text: Substring) -> String {
+    forms.privateForms.reduce(String(text)) { text, form in
       text.replacing(form.0) { match in
-        ["peer-", "member-", "this-"].contains { match.output.hasPrefix($0) } ? String(match.output) : form.1
+        // "peer-1:4000" is what is left of an address.
+        let isWord = ["peer-", "member-", "this-"].contains { match.output.utf8.starts(with: $0.utf8) }
+        return isWord ? String(match.output) : form.1
       }
     }
   }
+
+  private func replacingWords(_ message: String) -> String {
+    words.reduce(message) { message, entry in
+      var (result, rest) = (String.UnicodeScalarView(), message.unicodeScalars[...])
+      while let range = rest.firstRange(of: entry.text.unicodeScalars) {
+        let before = rest[..<range.lowerBound].last ?? result.last
+        let isAlone = !Self.isPartOfWord(before) && !Self.isPartOfWord(rest[range.upperBound...].first)
+        result += rest[..<range.lowerBound]
+        if isAlone { result += entry.word.unicodeScalars } else { result += rest[range] }
+        rest = rest[range.upperBound...]
+      }
+      return String(result + rest)
+    }
+  }
+
+  private static func isPartOfWord(_ scalar: Unicode.Scalar?) -> Bool {
+    scalar.map { $0.properties.isAlphabetic || $0.properties.numericType != nil || $0 == "_" } ?? false
+  }
+
+  // MARK: - Logs
+
+  /// Beginnings of the daemon's own messages, which name no member.
+  private static let subjects = [
+    "/", "serve", "waiting", "ending", "ended", "configuration ", "listening on", "the ", "a new ", "cannot ",
+    "still ", "no ", "what was learned", "a large value",
+  ]
 
   /// A line of the daemon's log, in one of its formats, also as journalctl(1) prints it.
   func logLine(_ line: String) -> String {
@@ -77,61 +93,22 @@ struct Redactor {
       let (time, level) = (json["time"]?.text ?? "", json["level"]?.text ?? "")
       return "\(text(time)) \(text(level)) \(logMessage(message[...]))"
     }
-    // A time, and the machine and the process that journalctl names.
-    let time = line.prefixMatch(of: Self.logTime)?.output ?? ""
-    let rest = line.dropFirst(time.count)
-    guard let process = rest.prefixMatch(of: /(?:\S+ \S+\[\d+\]: )?(<\d>)?/) else {
-      return time + logMessage(rest)
-    }
-    return time + (process.1 ?? "") + logMessage(rest[process.range.upperBound...])
-  }
-
-  private static var logTime: Regex<Substring> {
-    #/\d{4}-\d\d-\d\dT[\d:.+Z-]+\ |[A-Z][a-z]{2}\ +\d+\ [\d:]+\ /#
+    let time = line.prefixMatch(of: forms.logTime)
+    let rest = line[(time?.range.upperBound ?? line.startIndex)...]
+    let process = rest.prefixMatch(of: forms.logProcess)
+    let message = rest[(process?.range.upperBound ?? rest.startIndex)...]
+    return (time?.output ?? "") + (process?.1 ?? "") + logMessage(message)
   }
 
   /// A message of the log. Its first words may name a member or a peer that is forgotten meanwhile.
   private func logMessage(_ message: Substring) -> String {
     let rest = text(String(message))
-    guard let end = message.firstMatch(of: Self.subject)?.range.lowerBound else { return rest }
-    let subject = message[..<end]
-    let isOfProgram = subject.hasPrefix("/") || Self.subjects.contains { subject.hasPrefix($0) }
-    let isKnown = isOfProgram || words.contains { $0.text.elementsEqual(subject) }
+    guard let end = message.firstMatch(of: forms.subject)?.range.lowerBound else { return rest }
+    let subject = message[..<end].utf8
+    let isKnown =
+      Self.subjects.contains { subject.starts(with: $0.utf8) }
+      || words.contains { $0.text.utf8.elementsEqual(subject) }
     return isKnown ? rest : "…" + text(String(message[end...]))
-  }
-
-  private static var subject: Regex<Substring> {
-    /: | connected from | stays connected| was revoked|, which was revoked| is read-| tried to join/
-  }
-  /// Beginnings of the daemon's own messages, which name no member.
-  private static let subjects = [
-    "serve", "waiting", "ending", "configuration ", "listening on", "the ", "a new ", "cannot ", "still ",
-    "no ",
-    "ended", "what was learned", "a large value",
-  ]
-
-  private static func isCommand(_ text: Substring) -> Bool {
-    let words = text.dropFirst().dropLast()
-    guard words.hasPrefix("sync-cli ") else { return false }
-    let name = words.dropFirst("sync-cli ".count)
-    return Program.commands.contains { $0.name.elementsEqual(name) }
-  }
-
-  private func replacingWords(_ message: String) -> String {
-    words.reduce(message) { message, entry in
-      var (result, rest) = ("", message[...])
-      while let range = rest.firstRange(of: entry.text) {
-        let before = rest[..<range.lowerBound].last ?? result.last
-        let isAlone = !Self.isPartOfWord(before) && !Self.isPartOfWord(rest[range.upperBound...].first)
-        result += rest[..<range.lowerBound] + (isAlone ? entry.word : String(rest[range]))
-        rest = rest[range.upperBound...]
-      }
-      return result + rest
-    }
-  }
-
-  private static func isPartOfWord(_ character: Character?) -> Bool {
-    character.map { $0.isLetter || $0.isNumber || $0 == "_" } ?? false
   }
 
   // MARK: - JSON
@@ -165,4 +142,31 @@ struct Redactor {
       }
     }
   }
+}
+
+/// Forms of private texts. They match scalars: to a regex of characters, a combining mark hides the quote or
+/// slash before it.
+private struct PrivateForms {
+  let commands = /"(sync-cli [a-z -]+)"/.matchingSemantics(.unicodeScalar)
+  let quoted = /"(?s:.*)"|"(?s:.*)/.matchingSemantics(.unicodeScalar)
+  let key = /\bof key (?s:.*)/.matchingSemantics(.unicodeScalar)
+  let date = /\d{4}-\d\d-\d\dT[\d:.]+Z/.matchingSemantics(.unicodeScalar)
+  let logTime = #/\d{4}-\d\d-\d\dT[\d:.+Z-]+\ |[A-Z][a-z]{2}\ +\d+\ [\d:]+\ /#.matchingSemantics(
+    .unicodeScalar)
+  /// The machine and the process, as journalctl(1) names them, and the priority.
+  let logProcess = /(?:\S+ \S+\[\d+\]: )?(<\d>)?/.matchingSemantics(.unicodeScalar)
+  let subject =
+    /: | connected from | stays connected| was revoked|, which was revoked| is read-| tried to join/
+    .matchingSemantics(.unicodeScalar)
+  /// In the order in which they are replaced, with the words that replace them.
+  let privateForms: [(Regex<Substring>, String)] = [
+    (/syncstore1:\S*/, "…"), (/-----BEGIN (?s:.*)/, "…"), (/[a-z0-9+]+:\/\/\S+/, "<address>"),
+    (/dir:\S+/, "<path>"), (/\[[0-9A-Fa-f:.%]+\](?::\d+)?/, "<address>"),
+    (/\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?/, "<address>"),
+    (/(?:[0-9A-Fa-f]{0,4}:){3,}[0-9A-Fa-f.]*/, "<address>"),
+    (/[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*:\d{1,5}\b/, "<address>"),
+    (/[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+\.[A-Za-z]{2,}/, "<address>"),
+    // Hashes and keys.
+    (/[A-Za-z0-9+\/_-]{32,}=*/, "…"), (/\/[^\s:,;)]+/, "<path>"),
+  ].map { (form: Regex<Substring>, word: String) in (form.matchingSemantics(.unicodeScalar), word) }
 }

@@ -144,10 +144,12 @@ extension ConfigurationFile {
   }
 
   private static func isSecret(_ text: String) -> Bool {
-    if marks.contains(where: { text.contains($0) }) { return true }
+    // Scalars: in a character a combining mark would hide what is before it.
+    let text = text.unicodeScalars
+    if marks.contains(where: { text.firstRange(of: $0.unicodeScalars) != nil }) { return true }
     // scheme://user:password@host
-    guard let scheme = text.firstRange(of: "://") else { return false }
+    guard let scheme = text.firstRange(of: "://".unicodeScalars) else { return false }
     let authority = text[scheme.upperBound...].prefix { $0 != "/" }
-    return authority.split(separator: "@").count > 1 && authority.prefix { $0 != "@" }.contains(":")
+    return authority.contains("@") && authority.prefix { $0 != "@" }.contains(":")
   }
 }

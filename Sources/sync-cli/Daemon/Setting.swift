@@ -62,8 +62,7 @@ struct Setting: Sendable {
 
   /// The name of the object that the setting is in; nil for the outermost.
   var parent: String? {
-    let parts = name.split(separator: ".")
-    return parts.count > 1 ? String(parts[0]) : nil
+    name.firstIndex(of: ".").map { String(name[..<$0]) }
   }
 
   /// The name within that object.

@@ -32,7 +32,7 @@ enum Settings {
       about: .init(
         example: 300,
         """
-        `"live"`: connections stay open, and writes are sent at once; or the time between the beginnings of two \
+        `"live"`: connections stay open, and writes are sent at once; or the time between two \
         sessions
         """)
     ) {

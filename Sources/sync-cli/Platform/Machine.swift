@@ -69,11 +69,11 @@ enum Machine {
     var found: (length: Int, mount: Mount)?
     // "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw" (proc_pid_mountinfo(5))
     for line in content("/proc/self/mountinfo") {
-      let fields = line.split(separator: " ").map(String.init)
+      let fields = split(line, at: " ")
       guard let dash = fields.firstIndex(of: "-"), dash > 5, dash + 3 < fields.count else { continue }
-      func options(_ field: String) -> [String] { field.split(separator: ",").map(String.init) }
       let mount = Mount(
-        type: fields[dash + 1], options: options(fields[5]), superOptions: options(fields[dash + 3]))
+        type: fields[dash + 1], options: split(fields[5], at: ","),
+        superOptions: split(fields[dash + 3], at: ","))
       if fields[2] == "\(major):\(minor)" { return mount }
       let isAbove = fields[4] == "/" || path == fields[4] || path.hasPrefix(fields[4] + "/")
       if isAbove, fields[4].count >= found?.length ?? 0 { found = (fields[4].count, mount) }
@@ -86,7 +86,11 @@ enum Machine {
     guard let file = try? Descriptor.reading(Array(path.utf8), waiting: false),
       let bytes = try? file.readAll(limit: 1 << 20)
     else { return [] }
-    return String(decoding: bytes, as: UTF8.self).split(separator: "\n").map(String.init)
+    return split(String(decoding: bytes, as: UTF8.self), at: "\n")
+  }
+
+  private static func split(_ text: String, at separator: Unicode.Scalar) -> [String] {
+    text.unicodeScalars.split(separator: separator).map { String($0) }
   }
 
   private static func text<Characters>(_ characters: Characters) -> String {

@@ -60,7 +60,7 @@ package struct StoreInspection {
       do throws(StoreError) {
         let file = try storage.open(name, beneath: journal, .readOnly)
         let page = try file.read(SegmentHeader.length, at: 0)
-        reports.append(Self.report(name, try file.sizeAtOpening, SegmentHeader.read(page)))
+        reports.append(Self.report(name, bytes: try file.sizeAtOpening, SegmentHeader.read(page)))
       } catch {
         reports.append(HeaderReport(name: name, bytes: 0, state: error.message, fields: []))
       }
@@ -68,7 +68,7 @@ package struct StoreInspection {
     return reports
   }
 
-  private static func report(_ name: String, _ bytes: Int, _ reading: SegmentHeader.Reading) -> HeaderReport {
+  private static func report(_ name: String, bytes: Int, _ reading: SegmentHeader.Reading) -> HeaderReport {
     switch reading {
     case .blank: return HeaderReport(name: name, bytes: bytes, state: "never written", fields: [])
     case .bad: return HeaderReport(name: name, bytes: bytes, state: "both copies are damaged", fields: [])
