@@ -33,7 +33,7 @@ extension Daemon {
         "/bin/bash", "-c",
         "exec 3<>/dev/tcp/\(parts[0])/\(parts[1]); printf '%s' \"$REQUEST\" >&3; timeout 20 cat <&3",
       ], environment: ["PATH": "/usr/bin:/bin", "REQUEST": request])
-    let text = String(decoding: result.out, as: UTF8.self)
+    let text = result.text
     let halves = text.split(separator: "\r\n\r\n", maxSplits: 1, omittingEmptySubsequences: false)
     let status = try #require(text.firstMatch(of: /^HTTP\/1\.1 (\d+)/), "\(text)")
     return Page(
@@ -97,7 +97,7 @@ extension Daemon {
     #expect(Set(types).count == types.count && types.count > 40)
     for line in lines where !line.hasPrefix("#") {
       #expect(
-        try line.wholeMatch(of: /[a-z_]+(\{[a-z]+=".*"(,[a-z]+=".*")*\})? [0-9.e+-]+|.*_bucket\{.*/) != nil,
+        line.wholeMatch(of: /[a-z_]+(\{[a-z]+=".*"(,[a-z]+=".*")*\})? [0-9.e+-]+|.*_bucket\{.*/) != nil,
         "\(line)")
     }
     #expect(lines.contains("syncstore_member_received_records_total{member=\"beta\"} 20"), "\(page.body)")
@@ -169,7 +169,7 @@ extension Daemon {
         timeout 10 cat <&4 | head -1
         """,
       ], environment: ["PATH": "/usr/bin:/bin"])
-    let text = String(decoding: result.out, as: UTF8.self)
+    let text = result.text
     #expect(text.contains("refused 0\n") && text.contains("HTTP/1.1 408 Request Timeout"), "\(text)")
     #expect(try daemon.page("/livez").status == 200)
     try daemon.end()

@@ -1,4 +1,5 @@
 import Foundation
+import SyncStore
 import SyncTestSupport
 import Testing
 
@@ -49,8 +50,8 @@ import Testing
 
   @Test("the configuration that is installed is the default one")
   func configuration() throws {
-    let json = try JSONParser.parse(Array(Self.read("main.json").utf8), comments: true)
-    #expect(try ServeConfiguration(json: json) == ServeConfiguration())
+    let file = ConfigurationFile(Array(try Self.read("main.json").utf8), named: "main.json")
+    #expect(file.mistakes.isEmpty && file.configuration == ServeConfiguration())
   }
 
   @Test(
