@@ -90,7 +90,12 @@ extension Daemon {
     let (daemon, beta) = try pair()
     for index in 0..<20 { try beta.succeed("put", "k\(index)", "v") }
     try beta.succeed("push", "alpha")
-    let page = try daemon.page("/metrics")
+    var page = try daemon.page("/metrics")
+    // The keys are counted in the background.
+    for _ in 0..<100 where !page.body.contains("syncstore_keys ") {
+      Thread.sleep(forTimeInterval: 0.1)
+      page = try daemon.page("/metrics")
+    }
     #expect(page.status == 200 && page.head.contains("Content-Type: text/plain; version=0.0.4"))
     let lines = page.body.split(separator: "\n").map(String.init)
     let types = lines.filter { $0.hasPrefix("# TYPE ") }

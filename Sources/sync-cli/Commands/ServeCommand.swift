@@ -65,13 +65,13 @@ enum ServeCommand {
     try lock.publish(address: "\(address)")
     var report = DaemonReport(store: store, node: node, log: log)
     defer { report.end() }
+    let pages = try DaemonPages(store: store, node: node, log: log, configuration: configuration)
+    defer { pages.stop() }
     // The process that started the daemon may be gone: that must not end the daemon.
     try? announce(address, invocation: invocation, output: output)
     log.write(.notice, "listening on \(address), store \(store.name) in \(store.path)")
     if let warning = store.clockWarning { log.write(.warning, warning) }
     report.update()
-    let pages = try DaemonPages(store: store, node: node, log: log, configuration: configuration)
-    defer { pages.stop() }
     node.keepInStep(configuration.keeping)
     manager.notify("READY=1\nSTATUS=listening on \(address)")
     var current = configuration
