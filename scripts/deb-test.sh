@@ -42,8 +42,9 @@ fi
 root=$work/root
 mkdir "$root"
 tar -C "$root" -xf "$base"
-cp "$old" "$new" "$root/root/"
-old=/root/$(basename "$old") new=/root/$(basename "$new")
+mkdir "$root/opt/check"
+cp "$old" "$new" "$root/opt/check/"
+old=/opt/check/$(basename "$old") new=/opt/check/$(basename "$new")
 
 # inside COMMAND…: runs it in the new system, which has no network.
 inside() {
@@ -111,7 +112,7 @@ refuse "the configuration has gone" test -e /etc/sync-store/main.json
 refuse "no link of a unit is left" sh -c 'find /etc/systemd/system | grep sync-store'
 kept "after the purge"
 same "files left elsewhere" "$(inside find / -xdev -name '*sync-*cli*' -o -xdev -name 'sync-store*' \
-  | grep -v -e '^/root/' -e '^/proc/' -e "^/var/lib/sync-store" -e '^/etc/sync-store' || true)" ""
+  | grep -v -e '^/opt/check/' -e '^/proc/' -e '^/var/lib/sync-store' -e '^/etc/sync-store' || true)" ""
 
 step "install again"
 expect "it can be installed again" dpkg -i "$new"

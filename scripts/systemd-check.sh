@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs in the container of scripts/systemd-test.sh: the units under systemd. The store main exists.
 set -euo pipefail
-touch /root/check.begun
+touch /opt/check/check.begun
 end() {
   local status=$?
   [[ $status == 0 ]] || journalctl --no-pager -n 60 || true
-  echo $status >/root/check.result
+  echo $status >/opt/check/check.result
   systemctl --no-block start poweroff.target
 }
 trap end EXIT
@@ -86,7 +86,7 @@ same "after a reload" "$(systemctl is-active sync-store@copy)" active
 
 echo "-- upgrade: all daemons take the new program"
 before="$(show sync-store MainPID) $(show sync-store@copy MainPID)"
-dpkg -i /root/*-2_*.deb >/dev/null
+dpkg -i /opt/check/*-2_*.deb >/dev/null
 after="$(show sync-store MainPID) $(show sync-store@copy MainPID)"
 [[ ${before% *} != "${after% *}" && ${before#* } != "${after#* }" ]] || fail "restarted: $before, then $after"
 systemctl is-active sync-store sync-store@copy >/dev/null || fail "active after the upgrade"
@@ -102,6 +102,6 @@ echo "-- remove: no daemon is left; install: the one that is enabled is started"
 systemctl start sync-store@copy
 dpkg -r sync-store >/dev/null
 ! systemctl is-active sync-store@copy >/dev/null || fail "a daemon runs on after the removal"
-dpkg -i /root/*-2_*.deb >/dev/null
+dpkg -i /opt/check/*-2_*.deb >/dev/null
 same "after the installation" "$(systemctl is-active sync-store)" active
 systemctl stop sync-store

@@ -12,16 +12,16 @@ boot() {
     --register=no --keep-unit --console=pipe --link-journal=no </dev/null >"$root.console" 2>&1
 }
 
-install -D -m 755 systemd-check.sh "$root/root/check.sh"
-rm -f "$root/root/check.result"
+install -D -m 755 systemd-check.sh "$root/opt/check/check.sh"
+rm -f "$root/opt/check/check.result"
 cat >"$root/etc/systemd/system/check.service" <<'UNIT'
 [Unit]
 After=multi-user.target
 [Service]
 Type=oneshot
-ExecStart=/root/check.sh
-StandardOutput=append:/root/check.log
-StandardError=append:/root/check.log
+ExecStart=/opt/check/check.sh
+StandardOutput=append:/opt/check/check.log
+StandardError=append:/opt/check/check.log
 UNIT
 # Started by no target: multi-user.target would wait for it.
 cat >"$root/etc/systemd/system/check.timer" <<'UNIT'
@@ -33,9 +33,9 @@ UNIT
 ln -sf /etc/systemd/system/check.timer "$root/etc/systemd/system/multi-user.target.wants/check.timer"
 boot || true
 rm -f "$root"/etc/systemd/system/check.* "$root"/etc/systemd/system/multi-user.target.wants/check.timer
-if [[ ! -f $root/root/check.begun ]]; then
+if [[ ! -f $root/opt/check/check.begun ]]; then
   echo "systemd-test: not run: systemd does not boot in a container here: $(tail -1 "$root.console")"
   exit 0
 fi
-cat "$root/root/check.log"
-[[ $(cat "$root/root/check.result" 2>/dev/null) == 0 ]] || { echo "systemd-test: failed: see above" >&2; exit 1; }
+cat "$root/opt/check/check.log"
+[[ $(cat "$root/opt/check/check.result" 2>/dev/null) == 0 ]] || { echo "systemd-test: failed: see above" >&2; exit 1; }
