@@ -18,8 +18,10 @@ SYNC_PROGRAM=$top/.build/packages/sync-cli scripts/package.sh tarball
 sums .build/packages >"$work/here"
 
 other="$work/a directory with another name"
+umask 077
 mkdir "$other"
-git ls-files -z --cached --others --exclude-standard | tar -c --null --no-recursion -T - | tar -x -C "$other"
+git ls-files -z --cached --others --exclude-standard | tar -c --null --no-recursion -T - \
+  | tar -x --no-same-permissions -C "$other"
 find "$other" -exec touch -d '2001-02-03' {} +
 if [[ ${PACK:-} == 1 ]]; then
   mkdir -p "$other/.build/packages"
@@ -27,7 +29,6 @@ if [[ ${PACK:-} == 1 ]]; then
 fi
 (
   cd "$other"
-  umask 077
   export TZ=Pacific/Auckland LANG=C LC_ALL=C HOME=$work
   [[ ${PACK:-} == 1 ]] || scripts/package.sh program
   export SYNC_PROGRAM=$other/.build/packages/sync-cli

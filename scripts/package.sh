@@ -65,7 +65,7 @@ tarball() {
   packaging/install.sh "$SYNC_PROGRAM" "$work/root" /usr/local
   mv "$work/root/usr/local" "$work/$name"
   find "$work/$name/share/man" -type f -exec gzip -n9 {} +
-  cp README.md CHANGELOG.md SECURITY.md LICENSE NOTICE packaging/INSTALL.md "$work/$name/"
+  install -m 644 README.md CHANGELOG.md SECURITY.md LICENSE NOTICE packaging/INSTALL.md "$work/$name/"
   tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu \
     -c "$name" | gzip -n9 >"$packages/$name.tar.gz"
   echo "$packages/$name.tar.gz"
