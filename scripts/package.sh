@@ -24,12 +24,18 @@ program() {
   [[ -z ${SYNC_PROGRAM:-} ]] || return 0
   local flags=(-c release --scratch-path .build/deb --disable-local-rpath --static-swift-stdlib -debug-info-format none)
   flags+=(-Xswiftc -file-prefix-map -Xswiftc "$top=." -Xcc "-ffile-prefix-map=$top=.")
-  flags+=(-Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now)
+  flags+=(-Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now -Xlinker --build-id=none)
   scripts/deps.sh
   "$swift" build "${flags[@]}" --product sync-cli
   SYNC_PROGRAM=$packages/sync-cli
   strip --strip-unneeded --remove-section=.comment -o "$SYNC_PROGRAM" \
     "$("$swift" build "${flags[@]}" --show-bin-path)/sync-cli"
+  # The compiler leaves a hash of each source file there that covers its full path; nothing reads it. Zeros
+  # instead of no section: without it strip would drop the read-only relocations, too.
+  objcopy -O binary --only-section=.swift_modhash "$SYNC_PROGRAM" "$work/hashes"
+  head -c "$(stat -c %s "$work/hashes")" /dev/zero >"$work/zeros"
+  objcopy --update-section .swift_modhash="$work/zeros" "$SYNC_PROGRAM"
+  readelf -lW "$SYNC_PROGRAM" | grep -q GNU_RELRO || fail "$SYNC_PROGRAM: has no read-only relocations"
   local size runtime
   size=$(stat -c %s "$SYNC_PROGRAM")
   ((size <= most)) || fail "$SYNC_PROGRAM: $size bytes, more than $most: find out what came in"

@@ -55,7 +55,7 @@ enum Secrets {
     return consume(&bytes)
   }
 
-  /// The first line of a credential of this service (`LoadCredential=`). nil if there is none, or if that line
+  /// The first line of a credential of this service (`LoadCredential=`); nil if there is none, or if the line
   /// is empty: a unit for stores with and without a passphrase declares an empty one for the latter.
   private static func credential(_ name: String) throws(Failure) -> Passphrase? {
     guard let directory = System.environmentBytes("CREDENTIALS_DIRECTORY") else { return nil }
