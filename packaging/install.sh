@@ -34,3 +34,6 @@ done
 install -D -m 644 "$here/systemd/sysusers.conf" "$target/lib/sysusers.d/sync-store.conf"
 install -D -m 644 "$here/systemd/tmpfiles.conf" "$target/lib/tmpfiles.d/sync-store.conf"
 install -D -m 644 "$here/main.json" "$config/main.json"
+examples=$share/doc/sync-store/examples
+install -D -m 644 -t "$examples" "$here/prometheus/syncstore.rules.yml"
+into 644 "$examples/grafana-dashboard.json" cat "$here/grafana/syncstore.json"

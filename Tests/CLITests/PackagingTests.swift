@@ -74,6 +74,8 @@ import Testing
       share + "/fish/vendor_completions.d/sync-cli.fish", units + "/sync-store.service",
       units + "/sync-store@.service", prefix + "/lib/sysusers.d/sync-store.conf",
       prefix + "/lib/tmpfiles.d/sync-store.conf", configuration + "/main.json",
+      share + "/doc/sync-store/examples/syncstore.rules.yml",
+      share + "/doc/sync-store/examples/grafana-dashboard.json",
     ] {
       let size = try? FileManager.default.attributesOfItem(atPath: root + path)[.size] as? Int
       #expect((size ?? 0) > 0, "\(path)")
