@@ -233,7 +233,7 @@ extension Daemon {
   @Test("labels hold any name of a member")
   func labels() {
     var page = MetricsPage()
-    page.add("member_in_step", 1, [("member", "a\"b\\c\nd é")])
+    page.add("member_in_step", 1, labels: [("member", "a\"b\\c\nd é")])
     #expect(page.text.hasSuffix("syncstore_member_in_step{member=\"a\\\"b\\\\c\\nd é\"} 1\n"))
   }
 }

@@ -2,7 +2,7 @@ public import SyncStore
 
 /// Sessions and traffic of a node since it began, for metrics. Counters only grow.
 public struct NodeCounters: Hashable, Sendable {
-  /// What was moved between this copy and a member, by sessions that either side dialled.
+  /// Records, blobs and bytes moved between this copy and a member, by sessions that either side dialled.
   public struct Traffic: Hashable, Sendable {
     /// Records of users.
     public internal(set) var sentRecords: UInt64 = 0, receivedRecords: UInt64 = 0
@@ -23,7 +23,7 @@ public struct NodeCounters: Hashable, Sendable {
 
   /// A member, as its sessions have shown it.
   public struct MemberCounters: Hashable, Sendable {
-    /// What was moved.
+    /// Records, blobs and bytes, in both directions.
     public internal(set) var traffic = Traffic()
     /// When it last was in step with this copy, in milliseconds since 1970; nil if it was not yet.
     public internal(set) var lastSuccess: UInt64?

@@ -5,7 +5,7 @@ internal import Synchronization
 ///
 /// Counters only grow. Reading them takes no lock that a writer or a reader waits for.
 public struct StoreCounters: Hashable, Sendable {
-  /// Values and deletes that this copy has issued here, by the program itself: what peers sent is not counted.
+  /// Values and deletes that the program itself has written. Writes received from peers do not count.
   public internal(set) var puts: UInt64 = 0, deletes: UInt64 = 0
   /// Keys looked up, by all stores of the process together. Snapshots, lists and streams do not count.
   public internal(set) var lookups: UInt64 = 0
@@ -13,7 +13,8 @@ public struct StoreCounters: Hashable, Sendable {
   public internal(set) var compactions: UInt64 = 0
   /// The syncs of the journal, with how long each took.
   public internal(set) var syncs = DurationHistogram()
-  /// Requests for durability that those syncs have served: divided by their number, the size of a group commit.
+  /// Requests for durability that those syncs have served: divided by their number, the size of a group
+  /// commit.
   public internal(set) var syncRequests: UInt64 = 0
 
   init() {}

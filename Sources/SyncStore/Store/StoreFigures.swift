@@ -8,7 +8,7 @@ public struct StoreFigures: Hashable, Sendable {
   public internal(set) var segments = 0, journalBytes: UInt64 = 0
   /// Bytes of records in closed segments that a compaction would keep, and that it would reclaim.
   public internal(set) var closedLiveBytes: UInt64 = 0, closedDeadBytes: UInt64 = 0
-  /// The last position of the journal: it grows by one with each record, whoever wrote it.
+  /// The last position of the journal: it grows by one with each record of any writer.
   public internal(set) var position: UInt64 = 0
   /// Beaten concurrent values that are kept.
   public internal(set) var conflicts = 0
@@ -83,8 +83,11 @@ package struct FileUsage: Hashable, Sendable {
     case other
   }
 
+  /// The content of the files.
   package var kind: Kind
+  /// Number of files.
   package var files = 0
+  /// Bytes of the files, as their sizes say.
   package var bytes: UInt64 = 0
 }
 

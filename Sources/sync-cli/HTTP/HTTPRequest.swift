@@ -6,7 +6,7 @@ struct HTTPRequest: Equatable {
   var wantsHeadOnly: Bool
   /// The path, which begins with a slash, without the query.
   var path: String
-  /// What follows the question mark; empty if there is none.
+  /// The text after the question mark; empty if there is none.
   var query: String
   /// The host that the client believes to talk to, without the port; nil in HTTP/1.0 without a Host field.
   var host: String?

@@ -2,7 +2,8 @@ import Dispatch
 import Replication
 import SyncStore
 
-/// Collects what the daemon's pages show. Thread-safe; all calls block for as long as reading the store takes.
+/// Collects the figures of the daemon's pages. Thread-safe; all calls block for as long as reading the store
+/// takes.
 ///
 /// A page costs a pass over the members and the segments, not over the keys. What costs more is made on a
 /// queue of its own, and seldom enough that it takes at most a hundredth of a processor: the pass over all

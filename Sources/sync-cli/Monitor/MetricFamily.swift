@@ -9,7 +9,7 @@ struct MetricFamily: Sendable {
   /// The names of its labels.
   let labels: [String]
 
-  private init(_ name: String, _ kind: Kind, _ help: String, labels: [String] = []) {
+  private init(_ name: String, _ kind: Kind, help: String, labels: [String] = []) {
     (self.name, self.kind, self.help, self.labels) = (name, kind, help, labels)
   }
 
@@ -19,88 +19,101 @@ struct MetricFamily: Sendable {
   }
 
   static let all: [MetricFamily] = [
-    MetricFamily("build_info", .gauge, "Always 1; the program's version.", labels: ["version"]),
+    MetricFamily("build_info", .gauge, help: "Always 1; the program's version.", labels: ["version"]),
     MetricFamily(
-      "store_info", .gauge, "Always 1; name, id and actor of the copy.", labels: ["name", "store", "actor"]),
-    MetricFamily("check_passes", .gauge, "Whether a check of /healthz passes.", labels: ["check"]),
-    MetricFamily("index_entries", .gauge, "Entries of the index: keys, tombstones and the store's own keys."),
+      "store_info", .gauge, help: "Always 1; name, id and actor of the copy.",
+      labels: ["name", "store", "actor"]),
+    MetricFamily("check_passes", .gauge, help: "Whether a check of /healthz passes.", labels: ["check"]),
+    MetricFamily(
+      "index_entries", .gauge, help: "Entries of the index: keys, tombstones and the store's own keys."),
     MetricFamily(
       "counted_timestamp_seconds", .gauge,
-      "When keys, tombstones, values and blobs were last counted, by a pass over all keys."),
-    MetricFamily("keys", .gauge, "Keys with a value, as last counted."),
-    MetricFamily("tombstones", .gauge, "Deleted keys whose tombstone is kept, as last counted."),
-    MetricFamily("value_bytes", .gauge, "Bytes of all values, as last counted."),
-    MetricFamily("blob_keys", .gauge, "Keys whose value lies in the blob tier, as last counted."),
-    MetricFamily("blob_bytes", .gauge, "Bytes of those values, as last counted."),
-    MetricFamily("absent_blobs", .gauge, "Large values that are not here, by the reason.", labels: ["state"]),
-    MetricFamily("absent_blob_bytes", .gauge, "Bytes of those values.", labels: ["state"]),
-    MetricFamily("files", .gauge, "Files of the store, by their kind, as last counted.", labels: ["kind"]),
-    MetricFamily("file_bytes", .gauge, "Bytes of those files.", labels: ["kind"]),
-    MetricFamily("segments", .gauge, "Files of the journal."),
-    MetricFamily("journal_bytes", .gauge, "Bytes of the journal's files."),
-    MetricFamily("journal_live_bytes", .gauge, "Bytes in closed segments that a compaction would keep."),
-    MetricFamily("journal_dead_bytes", .gauge, "Bytes in closed segments that a compaction would reclaim."),
-    MetricFamily("journal_records_total", .counter, "The journal's position: records ever appended."),
-    MetricFamily("held_bytes", .gauge, "Bytes of compacted segments that readers still need."),
-    MetricFamily("readers", .gauge, "Snapshots and rounds that keep segments readable."),
-    MetricFamily("disk_free_bytes", .gauge, "Bytes that the file system has free."),
-    MetricFamily("reserve_bytes", .gauge, "Bytes of the space reserve that are allocated."),
-    MetricFamily("reserve_wanted_bytes", .gauge, "Bytes that the space reserve should have."),
-    MetricFamily("index_on_disk", .gauge, "0 if the index had to be built in memory."),
-    MetricFamily("poisoned", .gauge, "1 if a sync has failed: nothing more is acknowledged."),
-    MetricFamily("read_only", .gauge, "1 if this copy may not write."),
-    MetricFamily("recovering", .gauge, "1 if this copy needs another one's state."),
-    MetricFamily("clock_lead_seconds", .gauge, "How far the stamps of this copy are ahead of its clock."),
-    MetricFamily("conflicts", .gauge, "Beaten values that are kept."),
-    MetricFamily("parked_keys", .gauge, "Keys with writes stamped ahead of this clock."),
-    MetricFamily("damaged_places", .gauge, "Damaged places of the journal that no peer has repaired."),
+      help: "When keys, tombstones, values and blobs were last counted, by a pass over all keys."),
+    MetricFamily("keys", .gauge, help: "Keys with a value, as last counted."),
+    MetricFamily("tombstones", .gauge, help: "Deleted keys whose tombstone is kept, as last counted."),
+    MetricFamily("value_bytes", .gauge, help: "Bytes of all values, as last counted."),
+    MetricFamily("blob_keys", .gauge, help: "Keys whose value lies in the blob tier, as last counted."),
+    MetricFamily("blob_bytes", .gauge, help: "Bytes of those values, as last counted."),
     MetricFamily(
-      "repaired_keys_total", .counter, "Keys that differed under the same writes and were repaired."),
-    MetricFamily("puts_total", .counter, "Values written through this process."),
-    MetricFamily("deletes_total", .counter, "Deletes written through this process."),
-    MetricFamily("lookups_total", .counter, "Keys looked up by this process."),
-    MetricFamily("compactions_total", .counter, "Runs of segments compacted by this process."),
+      "absent_blobs", .gauge, help: "Large values that are not here, by the reason.", labels: ["state"]),
+    MetricFamily("absent_blob_bytes", .gauge, help: "Bytes of those values.", labels: ["state"]),
+    MetricFamily(
+      "files", .gauge, help: "Files of the store, by their kind, as last counted.", labels: ["kind"]),
+    MetricFamily("file_bytes", .gauge, help: "Bytes of those files.", labels: ["kind"]),
+    MetricFamily("segments", .gauge, help: "Files of the journal."),
+    MetricFamily("journal_bytes", .gauge, help: "Bytes of the journal's files."),
+    MetricFamily(
+      "journal_live_bytes", .gauge, help: "Bytes in closed segments that a compaction would keep."),
+    MetricFamily(
+      "journal_dead_bytes", .gauge, help: "Bytes in closed segments that a compaction would reclaim."),
+    MetricFamily("journal_records_total", .counter, help: "The journal's position: records ever appended."),
+    MetricFamily("held_bytes", .gauge, help: "Bytes of compacted segments that readers still need."),
+    MetricFamily("readers", .gauge, help: "Snapshots and rounds that keep segments readable."),
+    MetricFamily("disk_free_bytes", .gauge, help: "Bytes that the file system has free."),
+    MetricFamily("reserve_bytes", .gauge, help: "Bytes of the space reserve that are allocated."),
+    MetricFamily("reserve_wanted_bytes", .gauge, help: "Bytes that the space reserve should have."),
+    MetricFamily("index_on_disk", .gauge, help: "0 if the index had to be built in memory."),
+    MetricFamily("poisoned", .gauge, help: "1 if a sync has failed: nothing more is acknowledged."),
+    MetricFamily("read_only", .gauge, help: "1 if this copy may not write."),
+    MetricFamily("recovering", .gauge, help: "1 if this copy needs another one's state."),
+    MetricFamily(
+      "clock_lead_seconds", .gauge, help: "How far the stamps of this copy are ahead of its clock."),
+    MetricFamily("conflicts", .gauge, help: "Beaten values that are kept."),
+    MetricFamily("parked_keys", .gauge, help: "Keys with writes stamped ahead of this clock."),
+    MetricFamily("damaged_places", .gauge, help: "Damaged places of the journal that no peer has repaired."),
+    MetricFamily(
+      "repaired_keys_total", .counter, help: "Keys that differed under the same writes and were repaired."),
+    MetricFamily("puts_total", .counter, help: "Values written through this process."),
+    MetricFamily("deletes_total", .counter, help: "Deletes written through this process."),
+    MetricFamily("lookups_total", .counter, help: "Keys looked up by this process."),
+    MetricFamily("compactions_total", .counter, help: "Runs of segments compacted by this process."),
     MetricFamily(
       "sync_requests_total", .counter,
-      "Requests for durability: divided by the number of syncs, the size of a group commit."),
-    MetricFamily("sync_duration_seconds", .histogram, "Duration of the journal's syncs in this process."),
+      help: "Requests for durability: divided by the number of syncs, the size of a group commit."),
     MetricFamily(
-      "sessions_total", .counter, "Sessions that have ended, and attempts that failed, by the result.",
+      "sync_duration_seconds", .histogram, help: "Duration of the journal's syncs in this process."),
+    MetricFamily(
+      "sessions_total", .counter, help: "Sessions that have ended, and attempts that failed, by the result.",
       labels: ["direction", "result"]),
-    MetricFamily("identity_conflicts", .gauge, "Devices that two copies seem to use at once."),
-    MetricFamily("peer_failures", .gauge, "Consecutive failed attempts to reach a peer.", labels: ["peer"]),
-    MetricFamily("member_connected", .gauge, "1 if a session with the member runs.", labels: ["member"]),
+    MetricFamily("identity_conflicts", .gauge, help: "Devices that two copies seem to use at once."),
     MetricFamily(
-      "member_in_step", .gauge, "1 if the member has everything that is here.", labels: ["member"]),
+      "peer_failures", .gauge, help: "Consecutive failed attempts to reach a peer.", labels: ["peer"]),
     MetricFamily(
-      "member_last_seen_timestamp_seconds", .gauge, "When the member was last connected.", labels: ["member"]),
+      "member_connected", .gauge, help: "1 if a session with the member runs.", labels: ["member"]),
+    MetricFamily(
+      "member_in_step", .gauge, help: "1 if the member has everything that is here.", labels: ["member"]),
+    MetricFamily(
+      "member_last_seen_timestamp_seconds", .gauge, help: "When the member was last connected.",
+      labels: ["member"]),
     MetricFamily(
       "member_last_success_timestamp_seconds", .gauge,
-      "When the member was last in step, since the daemon began.", labels: ["member"]),
+      help: "When the member was last in step, since the daemon began.", labels: ["member"]),
     MetricFamily(
-      "member_unsent_records", .gauge, "Keys that the member is not known to have, up to 10000.",
+      "member_unsent_records", .gauge, help: "Keys that the member is not known to have, up to 10000.",
       labels: ["member"]),
     MetricFamily(
-      "member_unsent_is_bounded", .gauge, "1 if more is unsent than was counted.", labels: ["member"]),
-    MetricFamily("member_unsent_bytes", .gauge, "Bytes of those keys' records.", labels: ["member"]),
+      "member_unsent_is_bounded", .gauge, help: "1 if more is unsent than was counted.", labels: ["member"]),
+    MetricFamily("member_unsent_bytes", .gauge, help: "Bytes of those keys' records.", labels: ["member"]),
     MetricFamily(
-      "member_oldest_unsent_timestamp_seconds", .gauge, "When the oldest of those writes was made.",
+      "member_oldest_unsent_timestamp_seconds", .gauge, help: "When the oldest of those writes was made.",
       labels: ["member"]),
     MetricFamily(
-      "member_clock_offset_seconds", .gauge, "How far the member's clock is ahead.", labels: ["member"]),
-    MetricFamily("member_sent_records_total", .counter, "Records sent to the member.", labels: ["member"]),
+      "member_clock_offset_seconds", .gauge, help: "How far the member's clock is ahead.", labels: ["member"]),
     MetricFamily(
-      "member_received_records_total", .counter, "Records received from the member.", labels: ["member"]),
-    MetricFamily("member_sent_bytes_total", .counter, "Bytes sent to the member.", labels: ["member"]),
+      "member_sent_records_total", .counter, help: "Records sent to the member.", labels: ["member"]),
     MetricFamily(
-      "member_received_bytes_total", .counter, "Bytes received from the member.", labels: ["member"]),
-    MetricFamily("member_sent_blobs_total", .counter, "Blobs sent to the member.", labels: ["member"]),
+      "member_received_records_total", .counter, help: "Records received from the member.", labels: ["member"]
+    ),
+    MetricFamily("member_sent_bytes_total", .counter, help: "Bytes sent to the member.", labels: ["member"]),
     MetricFamily(
-      "member_received_blobs_total", .counter, "Blobs received from the member.", labels: ["member"]),
-    MetricFamily("process_cpu_seconds_total", .counter, "Processor time of the daemon."),
-    MetricFamily("process_start_time_seconds", .gauge, "When the daemon began."),
-    MetricFamily("process_resident_memory_bytes", .gauge, "Bytes of the daemon in memory."),
-    MetricFamily("process_open_fds", .gauge, "Open descriptors of the daemon."),
-    MetricFamily("process_max_fds", .gauge, "Bound on the open descriptors of the daemon."),
+      "member_received_bytes_total", .counter, help: "Bytes received from the member.", labels: ["member"]),
+    MetricFamily("member_sent_blobs_total", .counter, help: "Blobs sent to the member.", labels: ["member"]),
+    MetricFamily(
+      "member_received_blobs_total", .counter, help: "Blobs received from the member.", labels: ["member"]),
+    MetricFamily("process_cpu_seconds_total", .counter, help: "Processor time of the daemon."),
+    MetricFamily("process_start_time_seconds", .gauge, help: "When the daemon began."),
+    MetricFamily("process_resident_memory_bytes", .gauge, help: "Bytes of the daemon in memory."),
+    MetricFamily("process_open_fds", .gauge, help: "Open descriptors of the daemon."),
+    MetricFamily("process_max_fds", .gauge, help: "Bound on the open descriptors of the daemon."),
   ]
 }

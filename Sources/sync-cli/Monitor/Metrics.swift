@@ -16,17 +16,17 @@ enum Metrics {
     work(snapshot.counters, &page)
     sessions(snapshot, &page)
     for member in snapshot.members { self.member(member, &page) }
-    for check in checks { page.add("check_passes", check.passes ? 1 : 0, [("check", check.name)]) }
+    for check in checks { page.add("check_passes", check.passes ? 1 : 0, labels: [("check", check.name)]) }
     process(snapshot, &page)
     return page.text
   }
 
   private static func store(_ snapshot: MonitorSnapshot, _ page: inout MetricsPage) {
     let (figures, conditions) = (snapshot.figures, snapshot.conditions)
-    page.add("build_info", 1, [("version", Program.version)])
+    page.add("build_info", 1, labels: [("version", Program.version)])
     page.add(
       "store_info", 1,
-      [
+      labels: [
         ("name", snapshot.name), ("store", "\(snapshot.store)"),
         ("actor", snapshot.actor.map { "\($0)" } ?? ""),
       ])
@@ -66,12 +66,12 @@ enum Metrics {
       ("evicted", absent.evicted, absent.evictedBytes),
     ]
     for usage in counted.files {
-      page.add("files", usage.files, [("kind", usage.kind.rawValue)])
-      page.add("file_bytes", usage.bytes, [("kind", usage.kind.rawValue)])
+      page.add("files", usage.files, labels: [("kind", usage.kind.rawValue)])
+      page.add("file_bytes", usage.bytes, labels: [("kind", usage.kind.rawValue)])
     }
     for (state, count, bytes) in states {
-      page.add("absent_blobs", count, [("state", state)])
-      page.add("absent_blob_bytes", bytes, [("state", state)])
+      page.add("absent_blobs", count, labels: [("state", state)])
+      page.add("absent_blob_bytes", bytes, labels: [("state", state)])
     }
   }
 
@@ -91,33 +91,33 @@ enum Metrics {
       // Present from the start, so that a rate can be computed from the first session on.
       let results = [NodeCounters.Result.done: 0].merging(ended) { $1 }
       for (result, count) in results.map({ ("\($0.key)", $0.value) }).sorted(by: { $0.0 < $1.0 }) {
-        page.add("sessions_total", count, [("direction", direction), ("result", result)])
+        page.add("sessions_total", count, labels: [("direction", direction), ("result", result)])
       }
     }
     page.add("identity_conflicts", snapshot.node.identityConflicts.count)
     for peer in snapshot.node.peers {
-      page.add("peer_failures", peer.failures, [("peer", peer.name)])
+      page.add("peer_failures", peer.failures, labels: [("peer", peer.name)])
     }
   }
 
   private static func member(_ member: MonitorSnapshot.MemberFigures, _ page: inout MetricsPage) {
     let label = [("member", member.name)]
-    page.add("member_connected", member.counters.isConnected ? 1 : 0, label)
-    page.add("member_in_step", member.isInStep ? 1 : 0, label)
+    page.add("member_connected", member.counters.isConnected ? 1 : 0, labels: label)
+    page.add("member_in_step", member.isInStep ? 1 : 0, labels: label)
     if let time = member.lastSeen {
-      page.add("member_last_seen_timestamp_seconds", Double(time) / 1000, label)
+      page.add("member_last_seen_timestamp_seconds", Double(time) / 1000, labels: label)
     }
     if let time = member.lastSuccess {
-      page.add("member_last_success_timestamp_seconds", Double(time) / 1000, label)
+      page.add("member_last_success_timestamp_seconds", Double(time) / 1000, labels: label)
     }
-    page.add("member_unsent_records", min(member.unknown.count, OtherCopies.countedWrites), label)
-    page.add("member_unsent_is_bounded", member.isBounded ? 1 : 0, label)
-    page.add("member_unsent_bytes", member.unknown.bytes, label)
+    page.add("member_unsent_records", min(member.unknown.count, OtherCopies.countedWrites), labels: label)
+    page.add("member_unsent_is_bounded", member.isBounded ? 1 : 0, labels: label)
+    page.add("member_unsent_bytes", member.unknown.bytes, labels: label)
     if let oldest = member.unknown.oldest {
-      page.add("member_oldest_unsent_timestamp_seconds", Double(oldest) / 1000, label)
+      page.add("member_oldest_unsent_timestamp_seconds", Double(oldest) / 1000, labels: label)
     }
     if let contact = member.contact {
-      page.add("member_clock_offset_seconds", Double(contact.clockOffset) / 1000, label)
+      page.add("member_clock_offset_seconds", Double(contact.clockOffset) / 1000, labels: label)
     }
     let traffic = member.counters.traffic
     let moved = [
@@ -126,8 +126,8 @@ enum Metrics {
       ("blobs", traffic.sentBlobs, traffic.receivedBlobs),
     ]
     for (what, sent, received) in moved {
-      page.add("member_sent_\(what)_total", sent, label)
-      page.add("member_received_\(what)_total", received, label)
+      page.add("member_sent_\(what)_total", sent, labels: label)
+      page.add("member_received_\(what)_total", received, labels: label)
     }
   }
 
@@ -146,11 +146,11 @@ struct MetricsPage {
   private var samples: StringDictionary<[String]> = [:]
 
   /// Adds a sample of a family of `MetricFamily.all`, with labels.
-  mutating func add(_ name: String, _ value: some BinaryInteger, _ labels: [(String, String)] = []) {
+  mutating func add(_ name: String, _ value: some BinaryInteger, labels: [(String, String)] = []) {
     add(name, text: "\(value)", labels)
   }
 
-  mutating func add(_ name: String, _ value: Double, _ labels: [(String, String)] = []) {
+  mutating func add(_ name: String, _ value: Double, labels: [(String, String)] = []) {
     add(name, text: "\(value)", labels)
   }
 

@@ -44,9 +44,9 @@ struct MonitorSnapshot: Sendable {
     var name: String
     var device: DeviceID
     var right: Member.Right
-    /// What its last session has shown; nil if there was none.
+    /// The facts of its last session; nil if there was none.
     var contact: Contact?
-    /// What it is not known to have.
+    /// The writes that it is not known to have.
     var unknown: UnknownWrites
     /// Whether there is more than what was counted.
     var isBounded: Bool

@@ -56,7 +56,7 @@ struct StatusDocument {
     let sum =
       late.count == count
       ? (count == 1 ? "Not in step" : "In step with none of \(count) members")
-      : "In step with \(count - late.count) of \(count) members"
+      : "In step with \(count - late.count) of \(Text.count(count, noun: "member"))"
     let named = late.prefix(3).map(inWords)
     let more = late.count > named.count ? "; and \(late.count - named.count) more" : ""
     return "\(sum): \(named.joined(separator: "; "))\(more)."

@@ -7,8 +7,8 @@ extension Engine {
     applied != Location(packed: context.control.tail) || compaction.count != context.control.compactions
   }
 
-  /// Whether another process has begun to install a copy that this view maps, but has not installed: the index
-  /// may refer to records of the copy whose actors are not defined here.
+  /// Whether another process has begun to install a copy that this view maps, but has not installed: the
+  /// index may refer to records of the copy whose actors are not defined here.
   var missesInstall: Bool {
     index.isShared && !journal.uninstalled.isEmpty && compaction.count != context.control.compactions
   }
