@@ -22,7 +22,8 @@ browse() {
 }
 
 "$cli" --store "$work/harbour" init --name harbour >/dev/null
-start_daemon "$work/harbour" 127.0.0.1:0 --http 127.0.0.1:0
+echo '{ "http": "127.0.0.1:0", "http_details": "always" }' >"$work/config.json"
+start_daemon "$work/harbour" 127.0.0.1:0 --config "$work/config.json"
 pages=$(sed -n 's/.*status page on //p' "$work/harbour.log")
 for name in lighthouse '<b>buoy'; do
   "$cli" --store "$work/other" join "$("$cli" --store "$work/harbour" invite)" --name "$name" >/dev/null

@@ -121,7 +121,11 @@ extension Daemon {
 
   @Test("the status page's JSON names the members and what they lack")
   func status() throws {
-    let (daemon, _) = try pair()
+    let scratch = try Scratch()
+    let file = scratch.path + "/config.json"
+    try Data(#"{"http_details": "always"}"#.utf8).write(to: URL(fileURLWithPath: file))
+    let daemon = try Daemon(scratch.store("alpha"), more: ["--http", "127.0.0.1:0", "--config", file])
+    _ = try daemon.join(scratch.tool("beta"))
     try daemon.tool.succeed("put", "a key", "v")
     let page = try daemon.page("/status.json")
     // Each member is declared, and each declared one is there or may be absent.
@@ -133,6 +137,35 @@ extension Daemon {
     #expect(member["first_lacking"] as? [String] == ["a key"])
     #expect((json["log"] as? [[String: Any]])?.isEmpty == false)
     #expect((json["configuration"] as? [String: Any])?["http"] as? String == "127.0.0.1:0")
+    try daemon.end()
+  }
+
+  @Test("keys, and the log that can name them, are not shown to all users of the machine")
+  func details() throws {
+    let (daemon, _) = try pair()
+    try daemon.tool.succeed("put", "a key", "v")
+    let page = try daemon.page("/status.json")
+    _ = try JSONReference.statusPage[0].match(JSONParser.parse(Array(page.body.utf8))).get()
+    #expect(page.body.contains("\"lacking\":1") && !page.body.contains("a key"), "\(page.body)")
+    #expect(try page.json["log"] == nil)
+    try daemon.end()
+  }
+
+  @Test("a member that only others meet is not counted as late")
+  func indirect() throws {
+    let scratch = try Scratch()
+    let hub = try Daemon(scratch.store("hub"))
+    let edge = try hub.join(scratch.tool("edge"))
+    _ = try hub.join(scratch.tool("other"))
+    try edge.succeed("sync", "hub")
+    try hub.end()
+    let daemon = try Daemon(edge, more: ["--http", "127.0.0.1:0"])
+    try edge.succeed("put", "k", "v")
+    #expect(try daemon.page("/status.json").json["verdict"] as? String == "Not in step: hub lacks 1 key.")
+    let metrics = try daemon.page("/metrics").body
+    #expect(metrics.contains("syncstore_member_unsent_records{member=\"hub\"} 1\n"))
+    #expect(!metrics.contains("unsent_records{member=\"other\"}"), "\(metrics)")
+    #expect(metrics.contains("syncstore_member_connected{member=\"other\"} 0\n"))
     try daemon.end()
   }
 
@@ -151,7 +184,9 @@ extension Daemon {
   func refused() throws {
     let (daemon, _) = try pair()
     #expect(try daemon.page("/metrics", fields: "Host: evil.example\r\n").status == 403)
-    #expect(try daemon.page("/metrics", fields: "Host: 127.0.0.1:1\r\n").status == 200)
+    for host in ["127.0.0.1:1", "[::1]", "192.0.2.1:9", "LOCALHOST:"] {
+      #expect(try daemon.page("/metrics", fields: "Host: \(host)\r\n").status == 200, "\(host)")
+    }
     #expect(try daemon.page("/metrics", method: "POST").status == 405)
     #expect(try daemon.page("/metrics", fields: "").status == 400)
     #expect(try daemon.page("/x").status == 404)

@@ -29,6 +29,10 @@ import Testing
     "Sources/SyncStore/Platform/DiskStorage+LockHolders.swift": ["stat"],
     // A path that a caller names, made absolute before anything is opened.
     "Sources/SyncStore/Platform/SystemCall.swift": ["realpath"],
+    // The file of a Unix socket, whose path the configuration names.
+    "Sources/Replication/Transport/Socket.swift": ["lstat", "unlink", "chmod"],
+    // The process's own descriptors.
+    "Sources/sync-cli/Platform/ProcessFigures.swift": ["opendir"],
     // /dev/null for closed standard streams, the terminal, and what the user names on the command line.
     "Sources/sync-cli/Platform/System.swift": ["open"],
     "Sources/sync-cli/Platform/Terminal.swift": ["open"],

@@ -25,7 +25,8 @@ public struct NodeCounters: Hashable, Sendable {
   public struct MemberCounters: Hashable, Sendable {
     /// Records, blobs and bytes, in both directions.
     public internal(set) var traffic = Traffic()
-    /// When it last was in step with this copy, in milliseconds since 1970; nil if it was not yet.
+    /// When it last was in step with this copy, in milliseconds since 1970, as far as `counters()` was called
+    /// while its session was live; nil if it was not yet.
     public internal(set) var lastSuccess: UInt64?
     /// When it was last connected, in milliseconds since 1970; nil if it was not yet.
     public internal(set) var lastSeen: UInt64?
@@ -71,7 +72,7 @@ public struct NodeCounters: Hashable, Sendable {
     count(Self.result(of: end.outcome), wasDialled: wasDialled)
     members[device, default: MemberCounters()].traffic.add(end.figures)
     members[device]?.lastSeen = now
-    if end.outcome == .done || end.wasLive { members[device]?.lastSuccess = now }
+    if end.outcome == .done { members[device]?.lastSuccess = now }
   }
 
   /// Counts the result of a session, or of an attempt to begin one.
@@ -91,12 +92,16 @@ public struct NodeCounters: Hashable, Sendable {
 extension NodeCore {
   /// The counters, with the sessions that are under way. Loop's thread only.
   func presentCounters(at now: UInt64) -> NodeCounters {
+    // A live session with nothing in flight is in step; it may break off before the next call.
+    for driver in drivers where driver.isLive && driver.isAtRest {
+      counters.members[driver.remotePeer.device, default: NodeCounters.MemberCounters()].lastSuccess = now
+    }
     var counters = counters
     for driver in drivers {
       var member = counters.members[driver.remotePeer.device] ?? NodeCounters.MemberCounters()
       member.traffic.add(driver.figures)
       (member.lastSeen, member.isConnected) = (now, true)
-      if driver.isLive { (member.lastSuccess, member.isLive) = (now, true) }
+      if driver.isLive { member.isLive = true }
       counters.members[driver.remotePeer.device] = member
     }
     return counters

@@ -55,6 +55,7 @@ struct Socket: ~Copyable {
         .network,
         "cannot listen on \(address): \(SystemCall.text(of: errno)): choose another address or port")
     }
+    address.openToGroup()
     return socket
   }
 
@@ -185,7 +186,7 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
   /// Removes the file of a Unix socket that no process listens at any more; connects to find out.
   ///
   /// - Throws: `.network` if a process listens there, or something other than a socket has the path.
-  package func removeStaleUnixSocket() throws(ReplicationError) {
+  fileprivate func removeStaleUnixSocket() throws(ReplicationError) {
     guard let path = unixPath else { return }
     var status = stat()
     guard unsafe lstat(path, &status) == 0 else { return }
@@ -194,10 +195,30 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
         .network, "cannot listen on \(self): another file is there: remove it, or choose another path")
     }
     let socket = try Socket.open(family: family, for: "listen on \(self)")
-    guard unsafe withPointer({ unsafe connect(socket.descriptor, $0, $1) }) != 0, errno == ECONNREFUSED else {
+    if unsafe withPointer({ unsafe connect(socket.descriptor, $0, $1) }) == 0 {
       throw ReplicationError(
         .network, "cannot listen on \(self): another process does: end it, or choose another path")
     }
+    guard errno == ECONNREFUSED else {
+      throw ReplicationError(
+        .network, "cannot listen on \(self): \(SystemCall.text(of: errno)): choose another path")
+    }
+    _ = unsafe unlink(path)
+  }
+
+  /// Lets the group of the socket's file connect, too.
+  fileprivate func openToGroup() { if let path = unixPath { _ = unsafe chmod(path, 0o660) } }
+
+  /// The file of a Unix socket, whatever its path leads to later; nil for other addresses.
+  package var unixFile: (device: UInt64, inode: UInt64)? {
+    var status = stat()
+    guard let path = unixPath, unsafe lstat(path, &status) == 0 else { return nil }
+    return (UInt64(status.st_dev), UInt64(status.st_ino))
+  }
+
+  /// Removes the file of a Unix socket, unless another one has taken its path.
+  package func removeUnixSocket(_ file: (device: UInt64, inode: UInt64)?) {
+    guard let file, let path = unixPath, let present = unixFile, present == file else { return }
     _ = unsafe unlink(path)
   }
 
@@ -205,9 +226,6 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
   private var unixPath: [CChar]? {
     family == AF_UNIX ? raw.dropFirst(2).map { CChar(bitPattern: $0) } : nil
   }
-
-  /// Removes the file of a Unix socket.
-  package func removeUnixSocket() { if let path = unixPath { _ = unsafe unlink(path) } }
 
   /// Resolves `host` (a name, or an address as text) with `port`.
   ///

@@ -50,7 +50,7 @@ final class JournalSync: StorePart {
   func whenDurable(
     upTo target: UInt64, _ body: @escaping @Sendable (StoreError?) -> Void
   ) {
-    requests.add(1, ordering: .relaxed)
+    if control.durable < target { requests.add(1, ordering: .relaxed) }
     group.whenDone { [self] () throws(StoreError) in
       try isDurable(upTo: target)
     } work: { [self] () throws(StoreError) in

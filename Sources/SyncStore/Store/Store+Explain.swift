@@ -37,31 +37,55 @@ extension Store {
     try unknown(to: actor, after: position, limit: limit).count
   }
 
-  /// The keys with a write unknown to the copy of `actor`. Counting stops at `limit`.
+  /// The keys with a write unknown to the copy of `actor`. Counting stops at `limit`. The engine's lock is
+  /// released between parts of the journal: a write that is replaced during the call may be missing.
   package func unknown(
     to actor: ActorID?, after position: UInt64, limit: Int
   ) throws(StoreError) -> UnknownWrites {
+    var (all, next) = (UnknownWrites(), position + 1)
+    while all.count < limit {
+      let (more, last) = try unknown(to: actor, from: next, limit: limit - all.count)
+      all.add(more)
+      guard let last else { break }
+      next = last + 1
+    }
+    all.count = min(all.count, limit)
+    return all
+  }
+
+  /// Records scanned per lock acquisition, if a transaction ends there.
+  private static let recordsPerScan = 4096
+
+  /// The unknown writes among the next records of the journal, and the last position scanned; nil at its end.
+  private func unknown(
+    to actor: ActorID?, from position: UInt64, limit: Int
+  ) throws(StoreError) -> (writes: UnknownWrites, last: UInt64?) {
     try reading { engine throws(StoreError) in
       // The sender of a batch is recorded at its end.
       var (all, batch, isTheirs) = (UnknownWrites(), UnknownWrites(), false)
-      try engine.visit(from: engine.start(of: position + 1)) { view throws(StoreError) in
+      var (last, looked) = (UInt64?.none, 0)
+      try engine.visit(from: engine.start(of: position)) { view throws(StoreError) in
         if let shape = view.shape {
           if !view.isWrite {
             isTheirs = isTheirs || actor.map { view.key(shape) == StateKey.cursor($0) } ?? false
-          } else if view.position > position, view.actor != actor, engine.isCurrent(view),
+          } else if view.position >= position, view.actor != actor, engine.isCurrent(view),
             !ReservedKey.isReserved(view.key(shape))
           {
             batch.count(view, key: view.key(shape))
           }
         }
+        looked += 1
         guard !view.flags.contains(.continues) else { return true }
         if !isTheirs { all.add(batch) }
         (batch, isTheirs) = (UnknownWrites(), false)
-        return all.count < limit
+        guard view.position >= position, looked >= Self.recordsPerScan || all.count >= limit else {
+          return true
+        }
+        last = view.position
+        return false
       }
       if !isTheirs { all.add(batch) }
-      all.count = min(all.count, limit)
-      return all
+      return (all, last)
     }
   }
 

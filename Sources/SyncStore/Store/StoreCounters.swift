@@ -59,7 +59,7 @@ final class EventCounter: Sendable {
 }
 
 extension Store {
-  /// What this process has done on the store since it opened it.
+  /// The work of this process on the store since it opened it.
   public var counters: StoreCounters {
     var counters = StoreCounters()
     (counters.puts, counters.deletes) = (writes.puts.count, writes.deletes.count)

@@ -67,7 +67,7 @@ extension Store {
 
 /// Files of a store of one kind.
 package struct FileUsage: Hashable, Sendable {
-  /// What the files hold.
+  /// The content of the files.
   package enum Kind: String, CaseIterable, Sendable {
     /// Segments of the journal.
     case segment

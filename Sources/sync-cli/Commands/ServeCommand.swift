@@ -100,7 +100,7 @@ enum ServeCommand {
     }
   }
 
-  /// What the daemon does every few seconds. Throws if only opening the store anew can help.
+  /// Done every few seconds. Throws if only opening the store anew can help.
   private static func tick(
     _ report: inout DaemonReport, store: Store, manager: ServiceManager, log: DaemonLog
   ) throws(StoreError) {

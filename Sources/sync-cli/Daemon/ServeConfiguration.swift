@@ -20,6 +20,10 @@ struct ServeConfiguration: Equatable {
   var blobs: BlobConfiguration?
   /// Where health, metrics and the status page can be read; nil for nowhere.
   var http: HTTPAddress?
+  /// Names under which requests may ask for this machine, besides its own.
+  var httpHosts: [String] = []
+  /// Whether the pages name keys and show the log to every reader.
+  var httpDetails = false
   /// Seconds within which some member must have been in step, or the daemon counts as unhealthy.
   var healthyWithinSeconds = 3600
 
@@ -55,6 +59,13 @@ extension ServeConfiguration {
       "retry_seconds": .integer(keeping.retry.upperBound / 1000),
       "peers": keeping.peers.map { .array($0.sorted { $0 < $1 }.map { .string($0) }) } ?? "all",
     ]
-    return json.with("http", http.map { .string("\($0)") })
+    let schedule: JSON =
+      switch keeping.schedule {
+      case .live: "live"
+      case .every(let seconds): .integer(seconds)
+      }
+    return json.with("schedule", schedule).with("http", http.map { .string("\($0)") })
+      .with("http_hosts", .array(httpHosts.map { .string($0) })).with("http_details", .bool(httpDetails))
+      .with("passphrase_file", passphraseFile.map { .string($0) })
   }
 }

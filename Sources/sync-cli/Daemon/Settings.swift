@@ -109,6 +109,24 @@ enum Settings {
         """)
     ) { if case .text(let text) = $0 { $1.http = HTTPAddress(text) } },
     Setting(
+      "http_hosts", .list(most: 100, bytes: Endpoint.hostBytes), default: [], reload: .restart,
+      about: .init(
+        example: ["harbour.example.org"],
+        """
+        names under which requests may ask for this machine, as a proxy or Prometheus does, besides its host name, \
+        `localhost` and any address: another name is refused, because it may be another site's
+        """)
+    ) { if case .list(let names) = $0 { $1.httpHosts = names } },
+    Setting(
+      "http_details", .words(["socket", "always"]), default: "socket",
+      about: .init(
+        example: "always",
+        """
+        who sees the keys that members lack, and the log, which can name keys: `"socket"`: readers of a Unix \
+        socket; `"always"`: every reader, also other users of this machine and those that a proxy lets in
+        """)
+    ) { if case .text(let text) = $0 { $1.httpDetails = text == "always" } },
+    Setting(
       "healthy_within_seconds", .whole(1...31_536_000), unit: .seconds, default: 3600,
       about: .init(
         example: 86_400,

@@ -138,6 +138,8 @@ struct HTTPRequestParser {
 
   /// The host in `host:port`, in lower case and without brackets; nil if it is none.
   private static func host(of authority: String) -> String? {
+    // An empty port is the usual one (RFC 3986, 3.2.3).
+    let authority = authority.utf8.last == 0x3A ? String(authority.dropLast()) : authority
     guard !authority.utf8.contains(0x40), let endpoint = Endpoint(authority), !endpoint.host.isEmpty else {
       return nil
     }

@@ -54,16 +54,23 @@ final class HTTPServer: Sendable {
   let address: SocketAddress
   private let loop: EventLoop
   private let connections: LoopBound<Connections>
+  /// The file of its Unix socket.
+  private let file: (device: UInt64, inode: UInt64)?
 
   /// Starts to serve. Blocks until it listens.
   ///
+  /// - Parameter hosts: names of this machine that a request may give, besides its host name, `localhost` and
+  ///   any address.
   /// - Throws: `.network` if it cannot listen there.
   init(
-    at address: HTTPAddress, log: @escaping @Sendable (LogLevel, String) -> Void, handler: @escaping Handler
+    at address: HTTPAddress, hosts: [String], log: @escaping @Sendable (LogLevel, String) -> Void,
+    handler: @escaping Handler
   ) throws {
     let loop = try EventLoop.shared()
     let addresses = try address.resolved()
-    let connections = LoopBound(Connections(loop: loop, handler: handler, log: log), to: loop)
+    let connections = LoopBound(
+      Connections(loop: loop, hosts: hosts + [System.hostName, "localhost"], handler: handler, log: log),
+      to: loop)
     (self.loop, self.connections) = (loop, connections)
     self.address = try blocking { () async throws -> SocketAddress in
       try await withCheckedContinuation { continuation in
@@ -73,15 +80,13 @@ final class HTTPServer: Sendable {
         }
       }.get()
     }
+    file = self.address.unixFile
   }
-
-  /// Whether only this machine reaches it.
-  var isLocal: Bool { address.isLoopback || address.isUnix }
 
   /// Stops listening, and closes all connections.
   func stop() {
     loop.execute { [connections] in connections.value.stop() }
-    address.removeUnixSocket()
+    address.removeUnixSocket(file)
   }
 }
 
@@ -104,15 +109,18 @@ private final class Connections {
   private var listener: TCPListener?
   private var clients: [UInt64: Client] = [:]
   private var lastNumber: UInt64 = 0
-  /// Whether requests must name this machine: another site's name that resolves to it would let that site's
-  /// pages read these (DNS rebinding).
-  private var isLoopback = false
+  /// The names that a request may give. Another site's name that resolves to this machine would let that
+  /// site's pages read these (DNS rebinding).
+  private let hosts: [String]
+  /// Whether names matter: no browser reaches a Unix socket under a site's name.
+  private var checksHosts = true
 
   init(
-    loop: EventLoop, handler: @escaping HTTPServer.Handler,
+    loop: EventLoop, hosts: [String], handler: @escaping HTTPServer.Handler,
     log: @escaping @Sendable (LogLevel, String) -> Void
   ) {
     (self.loop, self.handler, self.log) = (loop, handler, log)
+    self.hosts = hosts.map { $0.lowercased() }
   }
 
   /// Listens on the first usable address.
@@ -124,7 +132,7 @@ private final class Connections {
           [weak self] in self?.arrived($0)
         }
         self.listener = listener
-        isLoopback = listener.address.isLoopback
+        checksHosts = !listener.address.isUnix
         return listener.address
       } catch {
         failure = error
@@ -146,7 +154,7 @@ private final class Connections {
     let client = Client(connection)
     clients[number] = client
     connection.onBytes = { [weak self] in self?.received($0, by: number) }
-    // A client that closes its direction after the request still reads the answer.
+    // A client that has closed its direction is gone, whether or not it still reads.
     connection.onEnd = { [weak self] _ in self?.drop(number) }
     connection.onClose = { [weak self] in self?.forget(number) }
     client.timer = loop.schedule(after: HTTPServer.headMilliseconds) { [weak self] in
@@ -173,10 +181,9 @@ private final class Connections {
   }
 
   private func checkHost(_ request: HTTPRequest) throws(HTTPRefusal) {
-    guard isLoopback, let host = request.host else { return }
-    guard host == "localhost" || host == "::1" || host.isLoopbackAddress else {
-      throw HTTPRefusal(.forbidden, "this is not \(host): ask for localhost or 127.0.0.1")
-    }
+    guard checksHosts, let host = request.host, !host.isAddress, !hosts.contains(host) else { return }
+    throw HTTPRefusal(
+      .forbidden, "this machine is not known as \(host): ask for an address, or name it in \"http_hosts\"")
   }
 
   /// Answers a request that was not passed on.
@@ -204,10 +211,10 @@ private final class Connections {
 }
 
 extension String {
-  /// Whether it is an IPv4 address of 127.0.0.0/8.
-  fileprivate var isLoopbackAddress: Bool {
+  /// Whether it is an IP address: no name, and so not another site's.
+  fileprivate var isAddress: Bool {
     let parts = utf8.split(separator: 0x2E, omittingEmptySubsequences: false)
-    return parts.count == 4 && parts[0].elementsEqual("127".utf8)
-      && parts.allSatisfy { String($0).flatMap { UInt8($0) } != nil }
+    return utf8.contains(0x3A)
+      || parts.count == 4 && parts.allSatisfy { String($0).flatMap { UInt8($0) } != nil }
   }
 }

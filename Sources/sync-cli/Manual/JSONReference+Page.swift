@@ -32,7 +32,8 @@ extension JSONReference {
               JSONMember("time_ms", .time, "when it was written"),
               JSONMember("level", .text, "error, warning, notice, info or debug"),
               JSONMember("message", .text, "the line"),
-            ])), "the last 100 lines of the log"),
+            ])), "the last 100 lines of the log",
+          absent: "unless the reader may see keys: http_details"),
         JSONMember("configuration", .value, "the settings in force"),
       ])
   ]
@@ -77,7 +78,9 @@ extension JSONReference {
     JSONMember("name", .text, "its name"), JSONMember("device", .text, "its public key"),
     JSONMember("right", .text, "read-write or read-only"),
     JSONMember("connected", .flag, "whether a session with it runs"),
-    JSONMember("in_step", .flag, "whether it has everything that is here"),
+    JSONMember(
+      "in_step", .flag, "whether it has everything that is here",
+      absent: "if this copy never meets it, but others"),
     JSONMember("lacking", .whole, "keys that it is not known to have, at most 10,000"),
     JSONMember("lacking_is_bounded", .flag, "whether there are more than those"),
     JSONMember("lacking_bytes", .bytes, "their records"),
@@ -87,7 +90,7 @@ extension JSONReference {
     JSONMember("received_bytes", .bytes, "what was received from it"),
     JSONMember(
       "first_lacking", .list(.text), "the first of those keys",
-      absent: "if it lacks none, or other machines can read the page"),
+      absent: "if it lacks none, or unless the reader may see keys: http_details"),
     JSONMember(
       "oldest_lacking_ms", .time, "when the oldest write that it lacks was made", absent: "if it lacks none"),
     JSONMember("last_seen_ms", .time, "when it was last connected", absent: "if it was not met yet"),

@@ -13,6 +13,8 @@ final class DaemonMonitor: Sendable {
     var counted: MonitorSnapshot.CountedKeys?
     /// The journal's position at the last pass over the keys.
     var countedPosition: UInt64?
+    /// By monotonic seconds: when it ended.
+    var countedAt = 0.0
     /// By monotonic seconds: no pass over the keys begins before.
     var nextCount = 0.0
     var unknown: [DeviceID: UnknownWrites] = [:]
@@ -20,6 +22,7 @@ final class DaemonMonitor: Sendable {
     var position: UInt64?
     var contacts: [DeviceID: Contact] = [:]
     var nextUnknown = 0.0
+    var isCountingUnknown = false
     var isCounting = false
     var history = MonitorHistory()
   }
@@ -34,6 +37,9 @@ final class DaemonMonitor: Sendable {
   private static let shareOfTime = 0.01
   private static let secondsBetweenCounts = 60.0
   private static let secondsBetweenMemberPasses = 5.0
+  /// Keys expire, and files go, without a write.
+  private static let mostSecondsBetweenCounts = 3600.0
+  private static let patienceMilliseconds = 200
 
   init(store: Store, node: Node) { (self.store, self.node) = (store, node) }
 
@@ -54,16 +60,21 @@ final class DaemonMonitor: Sendable {
     let sessions = try blocking { [node] in await node.counters() }
     let node = node.state
     let copies = try OtherCopies(store).members
-    let unknown = try unknownWrites(of: copies)
+    let unknown = unknownWrites(of: copies)
     let figures = try store.figures()
     countLater(at: figures.position)
+    let hasMetAny = copies.contains { $0.contact != nil }
     let members = copies.map { copy in
       let unknown = unknown[copy.device] ?? UnknownWrites()
+      // Two members can have got one name at the same time.
+      let isUnique = copies.count { $0.name == copy.name } == 1
       return MonitorSnapshot.MemberFigures(
-        name: copy.name, device: copy.device, right: copy.right, contact: copy.contact, unknown: unknown,
+        name: isUnique ? copy.name : "\(copy.name) (\("\(copy.device)".prefix(8)))", device: copy.device,
+        right: copy.right, contact: copy.contact, unknown: unknown,
         isBounded: unknown.count > OtherCopies.countedWrites,
         counters: sessions.members[copy.device] ?? NodeCounters.MemberCounters(),
-        peer: node.peers.first { $0.device == copy.device || $0.name == copy.name })
+        peer: node.peers.first { $0.device == copy.device || $0.name == copy.name },
+        isIndirect: copy.contact == nil && hasMetAny)
     }
     return MonitorSnapshot(
       time: System.wallMilliseconds, startTime: startTime, name: store.name, store: store.id,
@@ -81,45 +92,59 @@ final class DaemonMonitor: Sendable {
 
   // MARK: Costly figures
 
-  /// What the members lack: as last counted, if that is recent or nothing has changed since.
-  private func unknownWrites(of copies: [OtherCopies.Copy]) throws -> [DeviceID: UnknownWrites] {
-    let known = state.withLock { state in
-      System.monotonicSeconds < state.nextUnknown ? state.unknown : nil
+  /// The writes that the members lack. Counted on the monitor's queue; a caller waits for a moment, then gets
+  /// the figures counted before.
+  private func unknownWrites(of copies: [OtherCopies.Copy]) -> [DeviceID: UnknownWrites] {
+    let isDue = state.withLock { state in
+      guard !state.isCountingUnknown, System.monotonicSeconds >= state.nextUnknown else { return false }
+      state.isCountingUnknown = true
+      return true
     }
-    if let known, copies.allSatisfy({ known[$0.device] != nil }) { return known }
-    return try countUnknown(of: copies)
+    if isDue {
+      let counted = DispatchSemaphore(value: 0)
+      queue.async { [self] in
+        countUnknown(of: copies)
+        counted.signal()
+      }
+      _ = counted.wait(timeout: .now() + .milliseconds(Self.patienceMilliseconds))
+    }
+    return state.withLock { $0.unknown }
   }
 
-  private func countUnknown(of copies: [OtherCopies.Copy]) throws -> [DeviceID: UnknownWrites] {
-    let position = try store.figures().position
-    let contacts = Dictionary(
-      uniqueKeysWithValues: copies.compactMap { copy in copy.contact.map { (copy.device, $0) } })
+  private func countUnknown(of copies: [OtherCopies.Copy]) {
     let before = state.withLock { ($0.position, $0.contacts, $0.unknown) }
     let start = System.monotonicSeconds
-    var unknown: [DeviceID: UnknownWrites] = [:]
-    for copy in copies {
-      // Nothing was appended, and the member has confirmed nothing more.
+    let position = (try? store.figures())?.position
+    let hasMetAny = copies.contains { $0.contact != nil }
+    var (unknown, contacts): ([DeviceID: UnknownWrites], [DeviceID: Contact]) = ([:], [:])
+    // A member that only others meet is left to them: all keys would count.
+    for copy in copies where copy.contact != nil || !hasMetAny {
+      contacts[copy.device] = copy.contact
       if before.0 == position, before.1[copy.device] == copy.contact, let known = before.2[copy.device] {
+        // Nothing was appended, and the member has confirmed nothing more.
         unknown[copy.device] = known
       } else {
-        unknown[copy.device] = try OtherCopies.unknown(to: copy, store)
+        unknown[copy.device] = try? OtherCopies.unknown(to: copy, store)
       }
     }
-    let (end, counted) = (System.monotonicSeconds, unknown)
-    state.withLock { state in
-      (state.unknown, state.position, state.contacts) = (counted, position, contacts)
+    let end = System.monotonicSeconds
+    state.withLock { [unknown, contacts] state in
+      (state.unknown, state.position, state.contacts) = (unknown, position, contacts)
       // While little is unsent, every page has the present figures.
       let pause = (end - start) / Self.shareOfTime
       state.nextUnknown = end + (pause < 1 ? 0 : max(pause, Self.secondsBetweenMemberPasses))
+      state.isCountingUnknown = false
     }
-    return counted
   }
 
   /// Counts the keys on the monitor's queue, unless that was done lately, or nothing was appended since.
   private func countLater(at position: UInt64) {
     let isDue = state.withLock { state in
-      guard !state.isCounting, state.countedPosition != position, System.monotonicSeconds >= state.nextCount
-      else { return false }
+      let now = System.monotonicSeconds
+      guard !state.isCounting, now >= state.nextCount else { return false }
+      guard state.countedPosition != position || now >= state.countedAt + Self.mostSecondsBetweenCounts else {
+        return false
+      }
       state.isCounting = true
       return true
     }
@@ -133,7 +158,7 @@ final class DaemonMonitor: Sendable {
         if let status, let absent {
           state.counted = MonitorSnapshot.CountedKeys(
             time: time, status: status, absent: absent, files: files)
-          state.countedPosition = position
+          (state.countedPosition, state.countedAt) = (position, end)
         }
         state.nextCount = end + max(Self.secondsBetweenCounts, (end - start) / Self.shareOfTime)
         state.isCounting = false

@@ -14,18 +14,18 @@ struct DaemonPages {
     self.configuration = Locked(configuration)
     guard let address = configuration.http else { return }
     let monitor = DaemonMonitor(store: store, node: node)
-    // Its rights depend on where the server listens.
     let pages = Locked<MonitorPages?>(nil)
-    let server = try HTTPServer(at: address, log: { log.write($0, $1) }) { request in
+    let server = try HTTPServer(at: address, hosts: configuration.httpHosts, log: { log.write($0, $1) }) {
+      request in
       guard let pages = pages.withLock({ $0 }) else { return .text("starting\n", .unavailable) }
       return pages.answer(request)
     }
-    let isLocal = server.isLocal
+    let isPrivate = server.address.isUnix
     pages.withLock {
-      $0 = MonitorPages(monitor: monitor, log: log, configuration: self.configuration, isLocal: isLocal)
+      $0 = MonitorPages(monitor: monitor, log: log, configuration: self.configuration, isPrivate: isPrivate)
     }
     log.write(.notice, "health, metrics and the status page on \(server.address)")
-    if !isLocal {
+    if !isPrivate, !server.address.isLoopback {
       log.write(
         .warning,
         "\(server.address) can be read by everybody who reaches it: names of members, sizes and times: use 127.0.0.1 "

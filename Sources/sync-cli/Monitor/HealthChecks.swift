@@ -5,7 +5,7 @@ import SyncStore
 struct HealthCheck: Equatable, Sendable {
   /// One word, for alerts and scripts.
   let name: String
-  /// What failed, and the command that helps; nil if the check passes.
+  /// The fault, and the command that helps; nil if the check passes.
   let failure: String?
 
   var passes: Bool { failure == nil }
@@ -13,11 +13,14 @@ struct HealthCheck: Equatable, Sendable {
   /// The checks, in their order, and when each fails.
   static let meanings: [(name: String, fails: String)] = [
     ("writable", "a sync of the disk failed, or this copy was revoked"),
-    ("space", "the space reserve is not complete: the disk is full"),
+    ("space", "the disk is full: it has not the room that the space reserve lacks"),
     ("index", "the index had to be built in memory"),
     ("damage", "places of the journal are damaged and no other copy has repaired them"),
     ("state", "this copy needs another one's state, or has unconfirmed writes"),
-    ("clock", "this clock was never set, or it or a member's is off by more than the drift limit"),
+    (
+      "clock",
+      "this clock was never set, it or a member's is off by more than the drift limit, or writes wait for their time"
+    ),
     ("digest", "this copy and a peer cover the same writes and differ"),
     ("identity", "two copies seem to use one device key"),
     ("members", "no member was in step within the configured time"),
@@ -50,9 +53,11 @@ struct HealthCheck: Equatable, Sendable {
   }
 
   private static func space(_ figures: StoreFigures) -> String? {
-    guard figures.reserveBytes < figures.wantedReserveBytes else { return nil }
+    // A compaction takes a part of the reserve for its copy, and allocates it again afterwards.
+    let missing = figures.wantedReserveBytes - min(figures.reserveBytes, figures.wantedReserveBytes)
+    guard missing > figures.freeBytes else { return nil }
     return "the disk is full: \(Text.size(figures.freeBytes)) free, and the space reserve lacks "
-      + "\(Text.size(figures.wantedReserveBytes - figures.reserveBytes)): make room, or \"sync-cli compact\", \"sync-cli trim\""
+      + "\(Text.size(missing)): make room, or \"sync-cli compact\", \"sync-cli trim\""
   }
 
   private static func index(_ figures: StoreFigures) -> String? {
@@ -65,7 +70,7 @@ struct HealthCheck: Equatable, Sendable {
     guard figures.damagedPlaces > 0 else { return nil }
     return
       "\(Text.count(figures.damagedPlaces, noun: "place")) of the journal damaged: \"sync-cli verify\" shows them, "
-      + "\"sync-cli sync MEMBER\" repairs what another copy has"
+      + "\"sync-cli sync MEMBER\" repairs what another copy has, \"sync-cli verify --repair\" gives up the rest"
   }
 
   private static func state(_ health: ReplicaHealth) -> String? {

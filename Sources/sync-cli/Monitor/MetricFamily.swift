@@ -56,6 +56,7 @@ struct MetricFamily: Sendable {
     MetricFamily("poisoned", .gauge, help: "1 if a sync has failed: nothing more is acknowledged."),
     MetricFamily("read_only", .gauge, help: "1 if this copy may not write."),
     MetricFamily("recovering", .gauge, help: "1 if this copy needs another one's state."),
+    MetricFamily("unconfirmed", .gauge, help: "1 if own writes are in doubt until a member confirms them."),
     MetricFamily(
       "clock_lead_seconds", .gauge, help: "How far the stamps of this copy are ahead of its clock."),
     MetricFamily("conflicts", .gauge, help: "Beaten values that are kept."),

@@ -44,7 +44,8 @@ enum Metrics {
     page.add("index_on_disk", figures.isIndexOnDisk ? 1 : 0)
     page.add("poisoned", figures.isPoisoned ? 1 : 0)
     page.add("read_only", conditions.denial == nil ? 0 : 1)
-    page.add("recovering", conditions.health == .healthy ? 0 : 1)
+    page.add("recovering", conditions.health == .recovering ? 1 : 0)
+    page.add("unconfirmed", conditions.health == .unconfirmed ? 1 : 0)
     page.add("clock_lead_seconds", Double(conditions.clockLead) / 1000)
     page.add("conflicts", figures.conflicts)
     page.add("parked_keys", figures.parked)
@@ -89,7 +90,7 @@ enum Metrics {
       ("dialled", snapshot.sessions.dialled), ("accepted", snapshot.sessions.accepted),
     ] {
       // Present from the start, so that a rate can be computed from the first session on.
-      let results = [NodeCounters.Result.done: 0].merging(ended) { $1 }
+      let results = [NodeCounters.Result.done: 0, .failed(.digestsDiffer): 0].merging(ended) { $1 }
       for (result, count) in results.map({ ("\($0.key)", $0.value) }).sorted(by: { $0.0 < $1.0 }) {
         page.add("sessions_total", count, labels: [("direction", direction), ("result", result)])
       }
@@ -103,22 +104,13 @@ enum Metrics {
   private static func member(_ member: MonitorSnapshot.MemberFigures, _ page: inout MetricsPage) {
     let label = [("member", member.name)]
     page.add("member_connected", member.counters.isConnected ? 1 : 0, labels: label)
-    page.add("member_in_step", member.isInStep ? 1 : 0, labels: label)
     if let time = member.lastSeen {
       page.add("member_last_seen_timestamp_seconds", Double(time) / 1000, labels: label)
     }
     if let time = member.lastSuccess {
       page.add("member_last_success_timestamp_seconds", Double(time) / 1000, labels: label)
     }
-    page.add("member_unsent_records", min(member.unknown.count, OtherCopies.countedWrites), labels: label)
-    page.add("member_unsent_is_bounded", member.isBounded ? 1 : 0, labels: label)
-    page.add("member_unsent_bytes", member.unknown.bytes, labels: label)
-    if let oldest = member.unknown.oldest {
-      page.add("member_oldest_unsent_timestamp_seconds", Double(oldest) / 1000, labels: label)
-    }
-    if let contact = member.contact {
-      page.add("member_clock_offset_seconds", Double(contact.clockOffset) / 1000, labels: label)
-    }
+    if !member.isIndirect { unsent(member, labels: label, &page) }
     let traffic = member.counters.traffic
     let moved = [
       ("records", traffic.sentRecords, traffic.receivedRecords),
@@ -128,6 +120,21 @@ enum Metrics {
     for (what, sent, received) in moved {
       page.add("member_sent_\(what)_total", sent, labels: label)
       page.add("member_received_\(what)_total", received, labels: label)
+    }
+  }
+
+  private static func unsent(
+    _ member: MonitorSnapshot.MemberFigures, labels label: [(String, String)], _ page: inout MetricsPage
+  ) {
+    page.add("member_in_step", member.isInStep ? 1 : 0, labels: label)
+    page.add("member_unsent_records", min(member.unknown.count, OtherCopies.countedWrites), labels: label)
+    page.add("member_unsent_is_bounded", member.isBounded ? 1 : 0, labels: label)
+    page.add("member_unsent_bytes", member.unknown.bytes, labels: label)
+    if let oldest = member.unknown.oldest {
+      page.add("member_oldest_unsent_timestamp_seconds", Double(oldest) / 1000, labels: label)
+    }
+    if let contact = member.contact {
+      page.add("member_clock_offset_seconds", Double(contact.clockOffset) / 1000, labels: label)
     }
   }
 

@@ -6,8 +6,11 @@ struct MonitorPages: Sendable {
   let log: DaemonLog
   /// The configuration in force.
   let configuration: Locked<ServeConfiguration>
-  /// Whether only this machine can read the pages: then they may name keys.
-  let isLocal: Bool
+  /// Whether the permissions of a socket decide who reads the pages.
+  let isPrivate: Bool
+
+  /// Whether the pages may name keys.
+  private var hasDetails: Bool { isPrivate || configuration.withLock { $0.httpDetails } }
 
   /// The answer to a request.
   func answer(_ request: HTTPRequest) -> HTTPResponse {
@@ -24,7 +27,8 @@ struct MonitorPages: Sendable {
       }
     } catch {
       // The daemon's own checks detect whether it can continue.
-      return .text("the store cannot be read: \(Failure(error).message)\n", .internalError)
+      let why = hasDetails ? Failure(error).message : "see the daemon's log"
+      return .text("the store cannot be read: \(why)\n", .internalError)
     }
   }
 
@@ -52,8 +56,8 @@ struct MonitorPages: Sendable {
   private func status() throws -> HTTPResponse {
     let snapshot = try monitor.snapshot()
     let document = StatusDocument(
-      snapshot: snapshot, checks: checks(snapshot), history: monitor.history, log: log.recent,
-      configuration: configuration.withLock { $0.json }, namesKeys: isLocal)
+      snapshot: snapshot, checks: checks(snapshot), history: monitor.history,
+      configuration: configuration.withLock { $0.json }, log: hasDetails ? log.recent : nil)
     return HTTPResponse(type: "application/json", body: document.json.encoded)
   }
 }

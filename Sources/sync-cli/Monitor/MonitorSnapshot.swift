@@ -1,7 +1,7 @@
 import Replication
 import SyncStore
 
-/// What the daemon's pages show, as of one moment.
+/// The figures of the daemon's pages, as of one moment.
 struct MonitorSnapshot: Sendable {
   /// Milliseconds since 1970, of this snapshot and of the daemon's start.
   var time: UInt64
@@ -59,6 +59,8 @@ struct MonitorSnapshot: Sendable {
     var lastSeen: UInt64? { [contact?.time, counters.lastSeen].compactMap { $0 }.max() }
     /// When it was last in step, since the daemon began.
     var lastSuccess: UInt64? { [peer?.lastSuccess, counters.lastSuccess].compactMap { $0 }.max() }
+    /// Whether this copy never meets it, but others: then it is not known what it has.
+    var isIndirect: Bool
     /// Whether it has everything that is here.
     var isInStep: Bool { contact != nil && unknown.count == 0 }
   }

@@ -1,18 +1,17 @@
 import Replication
 import SyncStore
 
-/// What the status page shows, as JSON: `/status.json`.
+/// The content of the status page, as JSON: `/status.json`.
 struct StatusDocument {
   let snapshot: MonitorSnapshot
   let checks: [HealthCheck]
   let history: MonitorHistory
-  let log: [DaemonLog.Line]
   let configuration: JSON
-  /// Whether keys may be named: not to readers from other machines.
-  let namesKeys: Bool
+  /// The last lines of the log, which can name keys; nil for a reader who must not see any.
+  let log: [DaemonLog.Line]?
 
   var json: JSON {
-    [
+    let json: JSON = [
       "time_ms": .integer(snapshot.time), "version": .string(Program.version),
       "ok": .bool(checks.allSatisfy(\.passes)), "verdict": .string(verdict),
       "checks": .array(
@@ -26,11 +25,14 @@ struct StatusDocument {
         "dialled": Self.json(snapshot.sessions.dialled), "accepted": Self.json(snapshot.sessions.accepted),
       ],
       "history": .array(history.samples.map(Self.json)),
-      "log": .array(
-        log.map {
-          ["time_ms": .integer($0.time), "level": .string("\($0.level)"), "message": .string($0.message)]
-        }),
       "configuration": configuration,
+    ]
+    return json.with("log", log.map { .array($0.map(Self.json)) })
+  }
+
+  private static func json(_ line: DaemonLog.Line) -> JSON {
+    [
+      "time_ms": .integer(line.time), "level": .string("\(line.level)"), "message": .string(line.message),
     ]
   }
 
@@ -46,7 +48,8 @@ struct StatusDocument {
   }
 
   private var membersInWords: String {
-    let members = snapshot.members
+    // Those that this copy never meets get its writes through others.
+    let members = snapshot.members.filter { !$0.isIndirect }
     guard !members.isEmpty else { return "This copy has no other members yet." }
     let late = members.filter { !$0.isInStep }
     let count = members.count
@@ -68,7 +71,7 @@ struct StatusDocument {
       ? "more than \(Self.grouped(OtherCopies.countedWrites)) keys"
       : "\(Self.grouped(member.unknown.count)) \(member.unknown.count == 1 ? "key" : "keys")"
     guard let seen = member.lastSeen else { return "\(shown(member)) was not met yet" }
-    let lacks = member.unknown.count > 0 ? "lacks \(keys)" : "was met only through others"
+    let lacks = "lacks \(keys)"
     guard !member.counters.isConnected, snapshot.time > seen + 60_000 else {
       return "\(shown(member)) \(lacks)"
     }
@@ -127,14 +130,14 @@ struct StatusDocument {
     let json: JSON = [
       "name": .string(member.name), "device": .string("\(member.device)"),
       "right": .string("\(member.right)"), "connected": .bool(member.counters.isConnected),
-      "in_step": .bool(member.isInStep),
       "lacking": .integer(min(member.unknown.count, OtherCopies.countedWrites)),
       "lacking_is_bounded": .bool(member.isBounded), "lacking_bytes": .integer(member.unknown.bytes),
       "sent_records": .integer(traffic.sentRecords), "received_records": .integer(traffic.receivedRecords),
       "sent_bytes": .integer(traffic.sentBytes), "received_bytes": .integer(traffic.receivedBytes),
     ]
     let keys = member.unknown.firstKeys.map { JSON.string(Text.printable($0.bytes)) }
-    return json.with("first_lacking", namesKeys && !keys.isEmpty ? .array(keys) : nil)
+    return json.with("in_step", member.isIndirect ? nil : .bool(member.isInStep))
+      .with("first_lacking", log != nil && !keys.isEmpty ? .array(keys) : nil)
       .with("oldest_lacking_ms", member.unknown.oldest.map { .integer($0) })
       .with("last_seen_ms", member.lastSeen.map { .integer($0) })
       .with("last_success_ms", member.lastSuccess.map { .integer($0) })

@@ -38,7 +38,7 @@ enum StatusPage {
     <section><h2>Members</h2><div id="members" class="cards"></div></section>
     <section><h2>Last hour</h2><div id="plots" class="cards"></div></section>
     <section><h2>This copy</h2><dl id="store"></dl></section>
-    <section><h2>Log</h2><ol id="log"></ol></section>
+    <section id="log-section"><h2>Log</h2><ol id="log"></ol></section>
     <section><details><summary>Configuration in force</summary><pre id="configuration"></pre></details></section>
     </main>
     <footer id="footer"></footer>
@@ -111,7 +111,8 @@ enum StatusPage {
       const card = make("div", undefined, "card");
       const title = make("h3", m.name);
       card.append(title);
-      card.append(make("p", m.in_step ? "in step" : m.last_seen_ms === undefined ? "not met yet" : "not in step",
+      if (m.in_step === undefined) card.append(make("p", "met only through others", "soft"));
+      else card.append(make("p", m.in_step ? "in step" : m.last_seen_ms === undefined ? "not met yet" : "not in step",
         m.in_step ? "good" : "bad"));
       card.append(make("p", m.connected ? "connected" : "last seen " + ago(now, m.last_seen_ms)));
       if (m.last_success_ms !== undefined) card.append(make("p", "last success " + ago(now, m.last_success_ms)));
@@ -205,7 +206,8 @@ enum StatusPage {
         ["Memory", s.store.resident_bytes ? size(s.store.resident_bytes) : "unknown"]
       ];
       fill("store", facts.flatMap(f => [make("dt", f[0]), make("dd", f[1])]));
-      fill("log", s.log.slice().reverse().map(l =>
+      el("log-section").hidden = !s.log;
+      fill("log", (s.log || []).slice().reverse().map(l =>
         make("li", new Date(l.time_ms).toISOString().slice(0, 19) + "Z " + l.level + " " + l.message,
           l.level === "error" || l.level === "warning" ? "bad" : undefined)));
       el("configuration").textContent = JSON.stringify(s.configuration, null, 2);

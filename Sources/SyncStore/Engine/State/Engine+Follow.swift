@@ -11,6 +11,8 @@ extension Engine {
   /// index may refer to records of the copy whose actors are not defined here.
   var missesInstall: Bool {
     index.isShared && !journal.uninstalled.isEmpty && compaction.count != context.control.compactions
+      // Without a control page a sole process continues with what it has read.
+      && !context.control.isLost
   }
 
   /// Replays everything committed since.
