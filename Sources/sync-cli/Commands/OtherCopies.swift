@@ -86,7 +86,9 @@ struct OtherCopies {
           ))
       }
       let unknown = try Self.unknown(to: member, store)
-      guard let maximumLag, let oldest = unknown.oldest, oldest < now, now - oldest > maximumLag else { continue }
+      guard let maximumLag, let oldest = unknown.oldest, oldest < now, now - oldest > maximumLag else {
+        continue
+      }
       let late = Text.duration(seconds: Double(now - oldest) / 1000)
       problems.append(
         .init(

@@ -24,7 +24,9 @@ extension JSONReference {
             JSONMember("dialled", .table(.whole, name: "result"), "sessions and attempts of this copy"),
             JSONMember("accepted", .table(.whole, name: "result"), "sessions that others began"),
           ]), "the sessions that ended since the daemon began"),
-        JSONMember("history", .list(.object(pageSample)), "counters of the last hour, every 30 s, at the beginning every 3 s"),
+        JSONMember(
+          "history", .list(.object(pageSample)),
+          "counters of the last hour, every 30 s, at the beginning every 3 s"),
         JSONMember(
           "log",
           .list(
