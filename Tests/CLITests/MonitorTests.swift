@@ -205,8 +205,8 @@ extension Daemon {
         "/bin/bash", "-c",
         """
         for n in $(seq 4 35); do eval "exec $n<>/dev/tcp/\(parts[0])/\(parts[1])"; done; sleep 0.5
-        exec 3<>/dev/tcp/\(parts[0])/\(parts[1]); timeout 3 cat <&3; echo refused $?
-        timeout 10 cat <&4 | head -1
+        exec 3<>/dev/tcp/\(parts[0])/\(parts[1]); timeout 20 cat <&3; echo refused $?
+        timeout 30 cat <&4 | head -1
         """,
       ], environment: ["PATH": "/usr/bin:/bin"])
     let text = result.text
