@@ -5,9 +5,9 @@ import SyncStore
 /// Collects the figures of the daemon's pages. Thread-safe; all calls block for as long as reading the store
 /// takes.
 ///
-/// A page costs a pass over the members and the segments, not over the keys. What costs more is made on a
-/// queue of its own, and seldom enough that it takes at most a hundredth of a processor: the pass over all
-/// keys, and what each member lacks if much is unsent.
+/// A page costs a pass over the members and the segments, not over the keys. The pass over all keys, and the
+/// one over the unsent writes, are made on queues of their own, and seldom enough that each takes at most a
+/// hundredth of a processor.
 final class DaemonMonitor: Sendable {
   private struct State {
     var counted: MonitorSnapshot.CountedKeys?
@@ -31,7 +31,9 @@ final class DaemonMonitor: Sendable {
   let node: Node
   private let startTime = System.wallMilliseconds
   private let state = LockedField(State())
-  private let queue = DispatchQueue(label: "sync-cli.monitor", qos: .utility)
+  /// The pass over all keys, which can take seconds, and the one over the unsent writes.
+  private let keyQueue = DispatchQueue(label: "sync-cli.keys", qos: .utility)
+  private let memberQueue = DispatchQueue(label: "sync-cli.members", qos: .utility)
 
   /// A pass may take this share of the time.
   private static let shareOfTime = 0.01
@@ -65,6 +67,7 @@ final class DaemonMonitor: Sendable {
     countLater(at: figures.position)
     let hasMetAny = copies.contains { $0.contact != nil }
     let members = copies.map { copy in
+      let isCounted = unknown[copy.device] != nil
       let unknown = unknown[copy.device] ?? UnknownWrites()
       // Two members can have got one name at the same time.
       let isUnique = copies.count { $0.name == copy.name } == 1
@@ -74,7 +77,7 @@ final class DaemonMonitor: Sendable {
         isBounded: unknown.count > OtherCopies.countedWrites,
         counters: sessions.members[copy.device] ?? NodeCounters.MemberCounters(),
         peer: node.peers.first { $0.device == copy.device || $0.name == copy.name },
-        isIndirect: copy.contact == nil && hasMetAny)
+        isIndirect: copy.contact == nil && hasMetAny || !isCounted)
     }
     return MonitorSnapshot(
       time: System.wallMilliseconds, startTime: startTime, name: store.name, store: store.id,
@@ -92,8 +95,7 @@ final class DaemonMonitor: Sendable {
 
   // MARK: Costly figures
 
-  /// The writes that the members lack. Counted on the monitor's queue; a caller waits for a moment, then gets
-  /// the figures counted before.
+  /// The writes that the members lack. A caller waits for a moment, then gets the figures counted before.
   private func unknownWrites(of copies: [OtherCopies.Copy]) -> [DeviceID: UnknownWrites] {
     let isDue = state.withLock { state in
       guard !state.isCountingUnknown, System.monotonicSeconds >= state.nextUnknown else { return false }
@@ -102,7 +104,7 @@ final class DaemonMonitor: Sendable {
     }
     if isDue {
       let counted = DispatchSemaphore(value: 0)
-      queue.async { [self] in
+      memberQueue.async { [self] in
         countUnknown(of: copies)
         counted.signal()
       }
@@ -137,7 +139,7 @@ final class DaemonMonitor: Sendable {
     }
   }
 
-  /// Counts the keys on the monitor's queue, unless that was done lately, or nothing was appended since.
+  /// Counts the keys in the background, unless that was done lately, or nothing was appended since.
   private func countLater(at position: UInt64) {
     let isDue = state.withLock { state in
       let now = System.monotonicSeconds
@@ -149,7 +151,7 @@ final class DaemonMonitor: Sendable {
       return true
     }
     guard isDue else { return }
-    queue.async { [self] in
+    keyQueue.async { [self] in
       let start = System.monotonicSeconds
       let (status, absent) = (try? store.status(), try? store.absentValues())
       let files = (try? store.fileUsage()) ?? []

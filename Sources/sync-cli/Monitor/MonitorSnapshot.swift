@@ -59,7 +59,8 @@ struct MonitorSnapshot: Sendable {
     var lastSeen: UInt64? { [contact?.time, counters.lastSeen].compactMap { $0 }.max() }
     /// When it was last in step, since the daemon began.
     var lastSuccess: UInt64? { [peer?.lastSuccess, counters.lastSuccess].compactMap { $0 }.max() }
-    /// Whether this copy never meets it, but others: then it is not known what it has.
+    /// Whether it is not known what it has: this copy never meets it, but others, or its writes were not
+    /// counted yet.
     var isIndirect: Bool
     /// Whether it has everything that is here.
     var isInStep: Bool { contact != nil && unknown.count == 0 }
