@@ -39,7 +39,7 @@ for target in "${targets[@]}"; do
   case $target in
     Arguments | Requests)
       mapfile -t sources < <(find Sources/sync-cli -name '*.swift' ! -name main.swift | sort)
-      sources+=(-D FUZZING Tests/CLITests/ForeignArguments.swift)
+      sources+=(-D FUZZING "Tests/CLITests/Foreign$target.swift")
       ;;
     *) sources=(Tests/SyncTestSupport/*.swift) ;;
   esac

@@ -58,7 +58,7 @@ import Testing
     // The reader above has the node give up once it is refused. A slow reader, as this one may be, gets the
     // newest state alone: perhaps not the one between.
     for await state in edge.states {
-      if let peer = state[peer: "hub"], peer.lastError?.code == .notAMember { #expect(peer.failures > 0) }
+      if let peer = state["hub"], peer.lastError?.code == .notAMember { #expect(peer.failures > 0) }
       if state.peers.isEmpty { break }
     }
     await edge.stop()
