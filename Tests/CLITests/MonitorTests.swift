@@ -69,8 +69,9 @@ extension Daemon {
     let good = try daemon.page("/healthz")
     #expect(
       good.status == 200 && good.body.hasSuffix("[+]members ok\nhealthz check passed\n"), "\(good.body)")
-    // The member does not come again; the new setting counts at once.
-    try Data(#"{"http": "127.0.0.1:0", "healthy_within_seconds": 1}"#.utf8).write(
+    #expect(try daemon.page("/status.json").json["log"] == nil)
+    // The member does not come again; the new settings count at once.
+    try Data(#"{"http": "127.0.0.1:0", "healthy_within_seconds": 1, "http_details": "always"}"#.utf8).write(
       to: URL(fileURLWithPath: file))
     daemon.running.signal(SIGHUP)
     var bad = good
@@ -82,6 +83,7 @@ extension Daemon {
     #expect(bad.body.contains("[-]members failed: no member was in step for "), "\(bad.body)")
     #expect(bad.body.contains("\"sync-cli sync MEMBER\" tries it now"))
     #expect(bad.body.contains("[+]writable ok\n"))
+    #expect(try daemon.page("/status.json").json["log"] != nil)
     try daemon.end()
   }
 

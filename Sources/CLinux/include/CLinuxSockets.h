@@ -16,7 +16,7 @@ int sync_epoll_wait(int epoll, uint32_t *events, uint64_t *tokens, int capacity,
 // An eventfd: non-blocking, close-on-exec.
 int sync_event_descriptor(void);
 
-// A TCP socket of `family`: non-blocking, close-on-exec.
+// A stream socket of `family`, TCP or Unix: non-blocking, close-on-exec.
 int sync_stream_socket(int family);
 
 // Accepts the next connection of `listener`: non-blocking, close-on-exec. `address` has room for `*count`

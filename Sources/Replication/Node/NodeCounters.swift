@@ -92,19 +92,21 @@ public struct NodeCounters: Hashable, Sendable {
 extension NodeCore {
   /// The counters, with the sessions that are under way. Loop's thread only.
   func presentCounters(at now: UInt64) -> NodeCounters {
-    // A live session with nothing in flight is in step; it may break off before the next call.
-    for driver in drivers where driver.isLive && driver.isAtRest {
-      counters.members[driver.remotePeer.device, default: NodeCounters.MemberCounters()].lastSuccess = now
-    }
-    var counters = counters
+    var present = counters
     for driver in drivers {
-      var member = counters.members[driver.remotePeer.device] ?? NodeCounters.MemberCounters()
+      let device = driver.remotePeer.device
+      var member = present.members[device] ?? NodeCounters.MemberCounters()
       member.traffic.add(driver.figures)
       (member.lastSeen, member.isConnected) = (now, true)
       if driver.isLive { member.isLive = true }
-      counters.members[driver.remotePeer.device] = member
+      if driver.isLive, driver.isAtRest {
+        // In step. Kept, too: the session may break off before the next call.
+        member.lastSuccess = now
+        counters.members[device, default: NodeCounters.MemberCounters()].lastSuccess = now
+      }
+      present.members[device] = member
     }
-    return counters
+    return present
   }
 }
 

@@ -219,8 +219,8 @@ extension Store {
   ///
   /// The backup is verified and restored into a directory next to the store (`PATH.comparing`), which needs
   /// as much space as a whole restore, and is removed afterwards; the remains of a killed call are removed by
-  /// the next one. Other threads, processes and peers can write meanwhile: a key that they write after the
-  /// comparison is left alone and reported.
+  /// the next one. Other threads, processes and peers can write during the call: a key that was written
+  /// after the comparison is not changed, and is reported.
   ///
   /// - Parameters:
   ///   - prefix: of the keys; with an empty one, all keys.

@@ -246,18 +246,12 @@ extension Store {
     } collect: { key throws(StoreError) in
       if let key { status.count(key) }
     }
-    return try reading { engine throws(StoreError) in
-      status.segments = engine.journal.segments.count
-      status.journalBytes = UInt64(engine.journal.fileBytes)
-      status.position = engine.position
-      status.conflicts = engine.losers.locations.count
-      status.parked = engine.parked.count
-      status.damagedPlaces = engine.unresolvedDamage.count
-      engine.releaseReplaced()
-      status.heldBytes = UInt64(engine.heldBytes)
-      status.readers = engine.pinned.all.count
-      return status
-    }
+    let figures = try reading { engine in engine.figures() }
+    (status.segments, status.journalBytes) = (figures.segments, figures.journalBytes)
+    (status.position, status.conflicts, status.parked) = (figures.position, figures.conflicts, figures.parked)
+    status.damagedPlaces = figures.damagedPlaces
+    (status.heldBytes, status.readers) = (figures.heldBytes, figures.readers)
+    return status
   }
 
   /// The greatest record of a key, including a parked one that is due and not applied yet.

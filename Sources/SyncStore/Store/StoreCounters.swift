@@ -1,4 +1,3 @@
-internal import CLinux
 internal import Synchronization
 
 /// Work that this process has done on a store since it opened it, for metrics.

@@ -26,7 +26,7 @@ public struct StoreFigures: Hashable, Sendable {
   /// Whether the index is in the store's files. Otherwise this process has built one in memory, because
   /// the files were damaged or could not be written.
   public internal(set) var isIndexOnDisk = true
-  /// Whether a sync has failed: nothing more is acknowledged until the store was opened anew.
+  /// Whether a sync has failed: nothing more is acknowledged until the store is reopened.
   public internal(set) var isPoisoned = false
 
   init() {}
@@ -38,30 +38,40 @@ extension Store {
   ///
   /// - Throws: `.closed`, `.forked`; `.inputOutput` if the file system does not answer.
   public func figures() throws(StoreError) -> StoreFigures {
-    var figures = StoreFigures()
-    figures.freeBytes = try environment.storage.freeBytes(path)
     let reserve = core.reserve
+    let freeBytes = try environment.storage.freeBytes(path)
+    var figures = try reading { engine throws(StoreError) in
+      var figures = engine.figures()
+      figures.indexedKeys = try engine.index.hashIndex.count
+      return figures
+    }
+    figures.freeBytes = freeBytes
     for purpose in SpaceReserve.Purpose.allCases {
       figures.reserveBytes += UInt64(try reserve.present(purpose))
       figures.wantedReserveBytes += UInt64(reserve.size(purpose))
     }
     figures.isPoisoned = control.poisoned
-    return try reading { engine throws(StoreError) in
-      figures.indexedKeys = try engine.index.hashIndex.count
-      figures.segments = engine.journal.segments.count
-      figures.journalBytes = UInt64(engine.journal.fileBytes)
-      let closed = engine.deadAndLive
-      (figures.closedDeadBytes, figures.closedLiveBytes) = (UInt64(closed.dead), UInt64(closed.live))
-      figures.position = engine.position
-      figures.conflicts = engine.losers.locations.count
-      figures.parked = engine.parked.count
-      figures.damagedPlaces = engine.unresolvedDamage.count
-      engine.releaseReplaced()
-      figures.heldBytes = UInt64(engine.heldBytes)
-      figures.readers = engine.pinned.all.count
-      figures.isIndexOnDisk = engine.index.isInFiles
-      return figures
-    }
+    return figures
+  }
+}
+
+extension Engine {
+  /// The figures of this view, without those of the disk and of the index.
+  mutating func figures() -> StoreFigures {
+    var figures = StoreFigures()
+    figures.segments = journal.segments.count
+    figures.journalBytes = UInt64(journal.fileBytes)
+    let closed = deadAndLive
+    (figures.closedDeadBytes, figures.closedLiveBytes) = (UInt64(closed.dead), UInt64(closed.live))
+    figures.position = position
+    figures.conflicts = losers.locations.count
+    figures.parked = parked.count
+    figures.damagedPlaces = unresolvedDamage.count
+    releaseReplaced()
+    figures.heldBytes = UInt64(heldBytes)
+    figures.readers = pinned.all.count
+    figures.isIndexOnDisk = index.isInFiles
+    return figures
   }
 }
 
@@ -94,28 +104,25 @@ package struct FileUsage: Hashable, Sendable {
 extension Store {
   /// The files of the store by kind. Visits every file: slow with many large values.
   package func fileUsage() throws(StoreError) -> [FileUsage] {
-    let blobs = path + "/" + StoreLayout.blobs
     var usage = FileUsage.Kind.allCases.map { FileUsage(kind: $0) }
-    func count(_ directory: String, _ kind: (String) -> FileUsage.Kind) throws(StoreError) {
-      guard try environment.storage.status(directory) != nil else { return }
-      for name in try environment.storage.list(directory) {
-        // A file may go while it is visited.
-        guard let status = try environment.storage.status(directory + "/" + name) else { continue }
-        if status.kind == .file, let place = usage.firstIndex(where: { $0.kind == kind(name) }) {
-          usage[place].files += 1
-          usage[place].bytes += UInt64(status.size)
-        } else if status.kind == .directory, directory == blobs + "/objects" {
-          try count(directory + "/" + name, kind)
-        }
-      }
+    for file in try Self.files(at: path, environment.storage) {
+      let kind = fileKind(of: file.path)
+      guard let place = usage.firstIndex(where: { $0.kind == kind }) else { continue }
+      usage[place].files += 1
+      usage[place].bytes += UInt64(file.size)
     }
-    try count(path) { _ in .other }
-    try count(journalDirectory) { SegmentName($0) == nil ? .reserve : .segment }
-    try count(blobs) { _ in .catalogue }
-    let parts: [(String, FileUsage.Kind)] = [
-      ("objects", .object), ("packs", .pack), ("partial", .partial), ("quarantine", .quarantine),
-    ]
-    for (name, kind) in parts { try count(blobs + "/" + name) { _ in kind } }
     return usage
+  }
+
+  private func fileKind(of file: String) -> FileUsage.Kind {
+    let blobs = path + "/" + StoreLayout.blobs + "/"
+    let parts: [(directory: String, kind: FileUsage.Kind)] = [
+      (blobs + "objects/", .object), (blobs + "packs/", .pack), (blobs + "partial/", .partial),
+      (blobs + "quarantine/", .quarantine), (blobs, .catalogue),
+    ]
+    if let part = parts.first(where: { file.utf8.starts(with: $0.directory.utf8) }) { return part.kind }
+    let journal = journalDirectory + "/"
+    guard file.utf8.starts(with: journal.utf8) else { return .other }
+    return SegmentName(String(file.dropFirst(journal.count))) == nil ? .reserve : .segment
   }
 }

@@ -46,11 +46,7 @@ extension Bundle {
     var lines: [UInt8] = []
     for file in try StoreInspection(at: path).files() {
       guard file.name.wholeMatch(of: Self.knownFile) == nil else {
-        lines +=
-          JSON.object([
-            .init(name: "file", value: .string(file.name)), .init(name: "bytes", value: .integer(file.value)),
-          ]).encoded
-        lines.append(0x0A)
+        lines += Self.lines(["file": .string(file.name), "bytes": .integer(file.value)])
         continue
       }
       let slash = file.name.unicodeScalars.lastIndex(of: "/")
@@ -62,15 +58,14 @@ extension Bundle {
       counted[index].bytes += file.value
     }
     for entry in counted {
-      let json: JSON = [
+      lines += Self.lines([
         "others_in": .string(entry.folder), "files": .integer(entry.files), "bytes": .integer(entry.bytes),
-      ]
-      lines += json.encoded + [0x0A]
+      ])
     }
     return lines
   }
 
-  /// Names that the store gives, none of which follows from a key or a value.
+  /// File names that the store chooses itself. None is derived from a key or a value.
   private static var knownFile: Regex<Substring> {
     #/
     journal/(?:[0-9\-]+\.segment|reserve(?:\.[a-z]+)?)
@@ -88,10 +83,7 @@ extension Bundle {
     var lines: [UInt8] = []
     for (setting, value) in file.settings {
       let shown = harmless(value, of: setting)
-      lines +=
-        JSON.object([
-          .init(name: "setting", value: .string(setting.name)), .init(name: "value", value: shown),
-        ]).encoded + [0x0A]
+      lines += Self.lines(["setting": .string(setting.name), "value": shown])
     }
     for mistake in file.mistakes {
       let json: JSON = [
@@ -99,7 +91,7 @@ extension Bundle {
         "mistake": .string(redactor.text(mistake.what)),
       ]
       let known = Settings.all.first { $0.name == mistake.setting ?? "" }
-      lines += json.with("setting", known.map { .string($0.name) }).encoded + [0x0A]
+      lines += Self.lines(json.with("setting", known.map { .string($0.name) }))
     }
     return lines
   }

@@ -91,7 +91,7 @@ struct Bundle {
     return Compression.gzip(tar.bytes)
   }
 
-  private static func lines(_ json: JSON) -> [UInt8] { json.encoded + [0x0A] }
+  static func lines(_ json: JSON) -> [UInt8] { json.encoded + [0x0A] }
 
   // MARK: - Names
 

@@ -100,7 +100,7 @@ struct Redactor {
     return (time?.output ?? "") + (process?.1 ?? "") + logMessage(message)
   }
 
-  /// A message of the log. Its first words may name a member or a peer that is forgotten meanwhile.
+  /// A message of the log. Its first words may name a member or a peer that was removed since.
   private func logMessage(_ message: Substring) -> String {
     let rest = text(String(message))
     guard let end = message.firstMatch(of: forms.subject)?.range.lowerBound else { return rest }

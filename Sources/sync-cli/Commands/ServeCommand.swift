@@ -91,7 +91,7 @@ enum ServeCommand {
       // After a reload too: signals that arrive more often than the interval must not starve the watchdog.
       pages.tick()
       do { try tick(&report, store: store, manager: manager, log: log) } catch {
-        // Only opening the store anew can help: the service manager restarts the daemon.
+        // Only reopening the store can help: the service manager restarts the daemon.
         log.write(.error, "ending: \(error)")
         manager.notify("STOPPING=1\nSTATUS=ending: \(error)")
         try blocking { await node.stop() }
@@ -100,7 +100,7 @@ enum ServeCommand {
     }
   }
 
-  /// Done every few seconds. Throws if only opening the store anew can help.
+  /// Done every few seconds. Throws if only reopening the store can help.
   private static func tick(
     _ report: inout DaemonReport, store: Store, manager: ServiceManager, log: DaemonLog
   ) throws(StoreError) {
@@ -167,11 +167,7 @@ enum ServeCommand {
       if configuration.keeping != current.keeping { node.keepInStep(configuration.keeping) }
       // The signal suggests that the cause of earlier failures has changed.
       node.retryNow()
-      current.blobs = configuration.blobs
-      current.keeping = configuration.keeping
-      current.healthyWithinSeconds = configuration.healthyWithinSeconds
-      current.logFormat = configuration.logFormat
-      current.logLevel = configuration.logLevel
+      current = configuration.keepingWhatNeedsRestart(of: current)
       log.write(.notice, "configuration read again")
     } catch {
       log.write(.error, "configuration kept as it was: \(Failure(error).message)")

@@ -27,6 +27,16 @@ struct ServeConfiguration: Equatable {
   /// Seconds within which some member must have been in step, or the daemon counts as unhealthy.
   var healthyWithinSeconds = 3600
 
+  /// This configuration, read again, with the settings of `former` that only a restart changes.
+  func keepingWhatNeedsRestart(of former: Self) -> Self {
+    var configuration = self
+    configuration.listen = former.listen
+    configuration.pingSeconds = former.pingSeconds
+    configuration.passphraseFile = former.passphraseFile
+    (configuration.http, configuration.httpHosts) = (former.http, former.httpHosts)
+    return configuration
+  }
+
   /// Names in `peers` that no peer and no member has: they would silently never be kept in step.
   func unknownPeers(in store: Store) throws -> [ConfigurationMistake.Peer] {
     guard let names = keeping.peers else { return [] }

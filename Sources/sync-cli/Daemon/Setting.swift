@@ -107,7 +107,7 @@ extension Setting {
 }
 
 extension Setting.Form {
-  /// The forms of which one is enough.
+  /// The alternatives: a value must have one of these forms.
   var choices: [Setting.Form] {
     if case .either(let first, let second) = self { first.choices + second.choices } else { [self] }
   }

@@ -45,17 +45,6 @@ struct HTTPResponse: Sendable {
     HTTPResponse(status: status, type: type, body: Array(text.utf8))
   }
 
-  /// The answer to a request that is refused.
-  init(_ refusal: HTTPRefusal) {
-    self.init(status: refusal.status, body: Array("\(refusal.text)\n".utf8))
-  }
-
-  init(
-    status: Status = .ok, type: String = plain, body: [UInt8], policy: String = "default-src 'none'"
-  ) {
-    (self.status, self.type, self.body, self.policy) = (status, type, body, policy)
-  }
-
   /// The bytes to send. After an answer the connection is closed.
   func encoded(headOnly: Bool) -> [UInt8] {
     var lines = [
@@ -68,4 +57,9 @@ struct HTTPResponse: Sendable {
     if status == .methodNotAllowed { lines.append("Allow: GET, HEAD") }
     return Array((lines.joined(separator: "\r\n") + "\r\n\r\n").utf8) + (headOnly ? [] : body)
   }
+}
+
+extension HTTPResponse {
+  /// The answer to a request that is refused.
+  init(_ refusal: HTTPRefusal) { self = .text("\(refusal.text)\n", refusal.status) }
 }

@@ -29,6 +29,9 @@ enum HTTPAddress: Equatable, Sendable, CustomStringConvertible {
     }
   }
 
+  /// Whether it is a Unix socket, whose permissions decide who connects.
+  var isUnix: Bool { if case .unix = self { true } else { false } }
+
   /// The addresses to listen at. Blocks while a name is looked up.
   func resolved() throws(ReplicationError) -> [SocketAddress] {
     switch self {

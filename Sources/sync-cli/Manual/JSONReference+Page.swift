@@ -40,41 +40,37 @@ extension JSONReference {
       ])
   ]
 
-  private static let pageStore = [
-    JSONMember("name", .text, "its name"), JSONMember("store", .text, "the data set that all copies share"),
-    JSONMember("since_ms", .time, "when the daemon began"),
-    JSONMember("index_entries", .whole, "keys, tombstones and the store's own keys"),
-    JSONMember("segments", .whole, "files of the journal"),
-    JSONMember("journal_bytes", .bytes, "the size of those files"),
-    JSONMember("position", .whole, "the last position of the journal"),
-    JSONMember("conflicts", .whole, "values that were beaten and are kept"),
-    JSONMember("parked", .whole, "keys with a write that waits for its time"),
-    JSONMember("damaged_places", .whole, "places of the journal that cannot be read"),
-    JSONMember("free_bytes", .bytes, "what the disk has free"),
-    JSONMember("read_only", .flag, "whether this copy may not write"),
-    JSONMember("puts", .whole, "values written through the daemon"),
-    JSONMember("deletes", .whole, "deletes written through it"),
-    JSONMember("compactions", .whole, "compactions that it made"),
-    JSONMember("syncs", .whole, "syncs of the journal that it made"),
-    JSONMember("sync_seconds", .seconds, "the time of those syncs"),
-    JSONMember("repaired_keys", .whole, "keys that differed under the same writes and were repaired"),
-    JSONMember("actor", .text, "this copy in version vectors", absent: "if the journal lost it"),
-    JSONMember("listening", .text, "where members reach the daemon", absent: "if it does not listen"),
-    JSONMember("resident_bytes", .bytes, "the daemon's memory", absent: "without a /proc"),
-    JSONMember(
-      "counted",
-      .object([
-        JSONMember("time_ms", .time, "when they were counted"),
-        JSONMember("keys", .whole, "keys that have a value"),
-        JSONMember("tombstones", .whole, "deletes that are kept for other copies"),
-        JSONMember("value_bytes", .bytes, "the size of all values"),
-        JSONMember("blob_keys", .whole, "keys with a large value"),
-        JSONMember("blob_bytes", .bytes, "those values, by key"),
-        JSONMember("awaited_blobs", .whole, "large values that are still to come"),
-        JSONMember("left_out_blobs", .whole, "large values that the policy left out"),
-        JSONMember("evicted_blobs", .whole, "large values that left to keep the limits"),
-      ]), "what needs a pass over all keys", absent: "before the first pass has ended"),
-  ]
+  private static let pageStore =
+    [
+      JSONMember("name", .text, "its name"), JSONMember("store", .text, "the data set that all copies share"),
+      JSONMember("since_ms", .time, "when the daemon began"),
+      JSONMember("index_entries", .whole, "keys, tombstones and the store's own keys"),
+    ] + journalFigures + [
+      JSONMember("free_bytes", .bytes, "what the disk has free"),
+      JSONMember("read_only", .flag, "whether this copy may not write"),
+      JSONMember("puts", .whole, "values written through the daemon"),
+      JSONMember("deletes", .whole, "deletes written through it"),
+      JSONMember("compactions", .whole, "compactions that it made"),
+      JSONMember("syncs", .whole, "syncs of the journal that it made"),
+      JSONMember("sync_seconds", .seconds, "the time of those syncs"),
+      JSONMember("repaired_keys", .whole, "keys that differed under the same writes and were repaired"),
+      JSONMember("actor", .text, "this copy in version vectors", absent: "if the journal lost it"),
+      JSONMember("listening", .text, "where members reach the daemon", absent: "if it does not listen"),
+      JSONMember("resident_bytes", .bytes, "the daemon's memory", absent: "without a /proc"),
+      JSONMember(
+        "counted",
+        .object([
+          JSONMember("time_ms", .time, "when they were counted"),
+          JSONMember("keys", .whole, "keys that have a value"),
+          JSONMember("tombstones", .whole, "deletes that are kept for other copies"),
+          JSONMember("value_bytes", .bytes, "the size of all values"),
+          JSONMember("blob_keys", .whole, "keys with a large value"),
+          JSONMember("blob_bytes", .bytes, "those values, by key"),
+          JSONMember("awaited_blobs", .whole, "large values that are still to come"),
+          JSONMember("left_out_blobs", .whole, "large values that the policy left out"),
+          JSONMember("evicted_blobs", .whole, "large values that left to keep the limits"),
+        ]), "what needs a pass over all keys", absent: "before the first pass has ended"),
+    ]
 
   private static let pageMember = [
     JSONMember("name", .text, "its name"), JSONMember("device", .text, "its public key"),

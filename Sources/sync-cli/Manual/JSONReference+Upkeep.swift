@@ -177,30 +177,35 @@ extension JSONReference {
       ]),
   ]
 
-  private static let sizes = [
-    JSONMember("name", .text, "the name of this copy"), path, store,
-    JSONMember("actor", .text, "this copy in version vectors"),
-    JSONMember("keys", .whole, "keys that have a value"),
-    JSONMember("bytes", .bytes, "the size of all values"),
-    JSONMember("tombstones", .whole, "deletes that are kept for other copies"),
-    JSONMember("blob_keys", .whole, "keys with a large value"),
-    JSONMember("blob_bytes", .bytes, "those values, by key"),
+  /// The journal and what is kept in it.
+  static let journalFigures = [
     JSONMember("segments", .whole, "files of the journal"),
     JSONMember("journal_bytes", .bytes, "the size of those files"),
     JSONMember("position", .whole, "the last position of the journal"),
     JSONMember("conflicts", .whole, "values that were beaten and are kept"),
     JSONMember("parked", .whole, "keys with a write that waits for its time"),
     JSONMember("damaged_places", .whole, "places of the journal that cannot be read"),
-    JSONMember("left_out_blobs", .whole, "large values that the policy left out"),
-    JSONMember("left_out_bytes", .bytes, "their size"),
-    JSONMember("evicted_blobs", .whole, "large values that left to keep the limits"),
-    JSONMember("evicted_bytes", .bytes, "their size"),
-    JSONMember("awaited_blobs", .whole, "large values that are still to come"),
-    JSONMember("awaited_bytes", .bytes, "their size"),
-    JSONMember(
-      "last_trim", .object(trimmed + [JSONMember("time_ms", .time, "when it ended")]),
-      "the last time that large values were to leave", null: "if there was none"),
   ]
+  private static let sizes =
+    [
+      JSONMember("name", .text, "the name of this copy"), path, store,
+      JSONMember("actor", .text, "this copy in version vectors"),
+      JSONMember("keys", .whole, "keys that have a value"),
+      JSONMember("bytes", .bytes, "the size of all values"),
+      JSONMember("tombstones", .whole, "deletes that are kept for other copies"),
+      JSONMember("blob_keys", .whole, "keys with a large value"),
+      JSONMember("blob_bytes", .bytes, "those values, by key"),
+    ] + journalFigures + [
+      JSONMember("left_out_blobs", .whole, "large values that the policy left out"),
+      JSONMember("left_out_bytes", .bytes, "their size"),
+      JSONMember("evicted_blobs", .whole, "large values that left to keep the limits"),
+      JSONMember("evicted_bytes", .bytes, "their size"),
+      JSONMember("awaited_blobs", .whole, "large values that are still to come"),
+      JSONMember("awaited_bytes", .bytes, "their size"),
+      JSONMember(
+        "last_trim", .object(trimmed + [JSONMember("time_ms", .time, "when it ended")]),
+        "the last time that large values were to leave", null: "if there was none"),
+    ]
   private static let prefixes = JSONMember(
     "prefixes", .list(.prefix), "what the keys of this copy begin with", absent: "if it holds all keys")
   private static let isRevoked = JSONMember("revoked", .flag, "whether this copy is no member any more")

@@ -62,8 +62,8 @@ final class DaemonMonitor: Sendable {
     let sessions = try blocking { [node] in await node.counters() }
     let node = node.state
     let copies = try OtherCopies(store).members
-    let unknown = unknownWrites(of: copies)
     let figures = try store.figures()
+    let unknown = unknownWrites(of: copies, at: figures.position)
     countLater(at: figures.position)
     let hasMetAny = copies.contains { $0.contact != nil }
     let members = copies.map { copy in
@@ -74,7 +74,6 @@ final class DaemonMonitor: Sendable {
       return MonitorSnapshot.MemberFigures(
         name: isUnique ? copy.name : "\(copy.name) (\("\(copy.device)".prefix(8)))", device: copy.device,
         right: copy.right, contact: copy.contact, unknown: unknown,
-        isBounded: unknown.count > OtherCopies.countedWrites,
         counters: sessions.members[copy.device] ?? NodeCounters.MemberCounters(),
         peer: node.peers.first { $0.device == copy.device || $0.name == copy.name },
         isIndirect: copy.contact == nil && hasMetAny || !isCounted)
@@ -96,7 +95,9 @@ final class DaemonMonitor: Sendable {
   // MARK: Costly figures
 
   /// The writes that the members lack. A caller waits for a moment, then gets the figures counted before.
-  private func unknownWrites(of copies: [OtherCopies.Copy]) -> [DeviceID: UnknownWrites] {
+  private func unknownWrites(
+    of copies: [OtherCopies.Copy], at position: UInt64
+  ) -> [DeviceID: UnknownWrites] {
     let isDue = state.withLock { state in
       guard !state.isCountingUnknown, System.monotonicSeconds >= state.nextUnknown else { return false }
       state.isCountingUnknown = true
@@ -105,7 +106,7 @@ final class DaemonMonitor: Sendable {
     if isDue {
       let counted = DispatchSemaphore(value: 0)
       memberQueue.async { [self] in
-        countUnknown(of: copies)
+        countUnknown(of: copies, at: position)
         counted.signal()
       }
       _ = counted.wait(timeout: .now() + .milliseconds(Self.patienceMilliseconds))
@@ -113,10 +114,10 @@ final class DaemonMonitor: Sendable {
     return state.withLock { $0.unknown }
   }
 
-  private func countUnknown(of copies: [OtherCopies.Copy]) {
+  /// `position`: that of the journal, read before.
+  private func countUnknown(of copies: [OtherCopies.Copy], at position: UInt64) {
     let before = state.withLock { ($0.position, $0.contacts, $0.unknown) }
     let start = System.monotonicSeconds
-    let position = (try? store.figures())?.position
     let hasMetAny = copies.contains { $0.contact != nil }
     var (unknown, contacts): ([DeviceID: UnknownWrites], [DeviceID: Contact]) = ([:], [:])
     // A member that only others meet is left to them: all keys would count.
@@ -189,7 +190,7 @@ struct MonitorHistory: Sendable {
   static let secondsBetweenFirst: UInt64 = 3
   static let mostSamples = 128
 
-  /// Whether it is time for another sample. A clock that was set back begins anew.
+  /// Whether it is time for another sample. If the clock was set back, the history restarts.
   func isDue(at time: UInt64) -> Bool {
     guard let last = samples.last else { return true }
     let seconds = samples.count < Self.firstSamples ? Self.secondsBetweenFirst : Self.secondsBetweenSamples

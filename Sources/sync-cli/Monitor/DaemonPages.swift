@@ -14,18 +14,13 @@ struct DaemonPages {
     self.configuration = Locked(configuration)
     guard let address = configuration.http else { return }
     let monitor = DaemonMonitor(store: store, node: node)
-    let pages = Locked<MonitorPages?>(nil)
+    let pages = MonitorPages(
+      monitor: monitor, log: log, configuration: self.configuration, isPrivate: address.isUnix)
     let server = try HTTPServer(at: address, hosts: configuration.httpHosts, log: { log.write($0, $1) }) {
-      request in
-      guard let pages = pages.withLock({ $0 }) else { return .text("starting\n", .unavailable) }
-      return pages.answer(request)
-    }
-    let isPrivate = server.address.isUnix
-    pages.withLock {
-      $0 = MonitorPages(monitor: monitor, log: log, configuration: self.configuration, isPrivate: isPrivate)
+      pages.answer($0)
     }
     log.write(.notice, "health, metrics and the status page on \(server.address)")
-    if !isPrivate, !server.address.isLoopback {
+    if !address.isUnix, !server.address.isLoopback {
       log.write(
         .warning,
         "\(server.address) can be read by everybody who reaches it: names of members, sizes and times: use 127.0.0.1 "

@@ -4,7 +4,8 @@ import SyncStore
 /// The metrics of `/metrics`, in Prometheus' text format, version 0.0.4.
 ///
 /// Names and units follow Prometheus' conventions: base units, `_total` for what only grows. They are a
-/// contract: alert rules and dashboards name them (`packaging/prometheus`, `schemas/metrics.md`).
+/// contract: alert rules and dashboards name them (`packaging`), and the page Monitoring of the documentation
+/// lists them.
 enum Metrics {
   static let type = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -127,7 +128,7 @@ enum Metrics {
     _ member: MonitorSnapshot.MemberFigures, labels label: [(String, String)], _ page: inout MetricsPage
   ) {
     page.add("member_in_step", member.isInStep ? 1 : 0, labels: label)
-    page.add("member_unsent_records", min(member.unknown.count, OtherCopies.countedWrites), labels: label)
+    page.add("member_unsent_records", member.lacking, labels: label)
     page.add("member_unsent_is_bounded", member.isBounded ? 1 : 0, labels: label)
     page.add("member_unsent_bytes", member.unknown.bytes, labels: label)
     if let oldest = member.unknown.oldest {

@@ -6,7 +6,7 @@ struct MonitorPages: Sendable {
   let log: DaemonLog
   /// The configuration in force.
   let configuration: Locked<ServeConfiguration>
-  /// Whether the permissions of a socket decide who reads the pages.
+  /// Whether access is controlled by the permissions of a Unix socket.
   let isPrivate: Bool
 
   /// Whether the pages may name keys.

@@ -48,8 +48,6 @@ struct MonitorSnapshot: Sendable {
     var contact: Contact?
     /// The writes that it is not known to have.
     var unknown: UnknownWrites
-    /// Whether there is more than what was counted.
-    var isBounded: Bool
     /// Its sessions since the daemon began.
     var counters: NodeCounters.MemberCounters
     /// How it is kept in step; nil if this copy does not dial it.
@@ -62,6 +60,10 @@ struct MonitorSnapshot: Sendable {
     /// Whether it is not known what it has: this copy never meets it, but others, or its writes were not
     /// counted yet.
     var isIndirect: Bool
+    /// Number of keys that it is not known to have, as far as they are counted.
+    var lacking: Int { min(unknown.count, OtherCopies.countedWrites) }
+    /// Whether there are more than those.
+    var isBounded: Bool { unknown.count > OtherCopies.countedWrites }
     /// Whether it has everything that is here.
     var isInStep: Bool { contact != nil && unknown.count == 0 }
   }

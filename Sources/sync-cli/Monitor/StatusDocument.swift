@@ -67,9 +67,8 @@ struct StatusDocument {
 
   private func inWords(_ member: MonitorSnapshot.MemberFigures) -> String {
     let keys =
-      member.isBounded
-      ? "more than \(Self.grouped(OtherCopies.countedWrites)) keys"
-      : "\(Self.grouped(member.unknown.count)) \(member.unknown.count == 1 ? "key" : "keys")"
+      (member.isBounded ? "more than " : "")
+      + "\(Self.grouped(member.lacking)) \(member.lacking == 1 ? "key" : "keys")"
     guard let seen = member.lastSeen else { return "\(shown(member)) was not met yet" }
     let lacks = "lacks \(keys)"
     guard !member.counters.isConnected, snapshot.time > seen + 60_000 else {
@@ -130,7 +129,7 @@ struct StatusDocument {
     let json: JSON = [
       "name": .string(member.name), "device": .string("\(member.device)"),
       "right": .string("\(member.right)"), "connected": .bool(member.counters.isConnected),
-      "lacking": .integer(min(member.unknown.count, OtherCopies.countedWrites)),
+      "lacking": .integer(member.lacking),
       "lacking_is_bounded": .bool(member.isBounded), "lacking_bytes": .integer(member.unknown.bytes),
       "sent_records": .integer(traffic.sentRecords), "received_records": .integer(traffic.receivedRecords),
       "sent_bytes": .integer(traffic.sentBytes), "received_bytes": .integer(traffic.receivedBytes),

@@ -18,7 +18,8 @@ struct JSONParser {
   private var mistakes: [JSONFailure]?
   /// The end of the text was reached where more was expected: later mistakes would only follow from it.
   private var isLost = false
-  /// A text was not closed on its line: reading goes on with the next one, and no comma is missed.
+  /// Whether the last string was not closed on its line. Parsing continues on the next line, and the comma
+  /// that is missing there is not reported.
   private var isAfterOpenText = false
   private var depth = 0
   private let comments: Bool
