@@ -11,7 +11,7 @@
 public protocol ObjectStore: Sendable {
   /// Where it is, for messages: `s3://bucket/prefix`, `dir:/media/stick`. Contains no secret.
   var location: String { get }
-  /// What was requested so far.
+  /// Requests so far.
   var figures: ObjectStoreFigures { get }
 
   /// Reads an object, or bytes of it.
