@@ -5,11 +5,13 @@
 /// count every request that they send (`figures`).
 ///
 /// ```swift
-/// let relay = try DirectoryStore(at: "/media/stick/store")
-/// guard case .found(let format) = try await relay.get("format") else { return }
+/// func contents(of name: String, in store: any ObjectStore) async throws(ObjectStoreError) -> [UInt8]? {
+///   guard case .found(let object) = try await store.get(name) else { return nil }
+///   return object.bytes
+/// }
 /// ```
 public protocol ObjectStore: Sendable {
-  /// Where it is, for messages: `s3://bucket/prefix`, `dir:/media/stick`. Contains no secret.
+  /// Its address for messages: `s3://bucket/prefix`, `dir:/media/stick`. Contains no secret.
   var location: String { get }
   /// Requests so far.
   var figures: ObjectStoreFigures { get }
@@ -28,8 +30,8 @@ public protocol ObjectStore: Sendable {
 
   /// Writes an object, durably: it is in the store, whole, when this returns.
   ///
-  /// - Returns: `.stored` with its new version; `.refused` if the condition did not hold. A store that does
-  ///   not know conditions writes all the same (`relay check` finds out).
+  /// - Returns: `.stored` with its new version; `.refused` if the condition did not hold. A store without
+  ///   conditional writes ignores the condition: read the object back where that matters.
   func put(_ name: String, _ bytes: [UInt8], if condition: PutCondition)
     async throws(ObjectStoreError) -> PutOutcome
 
@@ -128,9 +130,9 @@ public struct ObjectStoreError: Error, Sendable, CustomStringConvertible {
   public enum Code: String, Hashable, Sendable, CaseIterable {
     /// It cannot be reached, or broke off, and retries did not help.
     case unreachable
-    /// It asks to be left alone for a while, and retries did not help.
+    /// It limits the rate of requests, and retries did not help.
     case throttled
-    /// It failed by itself (5xx), and retries did not help.
+    /// It had an internal error (5xx), and retries did not help.
     case failed
     /// The credentials are missing, wrong or expired.
     case credentials
@@ -140,7 +142,7 @@ public struct ObjectStoreError: Error, Sendable, CustomStringConvertible {
     case missing
     /// No space, or the quota is used up.
     case full
-    /// The object is larger than the caller takes.
+    /// The object is larger than the caller's limit.
     case tooLarge = "too-large"
     /// The answer is not one of this protocol, or the file system reports an error.
     case invalid
@@ -163,7 +165,7 @@ public struct ObjectStoreError: Error, Sendable, CustomStringConvertible {
   /// The message.
   public var description: String { message }
 
-  /// Whether the same call may succeed later without anybody's help.
+  /// Whether the same call may succeed later without a change of configuration, rights or space.
   public var isTemporary: Bool {
     switch code {
     case .unreachable, .throttled, .failed, .cancelled: true
