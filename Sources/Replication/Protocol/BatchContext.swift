@@ -10,6 +10,10 @@ package struct BatchContext: Hashable, Sendable, CustomStringConvertible {
     case blobRange = 2
     /// The recipe of a blob: its chunks.
     case recipe = 3
+    /// An object of a relay other than batches of records and blobs.
+    case relayObject = 4
+    /// A blob, or a chunk of one, in a relay.
+    case relayBlob = 5
 
     /// Maximum bytes of an inflated payload of this kind.
     package var maximumBytes: Int {
@@ -17,6 +21,7 @@ package struct BatchContext: Hashable, Sendable, CustomStringConvertible {
       case .records: Limits.batchBytes
       case .blobRange: Limits.blobRangeBytes
       case .recipe: Limits.controlFrameBytes / 2
+      case .relayObject, .relayBlob: Limits.batchBytes
       }
     }
   }
@@ -74,6 +79,8 @@ package struct BatchContext: Hashable, Sendable, CustomStringConvertible {
     case .records: "batch \(index) of round \(mark) from \(sender)"
     case .blobRange: "blob range at \(index) from \(sender)"
     case .recipe: "recipe from \(index) on from \(sender)"
+    case .relayObject: "an object of relay \(sender)"
+    case .relayBlob: "a large value in relay \(sender)"
     }
   }
 }

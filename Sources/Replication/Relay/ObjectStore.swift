@@ -218,6 +218,17 @@ public struct ObjectStoreFigures: Hashable, Sendable {
     receivedBytes += UInt64(received)
   }
 
+  /// Counts several requests of one kind.
+  mutating func add(_ kind: Kind, _ count: UInt64) {
+    if count > 0 { requests[kind, default: 0] += count }
+  }
+
+  /// Counts bytes.
+  mutating func addBytes(sent: UInt64, received: UInt64) {
+    sentBytes += sent
+    receivedBytes += received
+  }
+
   /// Requests of one operation, whatever their result.
   public subscript(_ operation: ObjectOperation) -> UInt64 {
     requests.reduce(0) { $0 + ($1.key.operation == operation ? $1.value : 0) }

@@ -55,6 +55,46 @@ package struct DeviceIdentity: Sendable {
     try DeviceIdentity(privateKey: SecureRandom.bytes(keyBytes))
   }
 
+  /// Bytes of a signature.
+  package static let signatureBytes = 64
+
+  /// The public key (32 bytes).
+  package var publicKey: [UInt8] { Array(publicKeyInfo.suffix(Self.keyBytes)) }
+
+  /// The Ed25519 signature of `bytes` (RFC 8032): 64 bytes.
+  package func signature(of bytes: [UInt8]) throws(ReplicationError) -> [UInt8] {
+    let advice = "check the configuration of OpenSSL on this machine"
+    guard let key = unsafe EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nil, privateKey, Self.keyBytes),
+      let context = unsafe EVP_MD_CTX_new()
+    else { throw OpenSSLFailure.error("signature", advice: advice) }
+    defer {
+      unsafe EVP_MD_CTX_free(context)
+      unsafe EVP_PKEY_free(key)
+    }
+    var signature = [UInt8](repeating: 0, count: Self.signatureBytes)
+    var count = Self.signatureBytes
+    guard unsafe EVP_DigestSignInit(context, nil, nil, nil, key) == 1,
+      unsafe EVP_DigestSign(context, &signature, &count, bytes, bytes.count) == 1,
+      count == Self.signatureBytes
+    else { throw OpenSSLFailure.error("signature", advice: advice) }
+    return signature
+  }
+
+  /// Whether `signature` is that of `bytes` under a public key of 32 bytes.
+  package static func verifies(
+    _ signature: some Collection<UInt8>, of bytes: [UInt8], publicKey: [UInt8]
+  ) -> Bool {
+    guard signature.count == signatureBytes, publicKey.count == keyBytes,
+      let key = unsafe EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nil, publicKey, keyBytes)
+    else { return false }
+    defer { unsafe EVP_PKEY_free(key) }
+    guard let context = unsafe EVP_MD_CTX_new() else { return false }
+    defer { unsafe EVP_MD_CTX_free(context) }
+    let given = Array(signature)
+    return unsafe EVP_DigestVerifyInit(context, nil, nil, nil, key) == 1
+      && EVP_DigestVerify(context, given, given.count, bytes, bytes.count) == 1
+  }
+
   /// The device ID for a public key (32 bytes).
   static func id(ofPublicKey key: [UInt8]) -> DeviceID {
     guard let id = DeviceID(bytes: SHA256.hash(publicPrefix + key)) else {

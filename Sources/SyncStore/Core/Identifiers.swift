@@ -67,6 +67,27 @@ public struct RoundMark: Identifier128 {
   package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
 }
 
+/// Identifies a relay: a bucket or a directory through which members exchange what they write. Random, made
+/// with the relay.
+public struct RelayID: Identifier128 {
+  /// The first 8 bytes, big-endian.
+  package let high: UInt64
+  /// The last 8 bytes, big-endian.
+  package let low: UInt64
+  /// The identifier with these 16 bytes.
+  package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+}
+
+/// Identifies a stream: what one incarnation of one copy publishes in a relay. Random.
+public struct StreamID: Identifier128 {
+  /// The first 8 bytes, big-endian.
+  package let high: UInt64
+  /// The last 8 bytes, big-endian.
+  package let low: UInt64
+  /// The identifier with these 16 bytes.
+  package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+}
+
 /// One installation: the SHA-256 of its TLS public key (DER, SubjectPublicKeyInfo).
 public struct DeviceID: Hashable, Comparable, Sendable, CustomStringConvertible {
   /// The 32 bytes of the hash.

@@ -13,4 +13,6 @@ enum StoreLayout {
   static let keyFilesByte = 3
   /// Locked, through an open file of its own, by the node whose address is recorded.
   static let listenerByte = 4
+  /// Locked, through an open file of its own, by the one process that works on a relay of this copy.
+  static let relayByte = 5
 }

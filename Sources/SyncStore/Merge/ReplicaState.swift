@@ -27,6 +27,8 @@ struct ReplicaState: Sendable {
   /// copy's own purges once a full state is closed completely; nil if there are none.
   var reconcileFrom: UInt64?
   var handledDamage = HandledDamage()
+  /// The progress in each relay.
+  var relays: [RelayID: RelayProgress] = [:]
 
   struct Mark: Hashable, Sendable {
     var position: UInt64
@@ -48,6 +50,9 @@ struct ReplicaState: Sendable {
     return incarnations.unconfirmedRanges.isEmpty && (reconcileFrom == nil || !vector.covers(purged.floor))
       ? .healthy : .unconfirmed
   }
+
+  /// Whether the copy may publish in a relay: it is in no doubt, and covers all that it has purged (rule L7).
+  var isSound: Bool { isHealthy && vector.covers(purged.floor) }
 
   /// The present incarnation.
   var actor: ActorID? { author.actor }
@@ -106,6 +111,7 @@ enum StateKey {
   static let unparked = Array("replica/released".utf8)
   static let abandonedPrefix = Array("replica/parted/".utf8)
   static let retractedPrefix = Array("replica/forsaken/".utf8)
+  static let relayPrefix = Array("replica/relay/".utf8)
   static let damagePrefix = Array("replica/damage/".utf8)
   /// Records of large values that are absent here (`AbsentBlob`).
   static let absentBlobPrefix = Array("want/".utf8)
@@ -121,6 +127,7 @@ enum StateKey {
     writer.write(place.packed)
     return writer.bytes
   }
+  static func relay(_ relay: RelayID) -> [UInt8] { relayPrefix + relay.bytes }
   static func abandoned(_ actor: ActorID) -> [UInt8] { abandonedPrefix + actor.bytes }
   static func retracted(_ actor: ActorID) -> [UInt8] { retractedPrefix + actor.bytes }
   static func mark(_ mark: RoundMark) -> [UInt8] { markPrefix + mark.bytes }
@@ -179,6 +186,9 @@ extension ReplicaState {
     } else if key.starts(with: StateKey.retractedPrefix) {
       guard let former = ActorID(bytes: key.dropFirst(StateKey.retractedPrefix.count)) else { return }
       incarnations.retracted[former] = Self.position(value).map { RetractedWrites(above: $0) }
+    } else if key.starts(with: StateKey.relayPrefix) {
+      guard let relay = RelayID(bytes: key.dropFirst(StateKey.relayPrefix.count)) else { return }
+      relays[relay] = value.flatMap { try? RelayProgress(bytes: $0) }
     } else if key == StateKey.recovering {
       isRecovering = value != nil
     } else if key == StateKey.reconcileFrom {

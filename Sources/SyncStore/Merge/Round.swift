@@ -84,6 +84,9 @@ package struct RoundReceiver: Hashable, Sendable {
   package var scope: KeyScope?
   /// Requests only these keys, of which it has nothing after the cursor; nil in an ordinary round.
   package var missingScope: MissingScope?
+  /// For a round that goes to a relay: what is known of that from then on. Such a round is an increment
+  /// whatever its readers cover, and only a copy that is sound makes it (rule L7).
+  package var publication: RelayRecord?
 
   /// All fields.
   package init(
@@ -126,6 +129,9 @@ package struct IncomingBatch: Hashable, Sendable {
   package var previousCursor: Cursor?
   /// The receiver's state that the session relies on; nil without a session.
   package var expectedState: ExpectedReplicaState?
+  /// If it comes from a relay: which one, and what is known of that once the batch is applied. No cursor
+  /// moves then.
+  package var relay: RelayRecord?
 
   /// All fields.
   package init(
@@ -157,6 +163,17 @@ package struct ExpectedReplicaState: Hashable, Sendable {
 
   /// Both fields.
   package init(actor: ActorID, cursor: Cursor? = nil) { (self.actor, self.cursor) = (actor, cursor) }
+}
+
+/// The progress in a relay, recorded in the same append as what was read there.
+package struct RelayRecord: Hashable, Sendable {
+  /// The relay.
+  package var relay: RelayID
+  /// The progress from then on.
+  package var progress: RelayProgress
+
+  /// Both fields.
+  package init(relay: RelayID, progress: RelayProgress) { (self.relay, self.progress) = (relay, progress) }
 }
 
 /// The close of a round: the sender's state when it took its snapshot.
@@ -191,6 +208,9 @@ package struct RoundClose: Hashable, Sendable {
   package var scopeExpansion: ScopeExpansion?
   /// At the receiver: the state that the session relies on; nil without a session.
   package var expectedState: ExpectedReplicaState?
+  /// If it comes from a relay: which one, and what is known of that once the close is merged. No cursor moves
+  /// then.
+  package var relay: RelayRecord?
 
   /// The fields that the sender states; the receiver sets the others.
   package init(

@@ -2,7 +2,8 @@ private import CLinux
 internal import Synchronization
 private import Glibc
 
-/// The real file system. Files are opened without following links, close-on-exec, for their owner alone.
+/// The real file system. Files are opened without following links, close-on-exec, and made for their owner
+/// alone.
 ///
 /// Every call that takes a path goes through `at`, so that an anchored storage never leaves its directory by
 /// a name.
@@ -10,6 +11,8 @@ package final class DiskStorage: Storage {
   let handlesSignals: Bool
   /// The directory whose paths are resolved from its descriptor; nil for unanchored paths.
   let anchor: DirectoryAnchor?
+  /// Permissions of new files and new directories, before the process's umask.
+  let permissions: (file: UInt32, directory: UInt32)
 
   /// The storage of this machine.
   ///
@@ -17,15 +20,24 @@ package final class DiskStorage: Storage {
   /// file sizes does not end the process (SIGXFSZ).
   package init(handlesSignals: Bool = true) {
     (self.handlesSignals, anchor) = (handlesSignals, nil)
+    permissions = (0o600, 0o700)
     if handlesSignals { sync_survive_file_limit() }
+  }
+
+  /// The storage of this machine for files that other users read as well: new ones are for everybody whom the
+  /// umask admits.
+  package init(sharing _: Void) {
+    (handlesSignals, anchor) = (false, nil)
+    permissions = (0o666, 0o777)
   }
 
   init(handlesSignals: Bool, anchor: DirectoryAnchor) {
     (self.handlesSignals, self.anchor) = (handlesSignals, anchor)
+    permissions = (0o600, 0o700)
   }
 
   package func createDirectory(_ path: String) throws(StoreError) -> Bool {
-    if unsafe at(path, { unsafe mkdirat($0, $1, 0o700) }) == 0 { return true }
+    if unsafe at(path, { unsafe mkdirat($0, $1, permissions.directory) }) == 0 { return true }
     guard errno == EEXIST else { throw SystemCall.failure("cannot make the directory", path) }
     return false
   }
@@ -79,7 +91,7 @@ package final class DiskStorage: Storage {
 
   package func open(_ path: String, _ mode: OpenMode) throws(StoreError) -> any StorageFile {
     let descriptor = opened(mode) { flags in
-      unsafe at(path) { unsafe sync_open($0, $1, flags, 0o600) }
+      unsafe at(path) { unsafe sync_open($0, $1, flags, permissions.file) }
     }
     guard descriptor >= 0 else {
       if errno == ELOOP || errno == EISDIR || errno == ENXIO {

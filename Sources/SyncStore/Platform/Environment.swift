@@ -100,7 +100,7 @@ extension Environment {
 
   /// Name for a new round. `known` is what this copy holds: two incarnations with the same random numbers
   /// must not get the same name unless they hold the same (rule R9).
-  func newMark(mixing known: [UInt8]) -> RoundMark {
+  package func newMark(mixing known: [UInt8]) -> RoundMark {
     let name = hedged(known)
     return RoundMark(high: name.high, low: name.low)
   }

@@ -105,7 +105,7 @@ package enum SystemCall {
   /// Error for a missing name.
   static let noEntry = ENOENT
   /// Error for missing permissions.
-  static let permissionDenied = EACCES
+  package static let permissionDenied = EACCES
   /// Error where a file system lacks the call.
   static let invalidArgument = EINVAL
   /// Error for a full disk.

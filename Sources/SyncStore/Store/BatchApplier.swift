@@ -71,6 +71,7 @@ final class BatchApplier: WritingPart {
     try requireScope(batch.scope, state: builder.state)
     try requireExpectedState(batch.expectedState, of: batch.sender, builder.state)
     if let close { return try merge(close, &builder) }
+    if let relay = batch.relay { return try record(relay, &builder) }
     let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
     if let expansion = batch.scopeExpansion { return try recordCursor(cursor, of: expansion, &builder) }
     try builder.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
@@ -149,10 +150,17 @@ final class BatchApplier: WritingPart {
     if vector != builder.state.vector {
       try builder.setLocal(StateKey.vector, ReplicaState.encode(vector))
     }
+    if let relay = close.relay { return try record(relay, &builder) }
     let cursor = Cursor(position: close.position, mark: close.mark, closed: true)
     if builder.state.cursors[close.sender] != cursor {
       try builder.setLocal(StateKey.cursor(close.sender), ReplicaState.encode(cursor))
     }
+  }
+
+  /// Records what is known of a relay.
+  func record(_ relay: RelayRecord, _ builder: inout TransactionBuilder) throws(StoreError) {
+    guard builder.state.relays[relay.relay] != relay.progress else { return }
+    try builder.setLocal(StateKey.relay(relay.relay), relay.progress.bytes)
   }
 
   /// Fails if adopting a vector leaves no room for this copy's own actor, if it has not written yet, and for

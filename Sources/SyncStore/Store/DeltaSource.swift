@@ -97,6 +97,7 @@ final class DeltaSource: WritingPart {
       guard let (items, point) = found else { return nil }
       let (position, digest) = core.engine.withLock { ($0.position, $0.runningDigest) }
       let mark = try self.mark(&builder, position: position, digest: digest, isLive: isLive)
+      if let publication = receiver.publication { try applier.record(publication, &builder) }
       // Under the mutex: otherwise the mark could be released, or replaced by another one, before it is in
       // use.
       if isLive {
@@ -123,7 +124,7 @@ final class DeltaSource: WritingPart {
   static func givesFullState(_ state: ReplicaState, to receiver: RoundReceiver, isLive: Bool) -> Bool {
     let needsFullState =
       receiver.health != .healthy || state.scope == nil && !receiver.covered.covers(state.purged.floor)
-    return !isLive && receiver.missingScope == nil && needsFullState
+    return !isLive && receiver.missingScope == nil && receiver.publication == nil && needsFullState
   }
 
   /// Whether the round must be a full state, after checking that this copy was not rolled back and can give
@@ -139,7 +140,17 @@ final class DeltaSource: WritingPart {
     let isFull = Self.givesFullState(state, to: receiver, isLive: isLive)
     if receiver.missingScope != nil, state.scope != nil { throw Self.partialScopeError }
     if isFull { try checkGivesFullState(state, to: receiver) }
+    if receiver.publication != nil { try checkIsSound(state) }
     return isFull
+  }
+
+  /// Throws `.unsettled` unless everything that this copy states about itself is certain (rule L7).
+  private func checkIsSound(_ state: ReplicaState) throws(StoreError) {
+    if state.isSound { return }
+    throw StoreError(
+      .unsettled,
+      "this copy was damaged or put back, and does not know yet what it has lost: let it read from a member or a relay first",
+      path: path)
   }
 
   private func checkGivesFullState(

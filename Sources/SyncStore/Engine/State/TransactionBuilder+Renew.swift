@@ -23,6 +23,7 @@ extension TransactionBuilder {
     _ renewal: ActorChangeReason, as actor: ActorID, lost: [JournalDamage: LostKeyFingerprints] = [:]
   ) throws(StoreError) {
     var vector = state.vector
+    var isRolledBack = false
     switch renewal {
     case .truncated, .actorRecordMissing: break
     case .copied:
@@ -41,6 +42,7 @@ extension TransactionBuilder {
         vector[old] = max(marked, state.purged.floor[old])
       }
       try clearCursors()
+      isRolledBack = true
     case .damaged(let damages):
       for damage in damages {
         let end = UInt32(damage.bytes.upperBound)
@@ -49,8 +51,12 @@ extension TransactionBuilder {
           ReplicaState.encode(damageUpTo: end, isResolved: false, lost: lost[damage]))
       }
       vector = try requestFullState()
-    case .localWritesDropped: vector = try requestFullState()
+      isRolledBack = true
+    case .localWritesDropped:
+      vector = try requestFullState()
+      isRolledBack = true
     }
+    try renewRelays(forgetting: isRolledBack)
     for mark in state.marks.keys.sorted() { try setLocal(StateKey.mark(mark), nil) }
     let former = state.incarnations.all.sorted().prefix(Limits.actors)
     try setLocal(StateKey.actor, actor.bytes + former.flatMap(\.bytes))
@@ -83,6 +89,15 @@ extension TransactionBuilder {
     try restartScopeExpansion()
   }
 
+  /// The copy becomes another actor: it begins a new stream in each relay (rules L8 and L9).
+  private mutating func renewRelays(forgetting: Bool) throws(StoreError) {
+    for (relay, progress) in state.relays.sorted(by: { $0.key < $1.key }) {
+      var next = progress
+      next.beginLife(forgetting: forgetting)
+      try setLocal(StateKey.relay(relay), next.bytes)
+    }
+  }
+
   /// Restarts a scope expansion: the records received so far may be gone.
   mutating func restartScopeExpansion() throws(StoreError) {
     guard let expansion = state.scopeExpansion, expansion.cursor != nil else { return }
@@ -105,6 +120,7 @@ extension TransactionBuilder {
       floor[next] = 1
       try setLocal(StateKey.floor, ReplicaState.encode(floor: floor, horizon: plan.clock))
     }
+    try renewRelays(forgetting: false)
     try setLocal(StateKey.retracted(plan.actor), RetractedWrites(above: plan.kept).bytes)
     let former = state.incarnations.all.sorted().prefix(Limits.actors)
     try setLocal(StateKey.actor, next.bytes + former.flatMap(\.bytes))

@@ -1,0 +1,421 @@
+internal import SyncStore
+
+/// Publishing what is new in the store.
+extension RelayClient {
+  /// Attempts of one push: each time this copy turned out to have been put back, or its own entry to be
+  /// there.
+  private static let attempts = 4
+
+  /// Publishes everything that is new here; all of it is durable in the relay on return.
+  ///
+  /// - Throws: `.store` with `.unsettled` if this copy is in doubt about itself (it was damaged or put back):
+  ///   let it `pull` first; otherwise as `pull`.
+  package func push() async throws(ReplicationError) -> RelayReport {
+    try await claiming { report throws(ReplicationError) in
+      guard let format = try await self.format(creates: true) else { return }
+      try await self.push(format, readsHeads: true, &report)
+    }
+  }
+
+  /// Reads everything, then publishes what is new.
+  package func sync() async throws(ReplicationError) -> RelayReport {
+    try await claiming { report throws(ReplicationError) in
+      guard let format = try await self.format(creates: true) else { return }
+      try await self.pull(format, &report)
+      try await self.push(format, readsHeads: false, &report)
+    }
+  }
+
+  /// `push`, with the relays claimed.
+  func push(
+    _ format: RelayFormat, readsHeads: Bool, _ report: inout RelayReport
+  ) async throws(ReplicationError) {
+    try await checkMayPublish()
+    var reads = readsHeads
+    for _ in 0..<Self.attempts {
+      if try await pushOnce(format, readsHeads: reads, &report) { return }
+      // The relay is not as this copy knew it.
+      reads = true
+    }
+    throw ReplicationError(
+      .unavailable, "\(name): this copy's stream changed \(Self.attempts) times meanwhile: try again")
+  }
+
+  /// Throws `.notAllowed` if others would refuse what this copy publishes.
+  private func checkMayPublish() async throws(ReplicationError) {
+    let (store, name) = (store, name)
+    try await workers.run { () throws(ReplicationError) in
+      try Membership(store).checkMayDecide("publish in \(name)")
+    }
+  }
+
+  /// One attempt; false if it must be made again.
+  private func pushOnce(
+    _ format: RelayFormat, readsHeads: Bool, _ report: inout RelayReport
+  ) async throws(ReplicationError) -> Bool {
+    let relay = format.relay
+    let copy = try await storeWork { store throws(StoreError) in try store.relayReplica() }
+    let progress = try await storeWork { store throws(StoreError) in try store.relayProgress(relay) }
+    let keys = try await keys(format)
+    let view = readsHeads ? try await readHeads(progress, keys, &report) : memory.withLock { $0.view }
+    switch RelayPublisher(view, progress).ownStream {
+    case .asKnown: break
+    case .published(let entry):
+      try await record(relay, as: copy.actor) { $0.published(entry) }
+      return false
+    case .lost:
+      report.remarks.append("the relay lacks what this copy has published there: it is published again")
+      try await record(relay, as: copy.actor) { $0.startOver() }
+      return false
+    case .continuedByAnother:
+      report.remarks.append("another copy has published under this copy's name: this one takes another")
+      try await storeWork { store throws(StoreError) in try store.becomeNewActor() }
+      return false
+    }
+    report.position = copy.position
+    if memory.withLock({ $0.publishedPosition }) == copy.position { return true }
+    var next = progress
+    let stream = progress.stream ?? newStream()
+    next.stream = stream
+    next.ownStreams.insert(stream)
+    let place = RelayProgress.Place(number: (progress.last?.number ?? 0) + 1, mark: newMark())
+    next.pending = place.mark
+    let record = RelayRecord(relay: relay, progress: next)
+    let round = try await storeWork { store throws(StoreError) in try store.openPublication(record) }
+    guard
+      round.count > 0 || !progress.covered.covers(Self.closing(round.close, copy))
+        || !progress.covered.covers(round.close.floor)
+    else {
+      memory.withLock { $0.publishedPosition = round.close.position }
+      return true
+    }
+    let publication = RelayPublication(
+      format: format, keys: keys, view: view, progress: next, copy: copy, stream: stream, place: place)
+    let isDone = try await publish(round, publication, &report)
+    if isDone { memory.withLock { $0.publishedPosition = round.close.position } }
+    return isDone
+  }
+
+  /// What readers merge of a round.
+  private static func closing(_ close: RoundClose, _ copy: ReplicaSummary) -> VersionVector {
+    copy.scope == nil ? close.vector : VersionVector([close.sender: close.vector[close.sender]])
+  }
+
+  private func newStream() -> StreamID {
+    guard let stream = StreamID(bytes: SecureRandom.bytes(16)) else { preconditionFailure("16 bytes") }
+    return stream
+  }
+
+  private func newMark() -> RoundMark {
+    store.environment.newMark(mixing: Array("relay".utf8) + store.id.bytes)
+  }
+
+  func record(
+    _ relay: RelayID, as actor: ActorID, _ change: @escaping @Sendable (inout RelayProgress) -> Void
+  ) async throws(ReplicationError) {
+    try await storeWork { store throws(StoreError) in
+      _ = try store.updateRelay(relay, as: actor, isDurable: false, change)
+    }
+  }
+
+  // MARK: One entry
+
+  /// Writes the objects of an entry, then the head that makes it exist, then the bell. False if the head was
+  /// not as this copy left it.
+  private func publish(
+    _ round: DeltaStream, _ publication: RelayPublication, _ report: inout RelayReport
+  ) async throws(ReplicationError) -> Bool {
+    let (stream, place) = (publication.stream, publication.place)
+    let writer = RelayPartWriter(client: self, keys: publication.keys) {
+      RelayName.part(stream, place, index: $0)
+    }
+    let written = try await writer.write(round, inline: RelayLimits.inlineEntryBytes)
+    try refuseBlobs(written.blobs)
+    var entry = publication.entry(of: round.close, written.content, records: written.records)
+    entry.digest = try await digest(for: entry)
+    entry.time = store.environment.now()
+    var head = publication.head(publicKey: identity.publicKey, at: entry.time)
+    let isDue = RelayPublisher(publication.view, publication.progress)
+      .isCheckpointDue(adding: written.bytes)
+    let isBehind = !publication.progress.covered.covers(entry.floor)
+    let isWhole = publication.isWhole && !entry.parts.isEmpty
+    head.total += written.bytes
+    if publication.copy.scope == nil, isBehind || isDue || isWhole || publication.isStateWanted {
+      let checkpoint = try await writeCheckpoint(
+        entry, written.bytes, publication, sharesParts: isWhole, &report)
+      head.checkpoints.append(checkpoint)
+      head.checkpoints = head.checkpoints.suffix(RelayLimits.checkpoints)
+    }
+    try await append(entry, to: &head, publication)
+    guard try await write(head, publication) else { return false }
+    report.sentRecords += written.users
+    report.position = entry.position
+    _ = try await put(RelayName.bell, SecureRandom.bytes(16), if: .always)
+    let published = entry
+    try await record(publication.format.relay, as: publication.copy.actor) { $0.published(published) }
+    return true
+  }
+
+  /// Throws if an entry refers to large values: they must be in the relay before it (rule L1), and there is
+  /// no object for them yet.
+  private func refuseBlobs(_ blobs: [BlobReference]) throws(ReplicationError) {
+    guard !blobs.isEmpty else { return }
+    throw ReplicationError(
+      .unavailable,
+      "\(name): \(CountText.of(blobs.count, noun: "large value")) cannot go through a relay yet: synchronize with a member directly"
+    )
+  }
+
+  /// The digest of this copy, if it is that of exactly what the entry covers.
+  private func digest(for entry: RelayEntry) async throws(ReplicationError) -> RelayEntry.StatedDigest? {
+    guard !entry.isNarrow else { return nil }
+    return try await storeWork { store throws(StoreError) in
+      guard try store.holdsOnlyCovered() else { return nil }
+      let time = store.environment.now()
+      let (summary, digest, _) = try store.replicaSummary(digestAt: time)
+      return summary.vector == entry.vector ? RelayEntry.StatedDigest(digest: digest, time: time) : nil
+    }
+  }
+
+  /// Adds an entry to a head. If the head would become too large, its other entries become a run.
+  private func append(
+    _ entry: RelayEntry, to head: inout RelayHead, _ publication: RelayPublication
+  ) async throws(ReplicationError) {
+    var longer = head.run
+    longer.entries.append(entry)
+    if longer.bytes.count > RelayLimits.inlineBytes, !head.run.entries.isEmpty {
+      let numbers = head.run.first...head.run.first + UInt64(head.run.entries.count) - 1
+      let name = RelayName.run(head.stream, numbers)
+      let bytes = try publication.keys.seal.encrypt(
+        head.run.bytes, as: name, keys: publication.keys.ring,
+        randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+      _ = try await put(name, bytes, if: .always)
+      head.runs.append(
+        RelayRunReference(
+          numbers: numbers, bytes: UInt64(bytes.count), fingerprint: RelaySeal.fingerprint(bytes)))
+      if head.runs.count > RelayLimits.runs { head.runs.removeFirst(head.runs.count - RelayLimits.runs) }
+      longer = RelayRun(stream: head.stream, after: head.run.last)
+      longer.entries.append(entry)
+    }
+    head.run = longer
+  }
+
+  /// Writes the own head over the version that this copy knows. False if it was another one.
+  private func write(
+    _ head: RelayHead, _ publication: RelayPublication
+  ) async throws(ReplicationError) -> Bool {
+    let (name, keys) = (RelayName.head(head.stream), publication.keys)
+    let signed = head.signedBytes
+    let signature = try identity.signature(of: Self.signedText(signed, keys.seal.relay))
+    let bytes = try keys.seal.encrypt(
+      signed + signature, as: name, keys: keys.ring,
+      randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+    let known = memory.withLock { $0.heads[head.stream] }
+    let condition: PutCondition =
+      known.map { known in known.version.map { .version($0) } ?? .always } ?? .absent
+    let outcome = try await put(name, bytes, if: condition)
+    guard case .stored(let version) = outcome else {
+      // Perhaps the answer to a first attempt was lost, and it is there: the next attempt reads it.
+      memory.withLock { $0.heads[head.stream] = nil }
+      return false
+    }
+    memory.withLock { memory in
+      memory.heads[head.stream] = (head, version)
+      var stream = memory.view.streams[head.stream] ?? RelayView.Stream(head: head, isTrusted: true)
+      (stream.head, stream.isTrusted) = (head, true)
+      memory.view.streams[head.stream] = stream
+      memory.view.absentHeads.remove(head.stream)
+    }
+    return true
+  }
+
+  // MARK: Checkpoints
+
+  /// Writes a full state that stands for the entry and all that it depends on (rule L5).
+  ///
+  /// Its snapshot is taken after that of the entry, so it covers the entry's floor. The first entry of all
+  /// has every record: its parts serve as the checkpoint's.
+  private func writeCheckpoint(
+    _ entry: RelayEntry, _ bytes: UInt64, _ publication: RelayPublication, sharesParts: Bool,
+    _ report: inout RelayReport
+  ) async throws(ReplicationError) -> RelayCheckpointReference {
+    let (stream, place, keys) = (publication.stream, publication.place, publication.keys)
+    var (state, size) = (entry, bytes)
+    if !sharesParts {
+      let round = try await storeWork { store throws(StoreError) in try store.openCheckpoint() }
+      let writer = RelayPartWriter(client: self, keys: keys) {
+        RelayName.checkpointPart(stream, place, index: $0)
+      }
+      let written = try await writer.write(round, inline: RelayLimits.inlineEntryBytes)
+      try refuseBlobs(written.blobs)
+      state = publication.entry(of: round.close, written.content, records: written.records)
+      (state.time, size) = (entry.time, written.bytes)
+    }
+    let places = state.dependencies.merging([stream: place]) { $1 }
+    let checkpoint = RelayCheckpoint(
+      stream: stream, state: state,
+      totals: RelayPublisher(publication.view, publication.progress).totals(at: places), bytes: size)
+    let name = RelayName.checkpoint(stream, place)
+    let table = try keys.seal.encrypt(
+      checkpoint.bytesOfTable, as: name, keys: keys.ring,
+      randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+    _ = try await put(name, table, if: .always)
+    report.checkpoints += 1
+    memory.withLock {
+      $0.view.checkpoints[RelayView.CheckpointName(stream: stream, place: place)] = .some(checkpoint)
+    }
+    return RelayCheckpointReference(
+      place: place, time: entry.time, fingerprint: RelaySeal.fingerprint(table))
+  }
+}
+
+/// What one publication is made from. A value.
+struct RelayPublication: Sendable {
+  var format: RelayFormat
+  var keys: RelayClient.Keys
+  var view: RelayView
+  /// With the entry pending.
+  var progress: RelayProgress
+  var copy: ReplicaSummary
+  var stream: StreamID
+  var place: RelayProgress.Place
+
+  /// Whether the entry has everything that this copy holds.
+  var isWhole: Bool { progress.position == 0 && progress.covered.isEmpty }
+
+  /// Whether some member needs a full state newer than any there is.
+  var isStateWanted: Bool {
+    let newest = view.namedCheckpoints.first?.reference.time ?? 0
+    return view.streams.values.contains { $0.isTrusted && $0.head.needsFullState && $0.head.time >= newest }
+  }
+
+  /// The entry for a round.
+  func entry(of close: RoundClose, _ content: RelayEntry.Content, records: UInt64) -> RelayEntry {
+    RelayEntry(
+      place: place, actor: close.sender, sequence: close.vector[close.sender], position: close.position,
+      vector: close.vector, floor: close.floor, horizon: close.horizon, dependencies: progress.seen,
+      digest: nil,
+      time: 0, isNarrow: copy.scope != nil, records: records, content: content)
+  }
+
+  /// The head before the entry is added.
+  func head(publicKey: [UInt8], at time: UInt64) -> RelayHead {
+    var head =
+      view.streams[stream]?.head
+      ?? RelayHead(stream: stream, publicKey: publicKey, actor: copy.actor, time: time)
+    (head.publicKey, head.actor, head.time) = (publicKey, copy.actor, time)
+    (head.seen, head.needsFullState) = (progress.seen, false)
+    return head
+  }
+}
+
+/// Writes the batches of a round as objects; a small round stays in memory.
+struct RelayPartWriter: Sendable {
+  let client: RelayClient
+  let keys: RelayClient.Keys
+  /// The name of a part by its index.
+  let name: @Sendable (Int) -> String
+
+  /// Bytes of records in a batch.
+  private static let batchBytes = 1 << 20
+
+  /// The result of writing a round.
+  struct Written: Sendable {
+    var content = RelayEntry.Content.inline([])
+    /// Records, and those with users' keys.
+    var records: UInt64 = 0
+    var users = 0
+    /// Bytes in objects, or in the entry.
+    var bytes: UInt64 = 0
+    /// Large values that the records refer to.
+    var blobs: [BlobReference] = []
+  }
+
+  /// A batch before it is encrypted.
+  private struct Batch: Sendable {
+    var payload: [UInt8]
+    var summary: BatchSummary
+    var blobs: [BlobReference]
+  }
+
+  /// Writes the round; up to `inline` bytes stay in memory.
+  func write(_ round: DeltaStream, inline: Int) async throws(ReplicationError) -> Written {
+    var written = Written()
+    var (parts, part, batches): ([RelayPart], [UInt8], UInt32) = ([], [], 0)
+    var first = try await next(of: round, &written)
+    let second = first == nil ? nil : try await next(of: round, &written)
+    if let only = first, second == nil, only.payload.count <= inline {
+      written.content = .inline([only.payload])
+      written.bytes = UInt64(only.payload.count)
+      return written
+    }
+    var waiting = second
+    while let batch = first {
+      part += try encrypt(batch.payload, part: parts.count, index: batches)
+      batches += 1
+      if part.count >= RelayLimits.partBytes {
+        parts.append(try await finish(&part, &batches, index: parts.count))
+      }
+      first = waiting
+      waiting = first == nil ? nil : try await next(of: round, &written)
+    }
+    if batches > 0 { parts.append(try await finish(&part, &batches, index: parts.count)) }
+    written.content = parts.isEmpty ? .inline([]) : .parts(parts)
+    written.bytes = parts.reduce(0) { $0 + $1.bytes }
+    return written
+  }
+
+  private func next(
+    of round: DeltaStream, _ written: inout Written
+  ) async throws(ReplicationError) -> Batch? {
+    let batch = try await client.storeWork { _ throws(StoreError) -> Batch? in
+      var encoder = BlobNotingEncoder(capacity: min(round.bytesLeft, Self.batchBytes) + 4096)
+      guard let summary = try round.next(maximumBytes: Self.batchBytes, into: &encoder) else { return nil }
+      let payload = encoder.records.finish(position: summary.position, present: summary.present)
+      return Batch(payload: payload, summary: summary, blobs: encoder.blobs)
+    }
+    guard let batch else { return nil }
+    written.records += UInt64(batch.summary.records)
+    written.users += batch.summary.users
+    written.blobs += batch.blobs
+    return batch
+  }
+
+  private func encrypt(_ payload: [UInt8], part: Int, index: UInt32) throws(ReplicationError) -> [UInt8] {
+    let batch = try keys.seal.encrypt(
+      payload, as: name(part), kind: .records, index: UInt64(index), keys: keys.ring,
+      randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+    var writer = ByteWriter(capacity: batch.count + 4)
+    writer.write(UInt32(batch.count))
+    writer.write(raw: batch)
+    return writer.bytes
+  }
+
+  private func finish(
+    _ part: inout [UInt8], _ batches: inout UInt32, index: Int
+  ) async throws(ReplicationError) -> RelayPart {
+    let done = RelayPart(
+      name: name(index), bytes: UInt64(part.count), batches: batches,
+      fingerprint: RelaySeal.fingerprint(part))
+    _ = try await client.put(done.name, part, if: .always)
+    (part, batches) = ([], 0)
+    return done
+  }
+}
+
+/// Encodes records, and notes the large values that they refer to.
+private struct BlobNotingEncoder: BatchWriter {
+  var records: RecordCodec.Encoder
+  var blobs: [BlobReference] = []
+
+  init(capacity: Int) { records = RecordCodec.Encoder(capacity: capacity) }
+
+  mutating func write(_ entries: [CompactBatch.Entry], of actors: [ActorID], in bytes: Span<UInt8>) {
+    records.write(entries, of: actors, in: bytes)
+  }
+
+  mutating func write(_ record: PositionedRecord) {
+    if case .blob(let blob) = record.record.content { blobs.append(blob) }
+    records.write(record)
+  }
+}

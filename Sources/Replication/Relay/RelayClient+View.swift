@@ -1,0 +1,271 @@
+internal import SyncStore
+
+/// Reading what the relay has: heads, runs, tables of checkpoints.
+extension RelayClient {
+  /// The most bytes of an encrypted head, run or table.
+  private static let objectBytes = RelayLimits.objectBytes + BatchCodec.overheadBytes
+  /// Objects read at the same time.
+  static let readsInFlight = 16
+
+  /// Keys for reading, and the members who may write.
+  struct Keys: Sendable {
+    var seal: RelaySeal
+    var ring: GroupKeyRing
+    /// Devices whose streams count in full; nil as long as this copy knows no member.
+    var writers: Set<DeviceID>
+  }
+
+  func keys(_ format: RelayFormat) async throws(ReplicationError) -> Keys {
+    let (store, identity) = (store, identity)
+    let writers = try await workers.run { () throws(ReplicationError) in
+      let membership = Membership(store)
+      var writers = Set(try membership.members().filter { $0.right == .readWrite }.map(\.device))
+      let known = Set(try membership.members().map(\.device))
+      // The inviter, before its own record has arrived.
+      for peer in try membership.peers() {
+        if let device = peer.device, !known.contains(device) { writers.insert(device) }
+      }
+      if !known.contains(identity.id) { writers.insert(identity.id) }
+      return writers
+    }
+    return Keys(
+      seal: RelaySeal(relay: format.relay, store: store.id), ring: try await ring(), writers: writers)
+  }
+
+  /// Reads the heads that have changed. Those that `progress` names are asked for by name if the listing
+  /// leaves them out: a listing is never taken to be complete.
+  func readHeads(
+    _ progress: RelayProgress, _ keys: Keys, _ report: inout RelayReport
+  ) async throws(ReplicationError) -> RelayView {
+    let listed: [ObjectEntry]
+    do throws(ObjectStoreError) { listed = try await objects.list(RelayName.heads) } catch {
+      throw failure(error)
+    }
+    let known = memory.withLock { $0.heads }
+    var wanted = Set(progress.seen.keys).union(known.keys)
+    if let own = progress.stream, progress.last != nil || progress.pending != nil { wanted.insert(own) }
+    for entry in listed {
+      guard let stream = RelayName.stream(ofHead: entry.name) else { continue }
+      // An unchanged version in the listing saves the request.
+      if let version = entry.version, known[stream]?.version == version {
+        wanted.remove(stream)
+      } else {
+        wanted.insert(stream)
+      }
+    }
+    var absent: Set<StreamID> = []
+    for (stream, reading) in try await readAll(wanted.sorted(), known.mapValues(\.version)) {
+      switch reading {
+      case .unchanged: continue
+      case .absent:
+        absent.insert(stream)
+        memory.withLock { $0.heads[stream] = nil }
+      case .found(let content):
+        do throws(ReplicationError) {
+          let head = try Self.head(content.bytes, of: stream, keys)
+          memory.withLock { $0.heads[stream] = (head, content.version) }
+        } catch {
+          report.setAside(RelayName.head(stream), error.message)
+        }
+      }
+    }
+    return memory.withLock { memory in
+      memory.view.absentHeads = absent
+      memory.view.checkpoints = memory.view.checkpoints.filter { $0.value != nil }
+      memory.view.streams = memory.heads.mapValues { known in
+        var stream =
+          memory.view.streams[known.head.stream] ?? RelayView.Stream(head: known.head, isTrusted: false)
+        (stream.head, stream.isTrusted) = (known.head, keys.writers.contains(known.head.device))
+        // Missing objects may have come since.
+        (stream.missingRuns, stream.missingEntries) = ([], [])
+        return stream
+      }
+      return memory.view
+    }
+  }
+
+  private func readAll(
+    _ streams: [StreamID], _ known: [StreamID: ObjectVersion?]
+  ) async throws(ReplicationError) -> [(StreamID, ObjectReading)] {
+    let client = self
+    var readings: [(StreamID, ObjectReading)] = []
+    for start in stride(from: 0, to: streams.count, by: Self.readsInFlight) {
+      let some = streams[start..<min(start + Self.readsInFlight, streams.count)]
+      let results = await withTaskGroup { group in
+        for stream in some {
+          group.addTask { () -> (StreamID, Result<ObjectReading, ReplicationError>) in
+            do throws(ReplicationError) {
+              let reading = try await client.get(
+                RelayName.head(stream), unless: known[stream] ?? nil, limit: Self.objectBytes)
+              return (stream, .success(reading))
+            } catch { return (stream, .failure(error)) }
+          }
+        }
+        return await group.reduce(into: []) { $0.append($1) }
+      }
+      for (stream, result) in results { readings.append((stream, try result.get())) }
+    }
+    return readings.sorted { $0.0 < $1.0 }
+  }
+
+  /// Decrypts a head and checks its signature.
+  static func head(
+    _ bytes: [UInt8], of stream: StreamID, _ keys: Keys
+  ) throws(ReplicationError) -> RelayHead {
+    let name = RelayName.head(stream)
+    let payload = try keys.seal.decrypt(bytes, as: name, keys: keys.ring)
+    let signed = Array(payload.dropLast(DeviceIdentity.signatureBytes))
+    let head = try decoding(name) { () throws(DecodingFailure) in try RelayHead(signedBytes: signed) }
+    guard head.stream == stream else {
+      throw ReplicationError(.protocolViolation, "another head in its place: that of stream \(head.stream)")
+    }
+    let signature = payload.suffix(DeviceIdentity.signatureBytes)
+    guard
+      DeviceIdentity.verifies(
+        signature, of: Self.signedText(signed, keys.seal.relay), publicKey: head.publicKey)
+    else { throw ReplicationError(.protocolViolation, "its signature is wrong: a member may have forged it") }
+    return head
+  }
+
+  private static let signaturePurpose = Array("syncstore relay head v1".utf8)
+
+  /// The bytes that the signature of a head is over.
+  static func signedText(_ head: [UInt8], _ relay: RelayID) -> [UInt8] {
+    signaturePurpose + relay.bytes + head
+  }
+
+  static func decoding<Answer>(
+    _ name: String, _ body: () throws(DecodingFailure) -> Answer
+  ) throws(ReplicationError) -> Answer {
+    do throws(DecodingFailure) { return try body() } catch {
+      throw ReplicationError(.protocolViolation, "\(name): \(error.description)")
+    }
+  }
+
+  /// Reads an object that never changes. Nil if it is missing, damaged or another one: then it is set aside.
+  private func readFixed(
+    _ name: String, fingerprint: [UInt8], limit: Int, _ report: inout RelayReport
+  ) async throws(ReplicationError) -> [UInt8]? {
+    guard case .found(let content) = try await get(name, limit: limit) else {
+      report.setAside(name, "it is not there")
+      return nil
+    }
+    guard RelaySeal.fingerprint(content.bytes) == fingerprint else {
+      report.setAside(name, "its bytes are not those that were published: it was damaged or replaced")
+      return nil
+    }
+    return content.bytes
+  }
+
+  /// Reads a run into the view.
+  func readRun(
+    _ stream: StreamID, at reference: RelayRunReference, _ keys: Keys, into report: inout RelayReport
+  ) async throws(ReplicationError) -> RelayView {
+    let name = RelayName.run(stream, reference.numbers)
+    var run: RelayRun?
+    if let bytes = try await readFixed(
+      name, fingerprint: reference.fingerprint, limit: Self.objectBytes, &report)
+    {
+      do throws(ReplicationError) {
+        let payload = try keys.seal.decrypt(bytes, as: name, keys: keys.ring)
+        let read = try Self.decoding(name) { () throws(DecodingFailure) in try RelayRun(bytes: payload) }
+        guard read.stream == stream, read.first == reference.numbers.lowerBound,
+          read.last?.number == reference.numbers.upperBound
+        else {
+          throw ReplicationError(.protocolViolation, "damaged run: it has other entries than its head says")
+        }
+        run = read
+      } catch { report.setAside(name, error.message) }
+    }
+    return memory.withLock { [run] memory in
+      let first = reference.numbers.lowerBound
+      if let run {
+        memory.view.streams[stream]?.runs[first] = run
+      } else {
+        memory.view.streams[stream]?.missingRuns.insert(first)
+      }
+      return memory.view
+    }
+  }
+
+  /// Reads the table of a checkpoint into the view.
+  func readCheckpoint(
+    _ checkpoint: RelayView.CheckpointName, _ reference: RelayCheckpointReference, _ keys: Keys,
+    _ report: inout RelayReport
+  ) async throws(ReplicationError) -> RelayView {
+    let name = RelayName.checkpoint(checkpoint.stream, checkpoint.place)
+    var table: RelayCheckpoint?
+    if let bytes = try await readFixed(
+      name, fingerprint: reference.fingerprint, limit: Self.objectBytes, &report)
+    {
+      do throws(ReplicationError) {
+        let payload = try keys.seal.decrypt(bytes, as: name, keys: keys.ring)
+        let read = try Self.decoding(name) { () throws(DecodingFailure) in try RelayCheckpoint(table: payload)
+        }
+        guard read.stream == checkpoint.stream, read.state.place == checkpoint.place else {
+          throw ReplicationError(.protocolViolation, "another checkpoint in its place: that of another entry")
+        }
+        table = read
+      } catch { report.setAside(name, error.message) }
+    }
+    return memory.withLock { [table] memory in
+      memory.view.checkpoints[checkpoint] = .some(table)
+      return memory.view
+    }
+  }
+
+  /// The payloads of a part's batches, decrypted; nil if the part is missing or damaged.
+  func payloads(
+    of part: RelayPart, _ keys: Keys, _ report: inout RelayReport
+  ) async throws(ReplicationError) -> [[UInt8]]? {
+    guard
+      let bytes = try await readFixed(
+        part.name, fingerprint: part.fingerprint, limit: RelayLimits.maximumPartBytes, &report)
+    else { return nil }
+    do throws(ReplicationError) {
+      return try await workers.run { () throws(ReplicationError) in
+        try Self.payloads(in: bytes, of: part, keys)
+      }
+    } catch {
+      report.setAside(part.name, error.message)
+      return nil
+    }
+  }
+
+  private static func payloads(
+    in bytes: [UInt8], of part: RelayPart, _ keys: Keys
+  ) throws(ReplicationError) -> [[UInt8]] {
+    var reader = ByteReader(bytes)
+    var payloads: [[UInt8]] = []
+    for index in 0..<part.batches {
+      let batch = try decoding(part.name) { () throws(DecodingFailure) in
+        let count = Int(try reader.read(UInt32.self))
+        guard count <= WireLimits.encryptedBatchBytes else {
+          throw DecodingFailure("a batch of \(count) bytes")
+        }
+        return Array(try reader.read(raw: count))
+      }
+      payloads.append(
+        try keys.seal.decrypt(batch, as: part.name, kind: .records, index: UInt64(index), keys: keys.ring))
+    }
+    try decoding(part.name) { () throws(DecodingFailure) in try reader.end() }
+    return payloads
+  }
+
+  /// Records that an entry cannot be read.
+  func missing(_ entry: RelayEntry, in stream: StreamID) -> RelayView {
+    memory.withLock { memory in
+      memory.view.streams[stream]?.missingEntries.insert(entry.place.number)
+      return memory.view
+    }
+  }
+
+  /// Records that a checkpoint cannot be read.
+  func missing(_ checkpoint: RelayCheckpoint) -> RelayView {
+    let name = RelayView.CheckpointName(stream: checkpoint.stream, place: checkpoint.state.place)
+    return memory.withLock { memory in
+      memory.view.checkpoints[name] = .some(nil)
+      return memory.view
+    }
+  }
+}

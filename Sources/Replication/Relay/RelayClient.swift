@@ -1,0 +1,185 @@
+package import SyncStore
+
+/// Executes what `RelayReader` and `RelayPublisher` decide, for one copy and one relay: reads and writes
+/// objects, applies and makes entries.
+///
+/// At most one task of all processes works on a copy's relays at a time (`Store.claimRelays`). Objects that
+/// cannot be read are set aside and named in the report; the rest is read. `docs/relay-path.md` walks through
+/// a push and a pull.
+package final class RelayClient: Sendable {
+  /// What earlier calls have read of the relay.
+  struct Memory {
+    var format: RelayFormat?
+    /// The heads, and the versions in which they were read.
+    var heads: [StreamID: (head: RelayHead, version: ObjectVersion?)] = [:]
+    /// Runs and tables of checkpoints, which never change.
+    var view = RelayView()
+    /// The position of the journal up to which nothing was left to publish.
+    var publishedPosition: UInt64?
+    /// The bell at which everything had been read.
+    var bell: ObjectVersion?
+  }
+
+  let store: Store
+  let objects: any ObjectStore
+  /// The name of the relay on this copy.
+  let name: String
+  let workers: WorkerPool
+  let identity: DeviceIdentity
+  let memory = LockedField(Memory(), rank: .session)
+  private static let claimMilliseconds: UInt64 = 60_000
+
+  /// A client of the relay in `objects` for a store that was prepared for members. Nothing is read yet.
+  ///
+  /// - Throws: `.cryptography` if the store has no device key.
+  package init(
+    store: Store, objects: any ObjectStore, name: String, workers: WorkerPool = .shared
+  ) throws(ReplicationError) {
+    (self.store, self.objects, self.name, self.workers) = (store, objects, name, workers)
+    identity = try StoreKeys(store).identity()
+  }
+
+  /// Runs `body` while no other task works on a relay of this copy.
+  func claiming<Answer: Sendable>(
+    _ body: (inout RelayReport) async throws(ReplicationError) -> Answer
+  ) async throws(ReplicationError) -> RelayReport {
+    let begin = MonotonicClock.milliseconds()
+    var claim: (any StorageFile)?
+    while true {
+      claim = try await storeWork { store throws(StoreError) in try store.claimRelays() }
+      guard claim == nil else { break }
+      guard MonotonicClock.milliseconds() - begin < Self.claimMilliseconds, !Task.isCancelled else {
+        throw ReplicationError(
+          .unavailable, "\(name): another process works on a relay of this store: try again later")
+      }
+      try? await Task.sleep(for: .milliseconds(50))
+    }
+    let before = objects.figures
+    var report = RelayReport(relay: name)
+    _ = try await body(&report)
+    withExtendedLifetime(claim) {}
+    report.figures = objects.figures.since(before)
+    report.seconds = Double(MonotonicClock.milliseconds() - begin) / 1000
+    return report
+  }
+
+  /// Runs blocking work of the store on a worker.
+  func storeWork<Answer: Sendable>(
+    _ body: @escaping @Sendable (Store) throws(StoreError) -> Answer
+  ) async throws(ReplicationError) -> Answer {
+    let store = store
+    return try await workers.run { () throws(ReplicationError) in
+      try mappingStoreErrors { () throws(StoreError) in try body(store) }
+    }
+  }
+
+  func ring() async throws(ReplicationError) -> GroupKeyRing {
+    let store = store
+    return try await workers.run { () throws(ReplicationError) in try StoreKeys(store).groupKeys() }
+  }
+
+  /// The error of the object store, as one of replication.
+  func failure(_ error: ObjectStoreError) -> ReplicationError {
+    let code: ReplicationError.Code =
+      switch error.code {
+      case .unreachable, .throttled, .failed, .missing: .network
+      case .credentials, .denied: .notAllowed
+      case .full, .cancelled: .unavailable
+      case .tooLarge, .invalid: .protocolViolation
+      }
+    return ReplicationError(code, "\(name): \(error.message)")
+  }
+
+  func get(
+    _ object: String, unless known: ObjectVersion? = nil, limit: Int
+  ) async throws(ReplicationError) -> ObjectReading {
+    do throws(ObjectStoreError) {
+      return try await objects.get(object, range: nil, unless: known, limit: limit)
+    } catch { throw failure(error) }
+  }
+
+  func put(
+    _ object: String, _ bytes: [UInt8], if condition: PutCondition
+  ) async throws(ReplicationError) -> PutOutcome {
+    do throws(ObjectStoreError) { return try await objects.put(object, bytes, if: condition) } catch {
+      throw failure(error)
+    }
+  }
+
+  /// The relay's format, made if the place is empty and `creates`; nil if it is empty.
+  func format(creates: Bool) async throws(ReplicationError) -> RelayFormat? {
+    if let known = memory.withLock({ $0.format }) { return known }
+    let ring = try await ring()
+    for _ in 0..<2 {
+      if case .found(let content) = try await get(RelayFormat.name, limit: RelayFormat.maximumBytes) {
+        let format = try RelayFormat(bytes: content.bytes, store: store.id, keys: ring)
+        memory.withLock { $0.format = format }
+        return format
+      }
+      guard creates else { return nil }
+      let new = RelayFormat(random: SecureRandom.bytes(48))
+      let bytes = try new.encrypted(
+        store: store.id, keys: ring, randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+      // Read back: the store may not know conditions, and another member may have been faster.
+      _ = try await put(RelayFormat.name, bytes, if: .absent)
+    }
+    throw ReplicationError(.network, "\(name): what was written there cannot be read back: see `relay check`")
+  }
+}
+
+/// The result of a push to a relay or of a pull from it.
+public struct RelayReport: Hashable, Sendable {
+  /// An object that could not be used.
+  public struct SetAside: Hashable, Sendable {
+    /// Its name.
+    public var object: String
+    /// Why.
+    public var reason: String
+  }
+
+  /// The relay's name on this copy.
+  public internal(set) var relay: String
+  /// Records published and read: puts and deletes of users, not the store's own records about members.
+  public internal(set) var sentRecords = 0, receivedRecords = 0
+  /// Large values written and read.
+  public internal(set) var sentBlobs = 0, receivedBlobs = 0
+  /// Entries of other members that were read, and entries that wait for something that is not there.
+  public internal(set) var entries: UInt64 = 0, waitingEntries: UInt64 = 0
+  /// Checkpoints written.
+  public internal(set) var checkpoints = 0
+  /// Large values that records here refer to and that are neither here nor in the relay.
+  public internal(set) var missingBlobs = 0
+  /// Requests and bytes.
+  public internal(set) var figures = ObjectStoreFigures()
+  /// Time from the beginning to the end.
+  public internal(set) var seconds = 0.0
+  /// The position of this copy's journal up to which everything is durable in the relay, if it was published.
+  public internal(set) var position: UInt64 = 0
+  /// Objects that could not be used, at most 100: damaged, truncated, in the wrong place, or under a group
+  /// key that this copy does not have.
+  public internal(set) var setAside: [SetAside] = []
+  /// What happened to this copy or to the relay on the way: it was put back, for instance.
+  public internal(set) var remarks: [String] = []
+
+  init(relay: String) { self.relay = relay }
+
+  mutating func setAside(_ object: String, _ reason: String) {
+    guard setAside.count < 100, !setAside.contains(where: { $0.object.utf8.elementsEqual(object.utf8) })
+    else {
+      return
+    }
+    setAside.append(SetAside(object: object, reason: reason))
+  }
+}
+
+extension ObjectStoreFigures {
+  /// Requests and bytes since `earlier`.
+  func since(_ earlier: ObjectStoreFigures) -> ObjectStoreFigures {
+    var difference = ObjectStoreFigures()
+    for (kind, count) in requests {
+      difference.add(kind, count - (earlier.requests[kind] ?? 0))
+    }
+    difference.addBytes(sent: sentBytes - earlier.sentBytes, received: receivedBytes - earlier.receivedBytes)
+    return difference
+  }
+}
