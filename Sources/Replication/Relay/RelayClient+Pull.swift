@@ -26,8 +26,11 @@ extension RelayClient {
     var progress = try await storeWork { store throws(StoreError) in try store.relayProgress(relay) }
     let quiet = progress.quietBell.isEmpty ? nil : ObjectVersion(tag: progress.quietBell)
     let bell = try await get(RelayName.bell, unless: quiet, limit: 1024)
-    if bell == .unchanged, progress.owed.isEmpty { return }
     let keys = try await keys(format)
+    let health = try await storeWork { store throws(StoreError) in try store.relayReplica().health }
+    guard bell != .unchanged || !progress.owed.isEmpty || health != .healthy else {
+      return try await fetchBlobs(format, keys, &report)
+    }
     var view = try await readHeads(progress, keys, &report)
     for _ in 0..<Self.mostSteps {
       let copy = try await storeWork { store throws(StoreError) in try store.relayReplica() }
@@ -58,6 +61,10 @@ extension RelayClient {
         if !isRead { view = missing(checkpoint) }
       case .end(let backlog):
         report.waitingEntries = backlog.entries
+        let lacksState =
+          copy.health != .healthy || backlog.waiting.values.contains { $0.reason != .dependencies }
+        memory.withLock { $0.needsFullState = lacksState }
+        try await fetchBlobs(format, keys, &report)
         try await finishPull(relay, view, copy, isComplete: backlog.isEmpty, bell, &report)
         return
       }

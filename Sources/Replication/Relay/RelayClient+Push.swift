@@ -17,23 +17,27 @@ extension RelayClient {
     }
   }
 
-  /// Reads everything, then publishes what is new.
+  /// Reads everything, then publishes what is new; a copy that may only read states what it has read.
   package func sync() async throws(ReplicationError) -> RelayReport {
     try await claiming { report throws(ReplicationError) in
       guard let format = try await self.format(creates: true) else { return }
       try await self.pull(format, &report)
+      guard try await self.mayPublish() else { return try await self.acknowledge(format) }
       try await self.push(format, readsHeads: false, &report)
     }
   }
 
   /// `push`, with the relays claimed.
   func push(
-    _ format: RelayFormat, readsHeads: Bool, _ report: inout RelayReport
+    _ format: RelayFormat, readsHeads: Bool, acknowledges: Bool = true, _ report: inout RelayReport
   ) async throws(ReplicationError) {
     try await checkMayPublish()
     var reads = readsHeads
     for _ in 0..<Self.attempts {
-      if try await pushOnce(format, readsHeads: reads, &report) { return }
+      if try await pushOnce(format, readsHeads: reads, &report) {
+        if acknowledges { try await acknowledge(format) }
+        return
+      }
       // The relay is not as this copy knew it.
       reads = true
     }
@@ -47,6 +51,11 @@ extension RelayClient {
     try await workers.run { () throws(ReplicationError) in
       try Membership(store).checkMayDecide("publish in \(name)")
     }
+  }
+
+  /// Whether this copy may write.
+  private func mayPublish() async throws(ReplicationError) -> Bool {
+    try await storeWork { store throws(StoreError) in try store.writeDenial == nil }
   }
 
   /// One attempt; false if it must be made again.
@@ -72,8 +81,9 @@ extension RelayClient {
       try await storeWork { store throws(StoreError) in try store.becomeNewActor() }
       return false
     }
+    try await publishWanted(format, keys, view, &report)
     report.position = copy.position
-    if memory.withLock({ $0.publishedPosition }) == copy.position { return true }
+    if memory.withLock({ $0.publishedPosition }) == copy.position, !view.isStateWanted { return true }
     var next = progress
     let stream = progress.stream ?? newStream()
     next.stream = stream
@@ -84,7 +94,7 @@ extension RelayClient {
     let round = try await storeWork { store throws(StoreError) in try store.openPublication(record) }
     guard
       round.count > 0 || !progress.covered.covers(Self.closing(round.close, copy))
-        || !progress.covered.covers(round.close.floor)
+        || !progress.covered.covers(round.close.floor) || (view.isStateWanted && copy.scope == nil)
     else {
       memory.withLock { $0.publishedPosition = round.close.position }
       return true
@@ -130,40 +140,31 @@ extension RelayClient {
       RelayName.part(stream, place, index: $0)
     }
     let written = try await writer.write(round, inline: RelayLimits.inlineEntryBytes)
-    try refuseBlobs(written.blobs)
+    try await publish(written.blobs, publication.format, publication.keys, &report)
     var entry = publication.entry(of: round.close, written.content, records: written.records)
     entry.digest = try await digest(for: entry)
     entry.time = store.environment.now()
-    var head = publication.head(publicKey: identity.publicKey, at: entry.time)
+    var head = head(publication.stream, publication.view, publication.progress, publication.copy)
+    head.time = entry.time
     let isDue = RelayPublisher(publication.view, publication.progress)
       .isCheckpointDue(adding: written.bytes)
     let isBehind = !publication.progress.covered.covers(entry.floor)
     let isWhole = publication.isWhole && !entry.parts.isEmpty
     head.total += written.bytes
-    if publication.copy.scope == nil, isBehind || isDue || isWhole || publication.isStateWanted {
+    if publication.copy.scope == nil, isBehind || isDue || isWhole || publication.view.isStateWanted {
       let checkpoint = try await writeCheckpoint(
         entry, written.bytes, publication, sharesParts: isWhole, &report)
       head.checkpoints.append(checkpoint)
       head.checkpoints = head.checkpoints.suffix(RelayLimits.checkpoints)
     }
     try await append(entry, to: &head, publication)
-    guard try await write(head, publication) else { return false }
+    guard try await write(head, publication.keys) else { return false }
     report.sentRecords += written.users
     report.position = entry.position
     _ = try await put(RelayName.bell, SecureRandom.bytes(16), if: .always)
     let published = entry
     try await record(publication.format.relay, as: publication.copy.actor) { $0.published(published) }
     return true
-  }
-
-  /// Throws if an entry refers to large values: they must be in the relay before it (rule L1), and there is
-  /// no object for them yet.
-  private func refuseBlobs(_ blobs: [BlobReference]) throws(ReplicationError) {
-    guard !blobs.isEmpty else { return }
-    throw ReplicationError(
-      .unavailable,
-      "\(name): \(CountText.of(blobs.count, noun: "large value")) cannot go through a relay yet: synchronize with a member directly"
-    )
   }
 
   /// The digest of this copy, if it is that of exactly what the entry covers.
@@ -201,10 +202,8 @@ extension RelayClient {
   }
 
   /// Writes the own head over the version that this copy knows. False if it was another one.
-  private func write(
-    _ head: RelayHead, _ publication: RelayPublication
-  ) async throws(ReplicationError) -> Bool {
-    let (name, keys) = (RelayName.head(head.stream), publication.keys)
+  private func write(_ head: RelayHead, _ keys: Keys) async throws(ReplicationError) -> Bool {
+    let name = RelayName.head(head.stream)
     let signed = head.signedBytes
     let signature = try identity.signature(of: Self.signedText(signed, keys.seal.relay))
     let bytes = try keys.seal.encrypt(
@@ -221,12 +220,58 @@ extension RelayClient {
     }
     memory.withLock { memory in
       memory.heads[head.stream] = (head, version)
-      var stream = memory.view.streams[head.stream] ?? RelayView.Stream(head: head, isTrusted: true)
-      (stream.head, stream.isTrusted) = (head, true)
+      var stream = memory.view.streams[head.stream] ?? RelayView.Stream(head: head, standing: .writer)
+      (stream.head, stream.standing) = (head, keys.standing(of: head.device))
       memory.view.streams[head.stream] = stream
       memory.view.absentHeads.remove(head.stream)
     }
     return true
+  }
+
+  // MARK: Receipts
+
+  /// The own head as it is, or a first one, with what this copy has seen and asks for.
+  private func head(
+    _ stream: StreamID, _ view: RelayView, _ progress: RelayProgress, _ copy: ReplicaSummary
+  ) -> RelayHead {
+    let now = store.environment.now()
+    var head =
+      view.streams[stream]?.head
+      ?? RelayHead(stream: stream, publicKey: identity.publicKey, actor: copy.actor, time: now)
+    (head.publicKey, head.actor, head.time) = (identity.publicKey, copy.actor, now)
+    head.seen = progress.seen
+    memory.withLock { memory in
+      head.wanted = memory.wanted
+      head.needsFullState = memory.needsFullState
+    }
+    let known = view.namedCheckpoints.prefix(RelayLimits.tried).map(\.reference.fingerprint)
+    head.tried = head.needsFullState ? known : []
+    return head
+  }
+
+  /// States in the own head what this copy has read and asks for, unless it says so already. The bell stays:
+  /// no member has to hurry.
+  func acknowledge(_ format: RelayFormat) async throws(ReplicationError) {
+    let relay = format.relay
+    let copy = try await storeWork { store throws(StoreError) in try store.relayReplica() }
+    var progress = try await storeWork { store throws(StoreError) in try store.relayProgress(relay) }
+    let (keys, view) = (try await keys(format), memory.withLock { $0.view })
+    if progress.stream == nil {
+      guard !progress.seen.isEmpty else { return }
+      let stream = newStream()
+      // Durable first: an unknown stream of this copy's actor would mean that it was cloned.
+      progress = try await storeWork { store throws(StoreError) in
+        try store.updateRelay(relay, as: copy.actor, isDurable: true) { progress in
+          progress.stream = stream
+          progress.ownStreams.insert(stream)
+        }
+      }
+    }
+    guard let stream = progress.stream else { return }
+    let new = head(stream, view, progress, copy)
+    if let old = view.streams[stream]?.head, old.states(sameAs: new) { return }
+    // Another process may have written it meanwhile: then it said so.
+    _ = try await write(new, keys)
   }
 
   // MARK: Checkpoints
@@ -247,7 +292,7 @@ extension RelayClient {
         RelayName.checkpointPart(stream, place, index: $0)
       }
       let written = try await writer.write(round, inline: RelayLimits.inlineEntryBytes)
-      try refuseBlobs(written.blobs)
+      try await publish(written.blobs, publication.format, keys, &report)
       state = publication.entry(of: round.close, written.content, records: written.records)
       (state.time, size) = (entry.time, written.bytes)
     }
@@ -269,6 +314,14 @@ extension RelayClient {
   }
 }
 
+extension RelayHead {
+  /// Whether another head states the same about what was seen and is asked for.
+  fileprivate func states(sameAs other: RelayHead) -> Bool {
+    seen == other.seen && wanted == other.wanted && needsFullState == other.needsFullState
+      && (!needsFullState || tried == other.tried)
+  }
+}
+
 /// What one publication is made from. A value.
 struct RelayPublication: Sendable {
   var format: RelayFormat
@@ -283,12 +336,6 @@ struct RelayPublication: Sendable {
   /// Whether the entry has everything that this copy holds.
   var isWhole: Bool { progress.position == 0 && progress.covered.isEmpty }
 
-  /// Whether some member needs a full state newer than any there is.
-  var isStateWanted: Bool {
-    let newest = view.namedCheckpoints.first?.reference.time ?? 0
-    return view.streams.values.contains { $0.isTrusted && $0.head.needsFullState && $0.head.time >= newest }
-  }
-
   /// The entry for a round.
   func entry(of close: RoundClose, _ content: RelayEntry.Content, records: UInt64) -> RelayEntry {
     RelayEntry(
@@ -296,16 +343,6 @@ struct RelayPublication: Sendable {
       vector: close.vector, floor: close.floor, horizon: close.horizon, dependencies: progress.seen,
       digest: nil,
       time: 0, isNarrow: copy.scope != nil, records: records, content: content)
-  }
-
-  /// The head before the entry is added.
-  func head(publicKey: [UInt8], at time: UInt64) -> RelayHead {
-    var head =
-      view.streams[stream]?.head
-      ?? RelayHead(stream: stream, publicKey: publicKey, actor: copy.actor, time: time)
-    (head.publicKey, head.actor, head.time) = (publicKey, copy.actor, time)
-    (head.seen, head.needsFullState) = (progress.seen, false)
-    return head
   }
 }
 

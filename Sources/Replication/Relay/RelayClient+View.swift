@@ -11,25 +11,33 @@ extension RelayClient {
   struct Keys: Sendable {
     var seal: RelaySeal
     var ring: GroupKeyRing
-    /// Devices whose streams count in full; nil as long as this copy knows no member.
-    var writers: Set<DeviceID>
+    /// The members, and the inviter before its own record has arrived.
+    var standings: [DeviceID: RelayView.Standing]
+
+    func standing(of device: DeviceID) -> RelayView.Standing { standings[device] ?? .stranger }
   }
 
   func keys(_ format: RelayFormat) async throws(ReplicationError) -> Keys {
     let (store, identity) = (store, identity)
-    let writers = try await workers.run { () throws(ReplicationError) in
+    let standings = try await workers.run { () throws(ReplicationError) in
       let membership = Membership(store)
-      var writers = Set(try membership.members().filter { $0.right == .readWrite }.map(\.device))
-      let known = Set(try membership.members().map(\.device))
-      // The inviter, before its own record has arrived.
-      for peer in try membership.peers() {
-        if let device = peer.device, !known.contains(device) { writers.insert(device) }
+      var standings: [DeviceID: RelayView.Standing] = [:]
+      for member in try membership.members() {
+        switch member.right {
+        case .readWrite: standings[member.device] = .writer
+        case .readOnly: standings[member.device] = .reader
+        case .revoked: standings[member.device] = .stranger
+        }
       }
-      if !known.contains(identity.id) { writers.insert(identity.id) }
-      return writers
+      // The inviter, and this copy, before their own records have arrived.
+      for device in try membership.peers().compactMap(\.device) + [identity.id]
+      where standings[device] == nil {
+        standings[device] = .writer
+      }
+      return standings
     }
     return Keys(
-      seal: RelaySeal(relay: format.relay, store: store.id), ring: try await ring(), writers: writers)
+      seal: RelaySeal(relay: format.relay, store: store.id), ring: try await ring(), standings: standings)
   }
 
   /// Reads the heads that have changed. Those that `progress` names are asked for by name if the listing
@@ -74,8 +82,8 @@ extension RelayClient {
       memory.view.checkpoints = memory.view.checkpoints.filter { $0.value != nil }
       memory.view.streams = memory.heads.mapValues { known in
         var stream =
-          memory.view.streams[known.head.stream] ?? RelayView.Stream(head: known.head, isTrusted: false)
-        (stream.head, stream.isTrusted) = (known.head, keys.writers.contains(known.head.device))
+          memory.view.streams[known.head.stream] ?? RelayView.Stream(head: known.head, standing: .stranger)
+        (stream.head, stream.standing) = (known.head, keys.standing(of: known.head.device))
         // Missing objects may have come since.
         (stream.missingRuns, stream.missingEntries) = ([], [])
         return stream
@@ -87,25 +95,11 @@ extension RelayClient {
   private func readAll(
     _ streams: [StreamID], _ known: [StreamID: ObjectVersion?]
   ) async throws(ReplicationError) -> [(StreamID, ObjectReading)] {
-    let client = self
-    var readings: [(StreamID, ObjectReading)] = []
-    for start in stride(from: 0, to: streams.count, by: Self.readsInFlight) {
-      let some = streams[start..<min(start + Self.readsInFlight, streams.count)]
-      let results = await withTaskGroup { group in
-        for stream in some {
-          group.addTask { () -> (StreamID, Result<ObjectReading, ReplicationError>) in
-            do throws(ReplicationError) {
-              let reading = try await client.get(
-                RelayName.head(stream), unless: known[stream] ?? nil, limit: Self.objectBytes)
-              return (stream, .success(reading))
-            } catch { return (stream, .failure(error)) }
-          }
-        }
-        return await group.reduce(into: []) { $0.append($1) }
-      }
-      for (stream, result) in results { readings.append((stream, try result.get())) }
+    let readings = try await inParallel(streams, limit: Self.readsInFlight) {
+      stream throws(ReplicationError) in
+      try await self.get(RelayName.head(stream), unless: known[stream] ?? nil, limit: Self.objectBytes)
     }
-    return readings.sorted { $0.0 < $1.0 }
+    return Array(zip(streams, readings))
   }
 
   /// Decrypts a head and checks its signature.
@@ -235,21 +229,34 @@ extension RelayClient {
   private static func payloads(
     in bytes: [UInt8], of part: RelayPart, _ keys: Keys
   ) throws(ReplicationError) -> [[UInt8]] {
-    var reader = ByteReader(bytes)
+    let batches = try batches(in: bytes, of: part.name)
+    guard batches.count == Int(part.batches) else {
+      throw ReplicationError(
+        .protocolViolation,
+        "\(part.name): it has \(batches.count) batches, not the \(part.batches) that its entry states")
+    }
     var payloads: [[UInt8]] = []
-    for index in 0..<part.batches {
-      let batch = try decoding(part.name) { () throws(DecodingFailure) in
-        let count = Int(try reader.read(UInt32.self))
-        guard count <= WireLimits.encryptedBatchBytes else {
-          throw DecodingFailure("a batch of \(count) bytes")
-        }
-        return Array(try reader.read(raw: count))
-      }
+    for (index, batch) in batches.enumerated() {
       payloads.append(
         try keys.seal.decrypt(batch, as: part.name, kind: .records, index: UInt64(index), keys: keys.ring))
     }
-    try decoding(part.name) { () throws(DecodingFailure) in try reader.end() }
     return payloads
+  }
+
+  /// The encrypted batches of an object of several, each after its size.
+  static func batches(in bytes: [UInt8], of object: String) throws(ReplicationError) -> [[UInt8]] {
+    try decoding(object) { () throws(DecodingFailure) in
+      var reader = ByteReader(bytes)
+      var batches: [[UInt8]] = []
+      while reader.remaining > 0 {
+        let count = Int(try reader.read(UInt32.self))
+        guard count <= WireLimits.encryptedBatchBytes else {
+          throw DecodingFailure("a batch of \(CountText.of(count, noun: "byte"))")
+        }
+        batches.append(Array(try reader.read(raw: count)))
+      }
+      return batches
+    }
   }
 
   /// Records that an entry cannot be read.

@@ -16,8 +16,12 @@ package final class RelayClient: Sendable {
     var view = RelayView()
     /// The position of the journal up to which nothing was left to publish.
     var publishedPosition: UInt64?
-    /// The bell at which everything had been read.
-    var bell: ObjectVersion?
+    /// Objects of large values that are in the relay.
+    var blobsThere = StringSet()
+    /// Large values that neither this copy nor the relay has.
+    var wanted: [BlobReference] = []
+    /// Whether this copy can read on only with a full state that no checkpoint gives.
+    var needsFullState = false
   }
 
   let store: Store

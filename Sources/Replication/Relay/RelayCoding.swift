@@ -18,6 +18,8 @@ package enum RelayLimits {
   static let runs = 4096
   /// Checkpoints that a head names.
   static let checkpoints = 16
+  /// Checkpoints that a head names as of no help.
+  static let tried = 256
   /// Doomed names in a head.
   static let doomed = 4096
   /// Parts of an entry or a checkpoint.
@@ -28,6 +30,22 @@ package enum RelayLimits {
   static let checkpointBytes: UInt64 = 1 << 20
   /// Bytes of a fingerprint.
   static let fingerprintBytes = 16
+  /// The largest value that is one object; larger ones are groups of chunks and a table.
+  static let wholeBlobBytes: UInt64 = 4 << 20
+  /// The largest value that goes through a relay: its table, held in memory, has some 40 MiB.
+  static let blobBytes: UInt64 = 64 << 30
+  /// The most bytes of an object with a table.
+  static let tableBytes = 64 << 20
+  /// The fewest chunks of a group, but for the last one.
+  static let groupChunks = 4
+  /// A group ends after a chunk whose first byte has none of these bits.
+  static let groupMask: UInt8 = 7
+  /// Bytes after which a group ends in any case.
+  static let groupBytes = 2 << 20
+  /// The most bytes of a group.
+  static let maximumGroupBytes = groupBytes + WireLimits.chunkBytes
+  /// Large values that a head asks for.
+  static let wanted = 1024
   /// Milliseconds for which a checkpoint is kept in any case.
   static let checkpointMilliseconds: UInt64 = 14 * 86_400_000
   /// Milliseconds between naming an object as doomed and deleting it.
@@ -198,6 +216,10 @@ extension RelayHead {
     var writer = ByteWriter(capacity: 4096)
     writer.write(Self.version)
     writer.write(UInt8(needsFullState ? 1 : 0))
+    if needsFullState {
+      writer.writeVariable(UInt64(tried.count))
+      for fingerprint in tried { writer.write(raw: fingerprint) }
+    }
     writer.write(raw: publicKey)
     writer.write(raw: actor.bytes)
     writer.write(time)
@@ -216,6 +238,11 @@ extension RelayHead {
       writer.write(checkpoint.time)
       writer.write(raw: checkpoint.fingerprint)
     }
+    writer.writeVariable(UInt64(wanted.count))
+    for blob in wanted {
+      writer.write(raw: blob.hash.bytes)
+      writer.writeVariable(blob.size)
+    }
     writer.writeVariable(UInt64(doomed.count))
     for name in doomed { writer.write(text: name) }
     writer.write(counted: run.bytes)
@@ -229,6 +256,11 @@ extension RelayHead {
       throw DecodingFailure("a head of a newer version: update this program")
     }
     needsFullState = try reader.readFlag()
+    if needsFullState {
+      for _ in 0..<(try reader.readCount(limit: RelayLimits.tried)) {
+        tried.append(try reader.readFingerprint())
+      }
+    }
     publicKey = Array(try reader.read(raw: DeviceIdentity.keyBytes))
     actor = try reader.readActor()
     time = try reader.read(UInt64.self)
@@ -249,6 +281,10 @@ extension RelayHead {
         RelayCheckpointReference(
           place: try reader.readPlace(), time: try reader.read(UInt64.self),
           fingerprint: try reader.readFingerprint()))
+    }
+    for _ in 0..<(try reader.readCount(limit: RelayLimits.wanted)) {
+      guard let hash = BlobHash(bytes: try reader.read(raw: 32)) else { throw DecodingFailure("hash") }
+      wanted.append(BlobReference(hash: hash, size: try reader.readVariable()))
     }
     for _ in 0..<(try reader.readCount(limit: RelayLimits.doomed)) {
       doomed.append(try reader.readObjectName())

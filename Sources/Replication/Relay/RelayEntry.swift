@@ -171,8 +171,11 @@ package struct RelayHead: Hashable, Sendable {
   package var actor: ActorID
   /// When it was written, in milliseconds since 1970, by the publisher's clock.
   package var time: UInt64
-  /// Whether this copy can read on only with a full state: members that read this add a checkpoint.
+  /// Whether this copy can read on only with a full state that none of the checkpoints in `tried` gives:
+  /// members that read this add one.
   package var needsFullState = false
+  /// The fingerprints of the checkpoints that did not help.
+  package var tried: [[UInt8]] = []
   /// Bytes published in the stream so far.
   package var total: UInt64 = 0
   /// The last entries.
@@ -183,6 +186,8 @@ package struct RelayHead: Hashable, Sendable {
   package var seen: [StreamID: RelayProgress.Place] = [:]
   /// Checkpoints of this stream, oldest first.
   package var checkpoints: [RelayCheckpointReference] = []
+  /// Large values that this copy lacks and the relay, too: a member that holds one adds it.
+  package var wanted: [BlobReference] = []
   /// Names of objects that will be deleted at the next collection.
   package var doomed: [String] = []
 

@@ -69,7 +69,7 @@ package struct RelayFormat: Hashable, Sendable {
   /// The name of the object of a blob, or of a chunk of one.
   package func blobName(_ hash: BlobHash) -> String {
     let code = HMACSHA256.code(for: Array("syncstore relay blob v1".utf8) + hash.bytes, key: namingKey)
-    return "b/" + Hex.string(of: code.prefix(20))
+    return RelayName.blobs + Hex.string(of: code.prefix(20))
   }
 }
 
@@ -123,6 +123,7 @@ package struct RelaySeal: Hashable, Sendable {
 enum RelayName {
   static let bell = "bell"
   static let heads = "h/"
+  static let blobs = "b/"
 
   static func head(_ stream: StreamID) -> String { "h/\(stream)" }
 

@@ -6,9 +6,11 @@ package struct RelayView: Sendable {
   package struct Stream: Sendable {
     /// Its head.
     package var head: RelayHead
-    /// Whether the device that writes it may write in this store. Of any other one only what a trusted stream
-    /// has read counts: a member that was revoked, or has yet to be heard of.
-    package var isTrusted: Bool
+    /// The right of the device that writes it.
+    package var standing: Standing
+    /// Whether it may write in this store. Of a stream of any other device only what a trusted one has read
+    /// counts.
+    package var isTrusted: Bool { standing == .writer }
     /// Runs before the one in the head, by the number of their first entry.
     package var runs: [UInt64: RelayRun] = [:]
     /// Runs that are named and not there, or unreadable.
@@ -17,7 +19,17 @@ package struct RelayView: Sendable {
     package var missingEntries: Set<UInt64> = []
 
     /// A stream of which only the head was read.
-    package init(head: RelayHead, isTrusted: Bool) { (self.head, self.isTrusted) = (head, isTrusted) }
+    package init(head: RelayHead, standing: Standing) { (self.head, self.standing) = (head, standing) }
+  }
+
+  /// The right of a device that writes a stream.
+  package enum Standing: Hashable, Sendable {
+    /// A member that may write.
+    case writer
+    /// A member that may only read: what it has seen and asks for counts.
+    case reader
+    /// A member that was revoked, or one that this copy has yet to hear of.
+    case stranger
   }
 
   /// Where an entry is.
@@ -92,6 +104,16 @@ package struct RelayView: Sendable {
   /// Whether everything that a checkpoint stands for is there, and the same.
   package func stands(_ checkpoint: RelayCheckpoint) -> Bool {
     checkpoint.places.allSatisfy { streams[$0.key] != nil && !lacks($0.value, in: $0.key) }
+  }
+
+  /// Whether a member needs a full state, and there is no checkpoint that it has not tried.
+  package var isStateWanted: Bool {
+    streams.values.contains { known in
+      guard known.standing != .stranger, known.head.needsFullState else { return false }
+      return namedCheckpoints.prefix(RelayLimits.tried).allSatisfy { checkpoint in
+        known.head.tried.contains(checkpoint.reference.fingerprint)
+      }
+    }
   }
 
   /// Checkpoints named by trusted streams, newest first.

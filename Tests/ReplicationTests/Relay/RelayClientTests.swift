@@ -6,37 +6,8 @@ import Testing
 
 /// Members that exchange what they write through a directory, and never meet.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct RelayClientTests {
-  /// Two members in step, and a directory for their relay.
-  private struct Fleet {
-    let place = TemporaryDirectory()
-    let first: TestCopy
-    let second: TestCopy
-
-    init() async throws {
-      let (server, client, _) = try await pair()
-      (first, second) = (server, client)
-      await first.node.stop()
-      await second.node.stop()
-    }
-
-    func client(_ copy: TestCopy) throws -> RelayClient {
-      try RelayClient(store: copy.store, objects: DirectoryStore(at: place.path), name: "stick")
-    }
-
-    /// Publishes at one and reads at the other.
-    func carry(_ from: TestCopy, _ to: TestCopy) async throws -> RelayReport {
-      _ = try await client(from).push()
-      return try await client(to).pull()
-    }
-
-    /// The relay's objects of a kind.
-    func objects(_ prefix: String) async throws -> [String] {
-      try await DirectoryStore(at: place.path).list(prefix).map(\.name)
-    }
-  }
-
   @Test func `a write reaches the other copy through the directory, and a delete as well`() async throws {
-    let fleet = try await Fleet()
+    let fleet = try await RelayFleet()
     try fleet.first.put("a", "one")
     let report = try await fleet.carry(fleet.first, fleet.second)
     #expect(try fleet.second.get("a") == "one")
@@ -50,7 +21,7 @@ import Testing
   }
 
   @Test func `nothing new costs one conditional request, and is not published`() async throws {
-    let fleet = try await Fleet()
+    let fleet = try await RelayFleet()
     try fleet.first.put("a", "one")
     _ = try await fleet.carry(fleet.first, fleet.second)
     let (first, second) = (try fleet.client(fleet.first), try fleet.client(fleet.second))
@@ -64,7 +35,7 @@ import Testing
   }
 
   @Test func `many records go to parts, and the first entry is a checkpoint as well`() async throws {
-    let fleet = try await Fleet()
+    let fleet = try await RelayFleet()
     for number in 0..<3000 { try fleet.first.put("key/\(number)", String(repeating: "v", count: 100)) }
     let report = try await fleet.client(fleet.first).push()
     #expect(report.sentRecords == 3000 && report.checkpoints == 1)
@@ -75,7 +46,7 @@ import Testing
   }
 
   @Test func `many small entries become runs, which a late reader reads`() async throws {
-    let fleet = try await Fleet()
+    let fleet = try await RelayFleet()
     let client = try fleet.client(fleet.first)
     for number in 0..<80 {
       try fleet.first.put("key", String(repeating: "\(number % 10)", count: 950))
@@ -89,7 +60,7 @@ import Testing
   }
 
   @Test func `a copy that died after its head was written takes the entry as its own`() async throws {
-    let fleet = try await Fleet()
+    let fleet = try await RelayFleet()
     let client = try fleet.client(fleet.first)
     try fleet.first.put("a", "one")
     _ = try await client.push()
@@ -110,7 +81,7 @@ import Testing
   }
 
   @Test func `a stream with entries that this copy did not write makes it another actor`() async throws {
-    let fleet = try await Fleet()
+    let fleet = try await RelayFleet()
     try fleet.first.put("a", "one")
     _ = try await fleet.client(fleet.first).push()
     let relay = try #require(try fleet.first.store.knownRelays().first)
@@ -126,7 +97,7 @@ import Testing
   }
 
   @Test func `a relay that was put back is filled again, and nothing is lost`() async throws {
-    let fleet = try await Fleet()
+    let fleet = try await RelayFleet()
     try fleet.first.put("a", "one")
     _ = try await fleet.client(fleet.first).push()
     let objects = try DirectoryStore(at: fleet.place.path)
@@ -151,23 +122,13 @@ import Testing
   @Test(arguments: ["missing", "cut", "changed", "swapped"])
   func `an object that cannot be used is set aside, and what it held comes later`(fault: String) async throws
   {
-    let fleet = try await Fleet()
+    let fleet = try await RelayFleet()
     for number in 0..<3000 { try fleet.first.put("key/\(number)", String(repeating: "v", count: 100)) }
     _ = try await fleet.client(fleet.first).push()
     let objects = try DirectoryStore(at: fleet.place.path)
     let name = try #require(try await fleet.objects("e/").first)
     guard case .found(let content) = try await objects.get(name) else { return }
-    switch fault {
-    case "missing": try await objects.delete([name])
-    case "cut": _ = try await objects.put(name, content.bytes.dropLast(), if: .always)
-    case "changed":
-      var bytes = content.bytes
-      bytes[bytes.count / 2] ^= 1
-      _ = try await objects.put(name, bytes, if: .always)
-    default:
-      guard case .found(let format) = try await objects.get("format") else { return }
-      _ = try await objects.put(name, format.bytes, if: .always)
-    }
+    try await fleet.damage(name, content.bytes, by: fault)
     let read = try await fleet.client(fleet.second).pull()
     #expect(read.setAside.contains { $0.object == name } && read.waitingEntries == 1)
     #expect(try fleet.second.get("key/1") == nil)
@@ -176,17 +137,8 @@ import Testing
     #expect(try fleet.first.digest() == fleet.second.digest())
   }
 
-  @Test func `a large value is refused before anything refers to it`() async throws {
-    let fleet = try await Fleet()
-    try fleet.first.put("large", String(repeating: "v", count: 5000))
-    let error = await #expect(throws: ReplicationError.self) { try await fleet.client(fleet.first).push() }
-    #expect(error?.code == .unavailable)
-    #expect(try await fleet.objects("h/").isEmpty)
-    #expect(try await fleet.client(fleet.second).pull().entries == 0)
-  }
-
   @Test func `a head that a member without the right has signed brings nothing`() async throws {
-    let fleet = try await Fleet()
+    let fleet = try await RelayFleet()
     try Membership(fleet.second.store).setRight(.readOnly, of: "first")
     try fleet.first.put("a", "one")
     let read = try await fleet.carry(fleet.first, fleet.second)
@@ -195,7 +147,7 @@ import Testing
   }
 
   @Test func `the relay of another store is refused`() async throws {
-    let fleet = try await Fleet()
+    let fleet = try await RelayFleet()
     try fleet.first.put("a", "one")
     _ = try await fleet.client(fleet.first).push()
     let other = try TestCopy.first()

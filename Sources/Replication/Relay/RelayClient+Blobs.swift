@@ -1,0 +1,322 @@
+internal import SyncStore
+
+/// Large values in a relay: written before the entry that refers to them (rule L1), read after it.
+extension RelayClient {
+  /// Values, or groups of one, moved at the same time.
+  private static let blobsInFlight = 8
+  /// Names above which a listing is read, in place of a request for each.
+  private static let probes = 64
+  /// Bytes of values of one step of reading: they are made durable together.
+  private static let stepBytes: UInt64 = 64 << 20
+
+  // MARK: Writing
+
+  /// Writes the values that are held here and not in the relay. Values that are not held here are left to
+  /// those who hold them: heads ask for them (`RelayHead.wanted`).
+  func publish(
+    _ blobs: [BlobReference], _ format: RelayFormat, _ keys: Keys, _ report: inout RelayReport
+  ) async throws(ReplicationError) {
+    guard !blobs.isEmpty else { return }
+    var known: Set<BlobHash> = []
+    let distinct = blobs.filter { known.insert($0.hash).inserted && $0.size <= RelayLimits.blobBytes }
+    let there = try await present(distinct.map { format.blobName($0.hash) })
+    let absent = distinct.filter { !there.contains(format.blobName($0.hash)) }
+    let held = try await storeWork { store throws(StoreError) in
+      var held: [BlobReference] = []
+      for blob in absent where try store.blobs.has(blob) { held.append(blob) }
+      return held
+    }
+    let small = held.filter { $0.size <= RelayLimits.wholeBlobBytes }
+    for large in held where large.size > RelayLimits.wholeBlobBytes {
+      try await publish(inGroups: large, format, keys)
+    }
+    _ = try await inParallel(small, limit: Self.blobsInFlight) { blob throws(ReplicationError) in
+      let bytes = try await self.storeWork { store throws(StoreError) in try store.blobs.read(blob) }
+      try await self.write(bytes, as: format.blobName(blob.hash), keys)
+    }
+    report.sentBlobs += held.count
+  }
+
+  /// Writes the groups of a large value that are not there, then its table, which makes it exist.
+  private func publish(
+    inGroups blob: BlobReference, _ format: RelayFormat, _ keys: Keys
+  ) async throws(ReplicationError) {
+    let recipe = try await storeWork { store throws(StoreError) in
+      try store.blobs.recipe(of: blob, from: 0, bytes: blob.size)
+    }
+    let cut = RelayBlobTable.cut(recipe.chunks)
+    var groups: [RelayBlobTable.Group] = []
+    var parts: [BlobPart] = []
+    var offset: UInt64 = 0
+    for chunks in cut {
+      let count = UInt64(chunks.reduce(0) { $0 + $1.count })
+      parts.append(BlobPart(offset: offset, count: count))
+      offset += count
+    }
+    let hashes = try await inParallel(parts, limit: Self.blobsInFlight) { part throws(ReplicationError) in
+      BlobHash(sha256: SHA256.hash(try await self.bytes(of: blob, part)))
+    }
+    let there = try await present(hashes.map { format.blobName($0) })
+    var begun: Set<BlobHash> = []
+    let missing = zip(parts, hashes).filter { pair in
+      !there.contains(format.blobName(pair.1)) && begun.insert(pair.1).inserted
+    }
+    _ = try await inParallel(missing, limit: Self.blobsInFlight) { pair throws(ReplicationError) in
+      let bytes = try await self.bytes(of: blob, pair.0)
+      try await self.write(bytes, as: format.blobName(pair.1), keys)
+    }
+    for (chunks, hash) in zip(cut, hashes) {
+      groups.append(RelayBlobTable.Group(hash: hash, chunks: Array(chunks)))
+    }
+    let name = format.blobName(blob.hash)
+    try await write(RelayBlobTable(groups: groups).payloads, as: name, keys)
+  }
+
+  /// Bytes of a value that is held here.
+  private func bytes(of blob: BlobReference, _ part: BlobPart) async throws(ReplicationError) -> [UInt8] {
+    let bytes = try await storeWork { store throws(StoreError) in
+      try store.blobs.read(blob.hash, offset: part.offset, count: Int(part.count))
+    }
+    guard bytes.count == Int(part.count) else {
+      throw ReplicationError(
+        .unavailable, "\(name): large value \(blob.hash) was removed while it was published: push again")
+    }
+    return bytes
+  }
+
+  private func write(
+    _ bytes: [UInt8], as name: String, _ keys: Keys
+  ) async throws(ReplicationError) {
+    try await write([[RelayBlobForm.bytes.rawValue] + bytes], as: name, keys)
+  }
+
+  /// Writes an object of these payloads. It is written even if it is there: a doomed one would go otherwise.
+  private func write(
+    _ payloads: [[UInt8]], as object: String, _ keys: Keys
+  ) async throws(ReplicationError) {
+    let bytes = try await workers.run { () throws(ReplicationError) in
+      var writer = ByteWriter(capacity: payloads.reduce(0) { $0 + $1.count + 128 })
+      for (index, payload) in payloads.enumerated() {
+        let batch = try keys.seal.encrypt(
+          payload, as: object, kind: .relayBlob, index: UInt64(index), keys: keys.ring,
+          randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+        writer.write(UInt32(batch.count))
+        writer.write(raw: batch)
+      }
+      return writer.bytes
+    }
+    _ = try await put(object, bytes, if: .always)
+    memory.withLock { _ = $0.blobsThere.insert(object) }
+  }
+
+  /// Which of these objects are in the relay, and not doomed.
+  private func present(_ names: [String]) async throws(ReplicationError) -> StringSet {
+    let (known, doomed) = memory.withLock { memory in
+      (memory.blobsThere, StringSet(memory.heads.values.flatMap(\.head.doomed)))
+    }
+    let asked = names.filter { !known.contains($0) && !doomed.contains($0) }
+    let found: StringSet
+    if asked.count > Self.probes {
+      do throws(ObjectStoreError) {
+        found = StringSet(try await objects.list(RelayName.blobs).map(\.name))
+      } catch { throw failure(error) }
+    } else {
+      let answers = try await inParallel(asked, limit: Self.readsInFlight) { name throws(ReplicationError) in
+        try await self.exists(name)
+      }
+      found = StringSet(zip(asked, answers).filter(\.1).map(\.0))
+    }
+    memory.withLock { memory in
+      for name in asked where found.contains(name) { memory.blobsThere.insert(name) }
+    }
+    return StringSet(names.filter { (known.contains($0) || found.contains($0)) && !doomed.contains($0) })
+  }
+
+  private func exists(_ object: String) async throws(ReplicationError) -> Bool {
+    do throws(ObjectStoreError) {
+      return try await objects.get(object, range: 0..<1, unless: nil, limit: 1) != .absent
+    } catch { throw failure(error) }
+  }
+
+  /// Writes values that other members ask for and that are held here.
+  func publishWanted(
+    _ format: RelayFormat, _ keys: Keys, _ view: RelayView, _ report: inout RelayReport
+  ) async throws(ReplicationError) {
+    let wanted = view.streams.values.filter { $0.standing != .stranger }.flatMap(\.head.wanted)
+    try await publish(wanted, format, keys, &report)
+  }
+
+  // MARK: Reading
+
+  /// Reads the values that records here refer to and that are not here. Those that the relay does not have
+  /// either are counted, and asked for with the next head.
+  func fetchBlobs(
+    _ format: RelayFormat, _ keys: Keys, _ report: inout RelayReport
+  ) async throws(ReplicationError) {
+    let needed = try await storeWork { store throws(StoreError) in try store.blobsToFetch() }
+    var missing: [BlobReference] = []
+    var step: [BlobReference] = []
+    let blobs = needed.blobs.filter { $0.size <= RelayLimits.blobBytes }
+    for (index, blob) in blobs.enumerated() {
+      guard blob.size <= RelayLimits.wholeBlobBytes else {
+        let isHere = try await fetch(inGroups: blob, format, keys, &report)
+        if isHere { report.receivedBlobs += 1 } else { missing.append(blob) }
+        continue
+      }
+      step.append(blob)
+      let isLast = index + 1 == blobs.count
+      guard isLast || step.reduce(0, { $0 + $1.size }) >= Self.stepBytes else { continue }
+      missing += try await fetch(whole: step, format, keys, &report)
+      step = []
+    }
+    missing += try await fetch(whole: step, format, keys, &report)
+    missing += needed.blobs.filter { $0.size > RelayLimits.blobBytes }
+    report.missingBlobs = missing.count
+    let wanted = missing.filter { !needed.spare.contains($0.hash) }.prefix(RelayLimits.wanted)
+    memory.withLock { $0.wanted = Array(wanted) }
+  }
+
+  /// Reads values that are one object each, and makes them durable together. Returns those that are not
+  /// there.
+  private func fetch(
+    whole blobs: [BlobReference], _ format: RelayFormat, _ keys: Keys, _ report: inout RelayReport
+  ) async throws(ReplicationError) -> [BlobReference] {
+    guard !blobs.isEmpty else { return [] }
+    let noted = try await storeWork { store throws(StoreError) in
+      try store.absenceVersions(of: blobs.map(\.hash))
+    }
+    let outcomes = try await inParallel(blobs, limit: Self.blobsInFlight) { blob throws(ReplicationError) in
+      let name = format.blobName(blob.hash)
+      let reading = try await self.readBlob(name, limit: RelayLimits.wholeBlobBytes + 4096, keys)
+      guard case .success(let payloads) = reading else { return reading.map { _ in } }
+      let isRight = try await self.storeWork { store throws(StoreError) in
+        guard payloads.count == 1, payloads[0].first == RelayBlobForm.bytes.rawValue else { return false }
+        return try store.blobs.put(Array(payloads[0].dropFirst()), arrivedAs: blob)
+      }
+      return isRight ? .success(()) : .failure(.unreadable(Self.otherContent))
+    }
+    var (arrived, missing): ([BlobReference], [BlobReference]) = ([], [])
+    for (blob, outcome) in zip(blobs, outcomes) {
+      switch outcome {
+      case .success: arrived.append(blob)
+      case .failure(let why):
+        missing.append(blob)
+        if case .unreadable(let reason) = why { report.setAside(format.blobName(blob.hash), reason) }
+      }
+    }
+    let done = arrived
+    try await storeWork { store throws(StoreError) in
+      try store.blobs.makeDurable(done)
+      try store.recordArrived(done.map(\.hash), unlessChangedSince: noted)
+    }
+    report.receivedBlobs += done.count
+    return missing
+  }
+
+  private static let otherContent =
+    "its bytes are not those of the large value: a member may have forged it, or it was damaged"
+
+  /// Reads the groups of a large value of which the bytes are not here in other values, and assembles it.
+  /// Continues where an earlier attempt ended. False if the relay does not have all of it.
+  private func fetch(
+    inGroups blob: BlobReference, _ format: RelayFormat, _ keys: Keys, _ report: inout RelayReport
+  ) async throws(ReplicationError) -> Bool {
+    let name = format.blobName(blob.hash)
+    let table: RelayBlobTable
+    switch try await readBlob(name, limit: RelayLimits.tableBytes, keys) {
+    case .failure(let why):
+      if case .unreadable(let reason) = why { report.setAside(name, reason) }
+      return false
+    case .success(let payloads):
+      do throws(DecodingFailure) { table = try RelayBlobTable(payloads: payloads, size: blob.size) } catch {
+        report.setAside(name, error.description)
+        return false
+      }
+    }
+    let match = try await storeWork { store throws(StoreError) in try store.blobs.match(table.recipe) }
+    guard try await assemble(blob, table, match, format, keys, &report) else { return false }
+    do throws(ReplicationError) {
+      try await storeWork { store throws(StoreError) in
+        let noted = try store.absenceVersions(of: [blob.hash])
+        try store.blobs.complete(blob, durable: true)
+        try store.recordArrived([blob.hash], unlessChangedSince: noted)
+      }
+      return true
+    } catch {
+      guard error.store?.code == .damaged else { throw error }
+      report.setAside(name, Self.otherContent)
+      return false
+    }
+  }
+
+  private func assemble(
+    _ blob: BlobReference, _ table: RelayBlobTable, _ match: BlobMatch, _ format: RelayFormat, _ keys: Keys,
+    _ report: inout RelayReport
+  ) async throws(ReplicationError) -> Bool {
+    var groups = table.groups[...]
+    var start: UInt64 = 0
+    while true {
+      let held = try await storeWork { store throws(StoreError) in
+        try store.blobs.assemble(blob.hash, match, upTo: blob.size)
+      }
+      while let first = groups.first, start + UInt64(first.count) <= held {
+        start += UInt64(first.count)
+        groups.removeFirst()
+      }
+      guard held < blob.size else { return true }
+      // The next groups that nothing here has all of.
+      let next = Array(groups.prefix(Self.blobsInFlight))
+      let readings = try await inParallel(next, limit: Self.blobsInFlight) { group throws(ReplicationError) in
+        try await self.readBlob(
+          format.blobName(group.hash), limit: RelayLimits.maximumGroupBytes + 4096, keys)
+      }
+      for (group, reading) in zip(next, readings) {
+        let object = format.blobName(group.hash)
+        guard case .success(let payloads) = reading else {
+          if case .failure(.unreadable(let reason)) = reading { report.setAside(object, reason) }
+          return false
+        }
+        guard payloads.count == 1, payloads[0].first == RelayBlobForm.bytes.rawValue,
+          payloads[0].count == group.count + 1
+        else {
+          report.setAside(object, Self.otherContent)
+          return false
+        }
+        let (bytes, offset) = (payloads[0], start)
+        try await storeWork { store throws(StoreError) in
+          let held = try store.blobs.partialSize(blob.hash)
+          guard held >= offset, held < offset + UInt64(group.count) else { return }
+          try store.blobs.append(Array(bytes.dropFirst(1 + Int(held - offset))), to: blob.hash, at: held)
+        }
+        start += UInt64(group.count)
+      }
+      groups = groups.dropFirst(next.count)
+    }
+  }
+
+  /// Why an object of a large value cannot be used.
+  private enum BlobFailure: Error {
+    case absent
+    case unreadable(String)
+  }
+
+  /// Reads the payloads of an object under `b/`.
+  private func readBlob(
+    _ object: String, limit: some BinaryInteger, _ keys: Keys
+  ) async throws(ReplicationError) -> Result<[[UInt8]], BlobFailure> {
+    guard case .found(let content) = try await get(object, limit: Int(limit)) else {
+      return .failure(.absent)
+    }
+    return try await workers.run { () throws(ReplicationError) in
+      do throws(ReplicationError) {
+        var payloads: [[UInt8]] = []
+        for (index, batch) in try Self.batches(in: content.bytes, of: object).enumerated() {
+          payloads.append(
+            try keys.seal.decrypt(
+              batch, as: object, kind: .relayBlob, index: UInt64(index), keys: keys.ring))
+        }
+        return .success(payloads)
+      } catch { return .failure(.unreadable(error.message)) }
+    }
+  }
+}
