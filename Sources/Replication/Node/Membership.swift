@@ -231,8 +231,14 @@ public struct Membership: Sendable {
 
   /// Names a peer, durably, replacing one of the same name.
   ///
-  /// - Throws: `.network` if the name or an address is not valid; `.store` if it cannot be written.
+  /// - Throws: `.network` if the name or an address is not valid; `.notAllowed` if a relay is called so;
+  ///   `.store` if it cannot be written.
   public func add(_ peer: Peer) throws(ReplicationError) {
+    guard try relay(named: peer.name) == nil else {
+      throw ReplicationError(
+        .notAllowed, "cannot add \(peer.name): a relay is called so: choose another name, or remove the relay"
+      )
+    }
     guard StoreIdentity.isName(peer.name) else {
       throw ReplicationError(
         .network, "cannot add \"\(peer.name)\": use 1 to \(Limits.nameBytes) bytes without blanks or slashes")

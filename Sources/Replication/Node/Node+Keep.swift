@@ -10,8 +10,8 @@ public struct KeepPolicy: Hashable, Sendable {
     case every(seconds: Int)
   }
 
-  /// The names of the peers; nil for all whose address is known: the inviter of this copy, and the peers that
-  /// were named (`Membership.add(_:)`).
+  /// The names of the peers and relays; nil for all that are known: the inviter of this copy, and the peers
+  /// and relays that were named (`Membership.add(_:)`).
   public var peers: StringSet?
   /// When copies synchronize.
   public var schedule: Schedule
@@ -19,8 +19,13 @@ public struct KeepPolicy: Hashable, Sendable {
   /// each failure, and the delay is drawn at random from its upper half (F71).
   public var retry: ClosedRange<UInt64>
 
-  /// By default all peers, live, with delays of 1 s to 20 s: a peer that is back is reached within half a
-  /// minute.
+  /// Seconds within which what is written here is published in relays, at least 1.
+  public var publishSeconds = 5
+  /// Seconds between two looks into a relay, at least 1; each pause is 80 to 120 % of it.
+  public var pollSeconds = 10
+
+  /// By default all peers and relays, live, with delays of 1 s to 20 s: a peer that is back is reached within
+  /// half a minute.
   public init(
     peers: StringSet? = nil, schedule: Schedule = .live, retry: ClosedRange<UInt64> = 1_000...20_000
   ) {
@@ -37,6 +42,7 @@ extension Node {
     precondition(policy.retry.lowerBound >= 1, "a pause has at least a millisecond")
     let keeper = supervisor
     context.loop.execute { keeper.value.start(policy) }
+    relays.start(policy, self)
     startEnforcingBlobLimits()
   }
 
@@ -44,6 +50,7 @@ extension Node {
   package func retryNow() {
     let keeper = supervisor
     context.loop.execute { keeper.value.retryNow() }
+    relays.retryNow()
   }
 
   /// Stops keeping peers in step. Sessions that this node has dialled end; those that others dialled
@@ -51,6 +58,8 @@ extension Node {
   public func stopKeepingInStep() {
     let keeper = supervisor
     context.loop.execute { keeper.value.stop() }
+    let relays = relays
+    Task { await relays.stop() }
   }
 
   /// The current state.

@@ -20,6 +20,9 @@ public final class Node: Sendable {
     /// `Limits.unacknowledgedSeconds`.
     public var pingSeconds: Int
 
+    /// Opens the objects of relays; by default only of those in directories.
+    public var opensRelay: Node.RelayOpener = Node.opensDirectories
+
     /// By default nothing is logged.
     public init(
       fetchesOnRead: Bool = true, pingSeconds: Int = Limits.pingSeconds,
@@ -47,6 +50,9 @@ public final class Node: Sendable {
   private let isStopped = LockedField(false)
   /// Open while this node holds the listen lock: invitations name its address.
   let listening = Locked<(any StorageFile)?>(nil)
+  let opensRelay: RelayOpener
+  let relayClients = LockedField<StringDictionary<(description: RelayDescription, client: RelayClient)>>([:])
+  let relays: RelayKeeper
   /// Enforces the limits of large values periodically.
   let upkeep = LockedField<Task<Void, Never>?>(nil)
 
@@ -69,6 +75,8 @@ public final class Node: Sendable {
       pingSeconds: configuration.pingSeconds, log: configuration.log)
     let core = NodeCore(context)
     self.core = LoopBound(core, to: loop)
+    opensRelay = configuration.opensRelay
+    relays = RelayKeeper(context: context, board: statePublisher)
     supervisor = LoopBound(PeerSupervisor(core: core, board: statePublisher), to: loop)
     if configuration.fetchesOnRead { fetchOnRead() }
   }
@@ -119,6 +127,7 @@ public final class Node: Sendable {
     store.setBlobFetching(nil)
     listening.withLock { $0 = nil }
     let (core, keeper) = (core, supervisor)
+    await relays.stop()
     let contacts = try? await onLoop { () throws(ReplicationError) in core.value.drainNewContacts() }
     await withCheckedContinuation { continuation in
       context.loop.execute {
@@ -154,7 +163,7 @@ public final class Node: Sendable {
   /// Synchronizes this copy with a peer, and returns when everything requested is durable at its destination.
   ///
   /// - Parameters:
-  ///   - peer: a member's name, the name of a peer of this copy, or `host:port` of any member.
+  ///   - peer: a member's name, the name of a peer or of a relay of this copy, or `host:port` of any member.
   ///   - direction: which way records move.
   ///   - progress: called about ten times a second, on the event loop: it must not block.
   /// - Throws: `.notAMember` if there is no such peer, or it presented another key; `.network` or `.timeout`
@@ -164,6 +173,9 @@ public final class Node: Sendable {
     with peer: String, direction: SyncDirection = .both,
     progress: @escaping @Sendable (SessionProgress) -> Void = { _ in }
   ) async throws(ReplicationError) -> SessionReport {
+    if let relay = try await relayClient(named: peer) {
+      return try await synchronize(with: relay, direction: direction)
+    }
     let begin = MonotonicClock.milliseconds()
     var (repairedKeys, repaired): (Int, [[UInt8]]) = (0, [])
     let plan = DialPlan(direction: direction.inSession, progress: progress)

@@ -50,12 +50,44 @@ public struct PeerState: Hashable, Sendable {
   init(name: String, device: DeviceID?) { (self.name, self.device) = (name, device) }
 }
 
+/// The state of one relay that a node keeps in step.
+public struct RelayState: Hashable, Sendable {
+  /// Its name on this copy.
+  public internal(set) var name: String
+  /// `dir:` and the path, or the bucket and the prefix.
+  public internal(set) var location: String
+  /// Whether objects are being read or written.
+  public internal(set) var isBusy = false
+  /// When it was last read to its end, and what was new here was published, in milliseconds since 1970.
+  public internal(set) var lastSuccess: UInt64?
+  /// When it is looked at next, in milliseconds since 1970, unless something is written before.
+  public internal(set) var nextTry: UInt64?
+  /// Consecutive failed attempts.
+  public internal(set) var failures = 0
+  /// Why the last attempt failed; nil if it did not.
+  public internal(set) var lastError: PeerState.Failure?
+  /// The position of this copy's journal up to which everything is durable in the relay.
+  public internal(set) var published: UInt64?
+  /// Entries of other members that wait for something that is not there.
+  public internal(set) var waitingEntries: UInt64 = 0
+  /// Objects that could not be used at the last attempt.
+  public internal(set) var setAside: [RelayReport.SetAside] = []
+  /// Records published and read by this node.
+  public internal(set) var sentRecords = 0, receivedRecords = 0
+  /// Requests and bytes of this node.
+  public internal(set) var figures = ObjectStoreFigures()
+
+  init(name: String, location: String) { (self.name, self.location) = (name, location) }
+}
+
 /// The state of a node.
 public struct NodeState: Hashable, Sendable {
   /// Where it listens; nil if it does not.
   public internal(set) var listening: Endpoint?
   /// The peers that it keeps in step, in the order of their names.
   public internal(set) var peers: [PeerState] = []
+  /// The relays that it keeps in step, in the order of their names.
+  public internal(set) var relays: [RelayState] = []
   /// The devices with a live session, whichever side dialled, sorted: peers kept in step, and members that
   /// stay connected to this node. `Membership.member(_:)` gives their names.
   public internal(set) var connected: [DeviceID] = []
@@ -66,6 +98,9 @@ public struct NodeState: Hashable, Sendable {
 
   /// The peer with this name; nil if it is not kept in step.
   public subscript(peer: String) -> PeerState? { peers.first { $0.name == peer } }
+
+  /// The relay with this name; nil if it is not kept in step.
+  public subscript(relay name: String) -> RelayState? { relays.first { $0.name == name } }
 }
 
 /// The state of a node as it changes. A slow reader gets the newest state, not every one. Ends when the node
@@ -160,7 +195,7 @@ final class StatePublisher: Sendable {
   func end() {
     change { state in
       state.isStopped = true
-      state.peers = []
+      (state.peers, state.relays) = ([], [])
       state.listening = nil
     }
     let readers = content.withLock { content in

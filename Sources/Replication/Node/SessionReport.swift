@@ -70,4 +70,7 @@ public struct SessionReport: Hashable, Sendable {
   public internal(set) var repairedKeys = 0
   /// The first 1000 of those keys.
   public internal(set) var repaired: [Key] = []
+  /// If the peer is a relay: what was done there. Everything that was sent is durable in the relay; the
+  /// members have yet to read it. `roundTrips` counts requests then, and the digest is this copy's own.
+  public internal(set) var relay: RelayReport?
 }

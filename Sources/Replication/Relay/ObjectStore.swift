@@ -223,6 +223,12 @@ public struct ObjectStoreFigures: Hashable, Sendable {
     if count > 0 { requests[kind, default: 0] += count }
   }
 
+  /// Adds what another one has counted.
+  mutating func add(_ other: ObjectStoreFigures) {
+    for (kind, count) in other.requests { add(kind, count) }
+    addBytes(sent: other.sentBytes, received: other.receivedBytes)
+  }
+
   /// Counts bytes.
   mutating func addBytes(sent: UInt64, received: UInt64) {
     sentBytes += sent

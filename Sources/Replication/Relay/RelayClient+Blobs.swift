@@ -14,13 +14,13 @@ extension RelayClient {
   /// Writes the values that are held here and not in the relay. Values that are not held here are left to
   /// those who hold them: heads ask for them (`RelayHead.wanted`).
   func publish(
-    _ blobs: [BlobReference], _ format: RelayFormat, _ keys: Keys, _ report: inout RelayReport
+    _ blobs: [BlobReference], with keys: Keys, _ report: inout RelayReport
   ) async throws(ReplicationError) {
     guard !blobs.isEmpty else { return }
     var known: Set<BlobHash> = []
     let distinct = blobs.filter { known.insert($0.hash).inserted && $0.size <= RelayLimits.blobBytes }
-    let there = try await present(distinct.map { format.blobName($0.hash) })
-    let absent = distinct.filter { !there.contains(format.blobName($0.hash)) }
+    let there = try await present(distinct.map { keys.format.blobName($0.hash) })
+    let absent = distinct.filter { !there.contains(keys.format.blobName($0.hash)) }
     let held = try await storeWork { store throws(StoreError) in
       var held: [BlobReference] = []
       for blob in absent where try store.blobs.has(blob) { held.append(blob) }
@@ -28,18 +28,18 @@ extension RelayClient {
     }
     let small = held.filter { $0.size <= RelayLimits.wholeBlobBytes }
     for large in held where large.size > RelayLimits.wholeBlobBytes {
-      try await publish(inGroups: large, format, keys)
+      try await publish(inGroups: large, with: keys)
     }
     _ = try await inParallel(small, limit: Self.blobsInFlight) { blob throws(ReplicationError) in
       let bytes = try await self.storeWork { store throws(StoreError) in try store.blobs.read(blob) }
-      try await self.write(bytes, as: format.blobName(blob.hash), keys)
+      try await self.write(bytes, as: keys.format.blobName(blob.hash), keys)
     }
     report.sentBlobs += held.count
   }
 
   /// Writes the groups of a large value that are not there, then its table, which makes it exist.
   private func publish(
-    inGroups blob: BlobReference, _ format: RelayFormat, _ keys: Keys
+    inGroups blob: BlobReference, with keys: Keys
   ) async throws(ReplicationError) {
     let recipe = try await storeWork { store throws(StoreError) in
       try store.blobs.recipe(of: blob, from: 0, bytes: blob.size)
@@ -56,19 +56,19 @@ extension RelayClient {
     let hashes = try await inParallel(parts, limit: Self.blobsInFlight) { part throws(ReplicationError) in
       BlobHash(sha256: SHA256.hash(try await self.bytes(of: blob, part)))
     }
-    let there = try await present(hashes.map { format.blobName($0) })
+    let there = try await present(hashes.map { keys.format.blobName($0) })
     var begun: Set<BlobHash> = []
     let missing = zip(parts, hashes).filter { pair in
-      !there.contains(format.blobName(pair.1)) && begun.insert(pair.1).inserted
+      !there.contains(keys.format.blobName(pair.1)) && begun.insert(pair.1).inserted
     }
     _ = try await inParallel(missing, limit: Self.blobsInFlight) { pair throws(ReplicationError) in
       let bytes = try await self.bytes(of: blob, pair.0)
-      try await self.write(bytes, as: format.blobName(pair.1), keys)
+      try await self.write(bytes, as: keys.format.blobName(pair.1), keys)
     }
     for (chunks, hash) in zip(cut, hashes) {
       groups.append(RelayBlobTable.Group(hash: hash, chunks: Array(chunks)))
     }
-    let name = format.blobName(blob.hash)
+    let name = keys.format.blobName(blob.hash)
     try await write(RelayBlobTable(groups: groups).payloads, as: name, keys)
   }
 
@@ -112,7 +112,7 @@ extension RelayClient {
   /// Which of these objects are in the relay, and not doomed.
   private func present(_ names: [String]) async throws(ReplicationError) -> StringSet {
     let (known, doomed) = memory.withLock { memory in
-      (memory.blobsThere, StringSet(memory.heads.values.flatMap(\.head.doomed)))
+      (memory.blobsThere, StringSet(memory.heads.values.flatMap(\.head.doomed).map(\.name)))
     }
     let asked = names.filter { !known.contains($0) && !doomed.contains($0) }
     let found: StringSet
@@ -140,10 +140,10 @@ extension RelayClient {
 
   /// Writes values that other members ask for and that are held here.
   func publishWanted(
-    _ format: RelayFormat, _ keys: Keys, _ view: RelayView, _ report: inout RelayReport
+    in view: RelayView, with keys: Keys, _ report: inout RelayReport
   ) async throws(ReplicationError) {
     let wanted = view.streams.values.filter { $0.standing != .stranger }.flatMap(\.head.wanted)
-    try await publish(wanted, format, keys, &report)
+    try await publish(wanted, with: keys, &report)
   }
 
   // MARK: Reading
@@ -151,7 +151,7 @@ extension RelayClient {
   /// Reads the values that records here refer to and that are not here. Those that the relay does not have
   /// either are counted, and asked for with the next head.
   func fetchBlobs(
-    _ format: RelayFormat, _ keys: Keys, _ report: inout RelayReport
+    with keys: Keys, _ report: inout RelayReport
   ) async throws(ReplicationError) {
     let needed = try await storeWork { store throws(StoreError) in try store.blobsToFetch() }
     var missing: [BlobReference] = []
@@ -159,17 +159,17 @@ extension RelayClient {
     let blobs = needed.blobs.filter { $0.size <= RelayLimits.blobBytes }
     for (index, blob) in blobs.enumerated() {
       guard blob.size <= RelayLimits.wholeBlobBytes else {
-        let isHere = try await fetch(inGroups: blob, format, keys, &report)
+        let isHere = try await fetch(inGroups: blob, with: keys, &report)
         if isHere { report.receivedBlobs += 1 } else { missing.append(blob) }
         continue
       }
       step.append(blob)
       let isLast = index + 1 == blobs.count
       guard isLast || step.reduce(0, { $0 + $1.size }) >= Self.stepBytes else { continue }
-      missing += try await fetch(whole: step, format, keys, &report)
+      missing += try await fetch(whole: step, with: keys, &report)
       step = []
     }
-    missing += try await fetch(whole: step, format, keys, &report)
+    missing += try await fetch(whole: step, with: keys, &report)
     missing += needed.blobs.filter { $0.size > RelayLimits.blobBytes }
     report.missingBlobs = missing.count
     let wanted = missing.filter { !needed.spare.contains($0.hash) }.prefix(RelayLimits.wanted)
@@ -179,14 +179,14 @@ extension RelayClient {
   /// Reads values that are one object each, and makes them durable together. Returns those that are not
   /// there.
   private func fetch(
-    whole blobs: [BlobReference], _ format: RelayFormat, _ keys: Keys, _ report: inout RelayReport
+    whole blobs: [BlobReference], with keys: Keys, _ report: inout RelayReport
   ) async throws(ReplicationError) -> [BlobReference] {
     guard !blobs.isEmpty else { return [] }
     let noted = try await storeWork { store throws(StoreError) in
       try store.absenceVersions(of: blobs.map(\.hash))
     }
     let outcomes = try await inParallel(blobs, limit: Self.blobsInFlight) { blob throws(ReplicationError) in
-      let name = format.blobName(blob.hash)
+      let name = keys.format.blobName(blob.hash)
       let reading = try await self.readBlob(name, limit: RelayLimits.wholeBlobBytes + 4096, keys)
       guard case .success(let payloads) = reading else { return reading.map { _ in } }
       let isRight = try await self.storeWork { store throws(StoreError) in
@@ -201,7 +201,7 @@ extension RelayClient {
       case .success: arrived.append(blob)
       case .failure(let why):
         missing.append(blob)
-        if case .unreadable(let reason) = why { report.setAside(format.blobName(blob.hash), reason) }
+        if case .unreadable(let reason) = why { report.setAside(keys.format.blobName(blob.hash), reason) }
       }
     }
     let done = arrived
@@ -219,9 +219,9 @@ extension RelayClient {
   /// Reads the groups of a large value of which the bytes are not here in other values, and assembles it.
   /// Continues where an earlier attempt ended. False if the relay does not have all of it.
   private func fetch(
-    inGroups blob: BlobReference, _ format: RelayFormat, _ keys: Keys, _ report: inout RelayReport
+    inGroups blob: BlobReference, with keys: Keys, _ report: inout RelayReport
   ) async throws(ReplicationError) -> Bool {
-    let name = format.blobName(blob.hash)
+    let name = keys.format.blobName(blob.hash)
     let table: RelayBlobTable
     switch try await readBlob(name, limit: RelayLimits.tableBytes, keys) {
     case .failure(let why):
@@ -234,7 +234,7 @@ extension RelayClient {
       }
     }
     let match = try await storeWork { store throws(StoreError) in try store.blobs.match(table.recipe) }
-    guard try await assemble(blob, table, match, format, keys, &report) else { return false }
+    guard try await assemble(blob, by: table, having: match, with: keys, &report) else { return false }
     do throws(ReplicationError) {
       try await storeWork { store throws(StoreError) in
         let noted = try store.absenceVersions(of: [blob.hash])
@@ -249,8 +249,18 @@ extension RelayClient {
     }
   }
 
+  /// The groups of a large value in the relay; nil if its object is missing or cannot be read.
+  func groups(
+    of blob: BlobReference, as object: String, with keys: Keys
+  ) async throws(ReplicationError) -> [RelayBlobTable.Group]? {
+    guard case .success(let payloads) = try await readBlob(object, limit: RelayLimits.tableBytes, keys) else {
+      return nil
+    }
+    return try? RelayBlobTable(payloads: payloads, size: blob.size).groups
+  }
+
   private func assemble(
-    _ blob: BlobReference, _ table: RelayBlobTable, _ match: BlobMatch, _ format: RelayFormat, _ keys: Keys,
+    _ blob: BlobReference, by table: RelayBlobTable, having match: BlobMatch, with keys: Keys,
     _ report: inout RelayReport
   ) async throws(ReplicationError) -> Bool {
     var groups = table.groups[...]
@@ -268,10 +278,10 @@ extension RelayClient {
       let next = Array(groups.prefix(Self.blobsInFlight))
       let readings = try await inParallel(next, limit: Self.blobsInFlight) { group throws(ReplicationError) in
         try await self.readBlob(
-          format.blobName(group.hash), limit: RelayLimits.maximumGroupBytes + 4096, keys)
+          keys.format.blobName(group.hash), limit: RelayLimits.maximumGroupBytes + 4096, keys)
       }
       for (group, reading) in zip(next, readings) {
-        let object = format.blobName(group.hash)
+        let object = keys.format.blobName(group.hash)
         guard case .success(let payloads) = reading else {
           if case .failure(.unreadable(let reason)) = reading { report.setAside(object, reason) }
           return false

@@ -26,12 +26,18 @@ extension RelayClient {
     var progress = try await storeWork { store throws(StoreError) in try store.relayProgress(relay) }
     let quiet = progress.quietBell.isEmpty ? nil : ObjectVersion(tag: progress.quietBell)
     let bell = try await get(RelayName.bell, unless: quiet, limit: 1024)
-    let keys = try await keys(format)
+    var keys = try await keys(format)
     let health = try await storeWork { store throws(StoreError) in try store.relayReplica().health }
     guard bell != .unchanged || !progress.owed.isEmpty || health != .healthy else {
-      return try await fetchBlobs(format, keys, &report)
+      return try await fetchBlobs(with: keys, &report)
     }
     var view = try await readHeads(progress, keys, &report)
+    let unknown = memory.withLock { exchange(&$0.unknownEpochs, with: []) }
+    if !unknown.isEmpty, try await learnKeys(of: unknown, with: keys, &report) {
+      keys = try await self.keys(format)
+      report.setAside = []
+      view = try await readHeads(progress, keys, &report)
+    }
     for _ in 0..<Self.mostSteps {
       let copy = try await storeWork { store throws(StoreError) in try store.relayReplica() }
       progress = try await storeWork { store throws(StoreError) in try store.relayProgress(relay) }
@@ -64,7 +70,7 @@ extension RelayClient {
         let lacksState =
           copy.health != .healthy || backlog.waiting.values.contains { $0.reason != .dependencies }
         memory.withLock { $0.needsFullState = lacksState }
-        try await fetchBlobs(format, keys, &report)
+        try await fetchBlobs(with: keys, &report)
         try await finishPull(relay, view, copy, isComplete: backlog.isEmpty, bell, &report)
         return
       }

@@ -13,29 +13,51 @@ extension RelayClient {
   package func push() async throws(ReplicationError) -> RelayReport {
     try await claiming { report throws(ReplicationError) in
       guard let format = try await self.format(creates: true) else { return }
-      try await self.push(format, readsHeads: true, &report)
+      try await self.push(format, [.readsHeads, .acknowledges], &report)
+    }
+  }
+
+  /// Publishes everything that is new here, as far as is known without a look into the relay: nothing new
+  /// costs no request.
+  package func publish() async throws(ReplicationError) -> RelayReport {
+    try await claiming { report throws(ReplicationError) in
+      guard try await self.mayPublish(), let format = try await self.format(creates: true) else { return }
+      try await self.push(format, [], &report)
     }
   }
 
   /// Reads everything, then publishes what is new; a copy that may only read states what it has read.
-  package func sync() async throws(ReplicationError) -> RelayReport {
+  /// With `acknowledges`, the head also states what was read if there is nothing to publish.
+  package func sync(acknowledges: Bool = true) async throws(ReplicationError) -> RelayReport {
     try await claiming { report throws(ReplicationError) in
       guard let format = try await self.format(creates: true) else { return }
       try await self.pull(format, &report)
-      guard try await self.mayPublish() else { return try await self.acknowledge(format) }
-      try await self.push(format, readsHeads: false, &report)
+      if try await self.mayPublish() {
+        try await self.push(format, acknowledges ? .acknowledges : [], &report)
+      } else if acknowledges {
+        try await self.acknowledge(format)
+      }
     }
+  }
+
+  /// How `push` is done.
+  struct PushOptions: OptionSet {
+    let rawValue: Int
+    /// The heads are read first: nothing has just read them.
+    static let readsHeads = PushOptions(rawValue: 1)
+    /// The head states what was read, also if there is nothing to publish.
+    static let acknowledges = PushOptions(rawValue: 2)
   }
 
   /// `push`, with the relays claimed.
   func push(
-    _ format: RelayFormat, readsHeads: Bool, acknowledges: Bool = true, _ report: inout RelayReport
+    _ format: RelayFormat, _ options: PushOptions, _ report: inout RelayReport
   ) async throws(ReplicationError) {
     try await checkMayPublish()
-    var reads = readsHeads
+    var reads = options.contains(.readsHeads)
     for _ in 0..<Self.attempts {
       if try await pushOnce(format, readsHeads: reads, &report) {
-        if acknowledges { try await acknowledge(format) }
+        if options.contains(.acknowledges) { try await acknowledge(format) }
         return
       }
       // The relay is not as this copy knew it.
@@ -66,7 +88,13 @@ extension RelayClient {
     let copy = try await storeWork { store throws(StoreError) in try store.relayReplica() }
     let progress = try await storeWork { store throws(StoreError) in try store.relayProgress(relay) }
     let keys = try await keys(format)
-    let view = readsHeads ? try await readHeads(progress, keys, &report) : memory.withLock { $0.view }
+    let isOwnUnknown =
+      progress.last != nil
+      && memory.withLock { memory in
+        progress.stream.map { memory.heads[$0] == nil } ?? false
+      }
+    let view =
+      readsHeads || isOwnUnknown ? try await readHeads(progress, keys, &report) : memory.withLock { $0.view }
     switch RelayPublisher(view, progress).ownStream {
     case .asKnown: break
     case .published(let entry):
@@ -81,9 +109,12 @@ extension RelayClient {
       try await storeWork { store throws(StoreError) in try store.becomeNewActor() }
       return false
     }
-    try await publishWanted(format, keys, view, &report)
+    try await shareKeys(in: view, with: keys)
+    try await publishWanted(in: view, with: keys, &report)
     report.position = copy.position
-    if memory.withLock({ $0.publishedPosition }) == copy.position, !view.isStateWanted { return true }
+    let isCovered = progress.covered.covers(copy.vector) && progress.covered.covers(copy.floor)
+    let isPublished = memory.withLock { $0.publishedPosition } == copy.position
+    if isCovered || isPublished, !view.isStateWanted { return true }
     var next = progress
     let stream = progress.stream ?? newStream()
     next.stream = stream
@@ -100,7 +131,7 @@ extension RelayClient {
       return true
     }
     let publication = RelayPublication(
-      format: format, keys: keys, view: view, progress: next, copy: copy, stream: stream, place: place)
+      keys: keys, view: view, progress: next, copy: copy, stream: stream, place: place)
     let isDone = try await publish(round, publication, &report)
     if isDone { memory.withLock { $0.publishedPosition = round.close.position } }
     return isDone
@@ -140,11 +171,12 @@ extension RelayClient {
       RelayName.part(stream, place, index: $0)
     }
     let written = try await writer.write(round, inline: RelayLimits.inlineEntryBytes)
-    try await publish(written.blobs, publication.format, publication.keys, &report)
+    try await publish(written.blobs, with: publication.keys, &report)
     var entry = publication.entry(of: round.close, written.content, records: written.records)
     entry.digest = try await digest(for: entry)
     entry.time = store.environment.now()
-    var head = head(publication.stream, publication.view, publication.progress, publication.copy)
+    var head = head(
+      of: publication.stream, in: publication.view, after: publication.progress, by: publication.copy)
     head.time = entry.time
     let isDue = RelayPublisher(publication.view, publication.progress)
       .isCheckpointDue(adding: written.bytes)
@@ -162,9 +194,17 @@ extension RelayClient {
     report.sentRecords += written.users
     report.position = entry.position
     _ = try await put(RelayName.bell, SecureRandom.bytes(16), if: .always)
+    try await deleteDamagedHeads()
     let published = entry
-    try await record(publication.format.relay, as: publication.copy.actor) { $0.published(published) }
+    try await record(publication.keys.format.relay, as: publication.copy.actor) { $0.published(published) }
     return true
+  }
+
+  /// Deletes own heads that cannot be read, now that everything is published in another stream.
+  private func deleteDamagedHeads() async throws(ReplicationError) {
+    let names = memory.withLock { exchange(&$0.damagedHeads, with: []) }.map { RelayName.head($0) }
+    guard !names.isEmpty else { return }
+    do throws(ObjectStoreError) { try await objects.delete(names.sorted()) } catch { throw failure(error) }
   }
 
   /// The digest of this copy, if it is that of exactly what the entry covers.
@@ -202,7 +242,7 @@ extension RelayClient {
   }
 
   /// Writes the own head over the version that this copy knows. False if it was another one.
-  private func write(_ head: RelayHead, _ keys: Keys) async throws(ReplicationError) -> Bool {
+  func write(_ head: RelayHead, _ keys: Keys) async throws(ReplicationError) -> Bool {
     let name = RelayName.head(head.stream)
     let signed = head.signedBytes
     let signature = try identity.signature(of: Self.signedText(signed, keys.seal.relay))
@@ -232,13 +272,15 @@ extension RelayClient {
 
   /// The own head as it is, or a first one, with what this copy has seen and asks for.
   private func head(
-    _ stream: StreamID, _ view: RelayView, _ progress: RelayProgress, _ copy: ReplicaSummary
+    of stream: StreamID, in view: RelayView, after progress: RelayProgress, by copy: ReplicaSummary
   ) -> RelayHead {
     let now = store.environment.now()
     var head =
       view.streams[stream]?.head
-      ?? RelayHead(stream: stream, publicKey: identity.publicKey, actor: copy.actor, time: now)
-    (head.publicKey, head.actor, head.time) = (identity.publicKey, copy.actor, now)
+      ?? RelayHead(
+        stream: stream, publicKey: identity.publicKey, wrappingKey: wrappingKey, actor: copy.actor, time: now)
+    (head.publicKey, head.wrappingKey) = (identity.publicKey, wrappingKey)
+    (head.actor, head.time) = (copy.actor, now)
     head.seen = progress.seen
     memory.withLock { memory in
       head.wanted = memory.wanted
@@ -268,7 +310,7 @@ extension RelayClient {
       }
     }
     guard let stream = progress.stream else { return }
-    let new = head(stream, view, progress, copy)
+    let new = head(of: stream, in: view, after: progress, by: copy)
     if let old = view.streams[stream]?.head, old.states(sameAs: new) { return }
     // Another process may have written it meanwhile: then it said so.
     _ = try await write(new, keys)
@@ -292,7 +334,7 @@ extension RelayClient {
         RelayName.checkpointPart(stream, place, index: $0)
       }
       let written = try await writer.write(round, inline: RelayLimits.inlineEntryBytes)
-      try await publish(written.blobs, publication.format, keys, &report)
+      try await publish(written.blobs, with: keys, &report)
       state = publication.entry(of: round.close, written.content, records: written.records)
       (state.time, size) = (entry.time, written.bytes)
     }
@@ -324,7 +366,6 @@ extension RelayHead {
 
 /// What one publication is made from. A value.
 struct RelayPublication: Sendable {
-  var format: RelayFormat
   var keys: RelayClient.Keys
   var view: RelayView
   /// With the entry pending.

@@ -9,6 +9,7 @@ extension RelayClient {
 
   /// Keys for reading, and the members who may write.
   struct Keys: Sendable {
+    var format: RelayFormat
     var seal: RelaySeal
     var ring: GroupKeyRing
     /// The members, and the inviter before its own record has arrived.
@@ -37,7 +38,8 @@ extension RelayClient {
       return standings
     }
     return Keys(
-      seal: RelaySeal(relay: format.relay, store: store.id), ring: try await ring(), standings: standings)
+      format: format, seal: RelaySeal(relay: format.relay, store: store.id), ring: try await ring(),
+      standings: standings)
   }
 
   /// Reads the heads that have changed. Those that `progress` names are asked for by name if the listing
@@ -73,7 +75,17 @@ extension RelayClient {
           let head = try Self.head(content.bytes, of: stream, keys)
           memory.withLock { $0.heads[stream] = (head, content.version) }
         } catch {
+          if error.code == .cryptography, let epoch = BatchCodec.epoch(of: content.bytes) {
+            memory.withLock { _ = $0.unknownEpochs.insert(epoch) }
+          }
           report.setAside(RelayName.head(stream), error.message)
+          guard progress.ownStreams.contains(stream) else { continue }
+          // The own one is as good as lost: a new stream takes its place.
+          absent.insert(stream)
+          memory.withLock { memory in
+            memory.heads[stream] = nil
+            memory.damagedHeads.insert(stream)
+          }
         }
       }
     }

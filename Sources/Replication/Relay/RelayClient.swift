@@ -12,10 +12,16 @@ package final class RelayClient: Sendable {
     var format: RelayFormat?
     /// The heads, and the versions in which they were read.
     var heads: [StreamID: (head: RelayHead, version: ObjectVersion?)] = [:]
+    /// Own streams whose heads cannot be read: deleted once another stream has taken their place.
+    var damagedHeads: Set<StreamID> = []
     /// Runs and tables of checkpoints, which never change.
     var view = RelayView()
     /// The position of the journal up to which nothing was left to publish.
     var publishedPosition: UInt64?
+    /// Group keys for members that are in the relay.
+    var keysThere = StringSet()
+    /// Epochs of group keys that heads were encrypted under and that are not here.
+    var unknownEpochs: Set<UInt32> = []
     /// Objects of large values that are in the relay.
     var blobsThere = StringSet()
     /// Large values that neither this copy nor the relay has.
@@ -27,9 +33,11 @@ package final class RelayClient: Sendable {
   let store: Store
   let objects: any ObjectStore
   /// The name of the relay on this copy.
-  let name: String
+  package let name: String
   let workers: WorkerPool
   let identity: DeviceIdentity
+  /// The public key with which others encrypt group keys for this copy.
+  let wrappingKey: [UInt8]
   let memory = LockedField(Memory(), rank: .session)
   private static let claimMilliseconds: UInt64 = 60_000
 
@@ -41,6 +49,7 @@ package final class RelayClient: Sendable {
   ) throws(ReplicationError) {
     (self.store, self.objects, self.name, self.workers) = (store, objects, name, workers)
     identity = try StoreKeys(store).identity()
+    wrappingKey = try identity.wrappingKey().publicKey
   }
 
   /// Runs `body` while no other task works on a relay of this copy.
@@ -153,6 +162,9 @@ public struct RelayReport: Hashable, Sendable {
   public internal(set) var checkpoints = 0
   /// Large values that records here refer to and that are neither here nor in the relay.
   public internal(set) var missingBlobs = 0
+  /// Objects deleted, or that would be in a dry run, and their bytes; objects that go a day after they were
+  /// named as doomed.
+  public internal(set) var collectedObjects = 0, collectedBytes: UInt64 = 0, doomedObjects = 0
   /// Requests and bytes.
   public internal(set) var figures = ObjectStoreFigures()
   /// Time from the beginning to the end.

@@ -221,6 +221,7 @@ extension RelayHead {
       for fingerprint in tried { writer.write(raw: fingerprint) }
     }
     writer.write(raw: publicKey)
+    writer.write(raw: wrappingKey)
     writer.write(raw: actor.bytes)
     writer.write(time)
     writer.writeVariable(total)
@@ -244,7 +245,10 @@ extension RelayHead {
       writer.writeVariable(blob.size)
     }
     writer.writeVariable(UInt64(doomed.count))
-    for name in doomed { writer.write(text: name) }
+    for doom in doomed {
+      writer.write(text: doom.name)
+      writer.write(doom.time)
+    }
     writer.write(counted: run.bytes)
     return writer.bytes
   }
@@ -262,6 +266,7 @@ extension RelayHead {
       }
     }
     publicKey = Array(try reader.read(raw: DeviceIdentity.keyBytes))
+    wrappingKey = Array(try reader.read(raw: WrappingKey.keyBytes))
     actor = try reader.readActor()
     time = try reader.read(UInt64.self)
     total = try reader.readVariable()
@@ -287,7 +292,7 @@ extension RelayHead {
       wanted.append(BlobReference(hash: hash, size: try reader.readVariable()))
     }
     for _ in 0..<(try reader.readCount(limit: RelayLimits.doomed)) {
-      doomed.append(try reader.readObjectName())
+      doomed.append(RelayDoom(name: try reader.readObjectName(), time: try reader.read(UInt64.self)))
     }
     run = try RelayRun(bytes: try reader.readCounted(limit: RelayLimits.objectBytes))
     try reader.end()

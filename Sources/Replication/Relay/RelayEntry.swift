@@ -161,12 +161,25 @@ package struct RelayCheckpointReference: Hashable, Sendable {
   }
 }
 
+/// An object that will be deleted.
+package struct RelayDoom: Hashable, Sendable {
+  /// Its name.
+  package var name: String
+  /// When it was named, in milliseconds since 1970, by the store's clock.
+  package var time: UInt64
+
+  /// Both fields.
+  package init(name: String, time: UInt64) { (self.name, self.time) = (name, time) }
+}
+
 /// The head of a stream: the one object of it that changes.
 package struct RelayHead: Hashable, Sendable {
   /// The stream.
   package var stream: StreamID { run.stream }
   /// The public key of the device that writes it (Ed25519, 32 bytes).
   package var publicKey: [UInt8]
+  /// The public key with which others encrypt group keys for that device (X25519, 32 bytes).
+  package var wrappingKey: [UInt8]
   /// The actor that writes it.
   package var actor: ActorID
   /// When it was written, in milliseconds since 1970, by the publisher's clock.
@@ -188,12 +201,12 @@ package struct RelayHead: Hashable, Sendable {
   package var checkpoints: [RelayCheckpointReference] = []
   /// Large values that this copy lacks and the relay, too: a member that holds one adds it.
   package var wanted: [BlobReference] = []
-  /// Names of objects that will be deleted at the next collection.
-  package var doomed: [String] = []
+  /// Objects that will be deleted a day after they were named here: a member that needs one writes it again.
+  package var doomed: [RelayDoom] = []
 
   /// A head without entries.
-  package init(stream: StreamID, publicKey: [UInt8], actor: ActorID, time: UInt64) {
-    (self.publicKey, self.actor, self.time) = (publicKey, actor, time)
+  package init(stream: StreamID, publicKey: [UInt8], wrappingKey: [UInt8], actor: ActorID, time: UInt64) {
+    (self.publicKey, self.wrappingKey, self.actor, self.time) = (publicKey, wrappingKey, actor, time)
     run = RelayRun(stream: stream, after: nil)
   }
 

@@ -1,5 +1,5 @@
-/// Runs `body` for each item, at most `limit` at the same time. Answers are in the order of the items; after a
-/// failure nothing more begins, and it is thrown when those that run have ended.
+/// Runs `body` for each item, at most `limit` at the same time. Answers are in the order of the items; after
+/// a failure nothing more begins, and it is thrown when those that run have ended.
 func inParallel<Item: Sendable, Answer: Sendable>(
   _ items: [Item], limit: Int,
   _ body: @escaping @Sendable (Item) async throws(ReplicationError) -> Answer

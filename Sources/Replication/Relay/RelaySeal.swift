@@ -105,12 +105,25 @@ package struct RelaySeal: Hashable, Sendable {
 
   /// Decrypts a payload of an object.
   ///
-  /// - Throws: `.protocolViolation` if it is not what was encrypted for this place, or its epoch is unknown.
+  /// - Throws: `.cryptography` if its group key is unknown; `.protocolViolation` if it is not the one that was
+  ///   encrypted for this place.
   package func decrypt(
     _ encrypted: [UInt8], as name: String, kind: BatchContext.Kind = .relayObject, index: UInt64 = 0,
     keys: GroupKeyRing
   ) throws(ReplicationError) -> [UInt8] {
-    try BatchCodec.decrypt(encrypted, expecting: context(name, kind, index: index), keys: keys)
+    if let epoch = BatchCodec.epoch(of: encrypted), keys.key(of: epoch) == nil {
+      throw ReplicationError(
+        .cryptography,
+        "\(name): the group key of epoch \(epoch) is not here yet: it comes once a member with it has read this copy's head: synchronize again later"
+      )
+    }
+    do throws(ReplicationError) {
+      return try BatchCodec.decrypt(encrypted, expecting: context(name, kind, index: index), keys: keys)
+    } catch {
+      throw ReplicationError(
+        .protocolViolation,
+        "\(name): it is not the object that was encrypted for this place: it was changed, cut or replaced")
+    }
   }
 
   /// The first bytes of the SHA-256 of an object.
@@ -124,6 +137,7 @@ enum RelayName {
   static let bell = "bell"
   static let heads = "h/"
   static let blobs = "b/"
+  static let keys = "k/"
 
   static func head(_ stream: StreamID) -> String { "h/\(stream)" }
 

@@ -123,7 +123,7 @@ package enum SystemCall {
   }
 
   /// The absolute path without links, dots and doubled slashes, as far as it exists.
-  static func absolutePath(_ path: String) -> String {
+  package static func absolutePath(_ path: String) -> String {
     if let resolved = unsafe realpath(path, nil) {
       defer { unsafe free(resolved) }
       return unsafe String(cString: resolved)

@@ -39,7 +39,7 @@ extension Store {
     }
     // Includes beaten, expired and parked records. They are durable when this returns, so that none of them
     // is truncated after its object was evicted (`LostBlobs`).
-    try eachReferenceToBlob { hash, _ in named[hash]?.references += 1 }
+    try eachReferenceToBlob { blob, _ in named[blob.hash]?.references += 1 }
     let staying = named.filter { _, known in known.references != known.others.count + 1 }.map(\.key)
     for hash in staying { named[hash] = nil }
     for hash in try pinnedBlobs() { named[hash] = nil }

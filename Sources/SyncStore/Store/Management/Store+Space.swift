@@ -109,15 +109,22 @@ extension Store {
   /// Number of references to each blob by records of this copy, losing values included.
   func referencesToBlobs() throws(StoreError) -> BlobReferences {
     var references = BlobReferences()
-    try eachReferenceToBlob { hash, isBeaten in
-      references.all[hash, default: 0] += 1
-      if isBeaten { references.beaten[hash, default: 0] += 1 }
+    try eachReferenceToBlob { blob, isBeaten in
+      references.all[blob.hash, default: 0] += 1
+      if isBeaten { references.beaten[blob.hash, default: 0] += 1 }
     }
     return references
   }
 
+  /// The blobs that records of this copy refer to, losing values included, each once, by hash.
+  package func referencedBlobs() throws(StoreError) -> [BlobReference] {
+    var sizes: [BlobHash: UInt64] = [:]
+    try eachReferenceToBlob { blob, _ in sizes[blob.hash] = blob.size }
+    return sizes.map { BlobReference(hash: $0.key, size: $0.value) }.sorted { $0.hash < $1.hash }
+  }
+
   /// Visits each record of this copy that refers to a blob. All of them are durable before the first visit.
-  func eachReferenceToBlob(_ visit: (_ hash: BlobHash, _ isBeaten: Bool) -> Void) throws(StoreError) {
+  func eachReferenceToBlob(_ visit: (_ blob: BlobReference, _ isBeaten: Bool) -> Void) throws(StoreError) {
     try checkWritable()
     try writes.lockWriters()
     let snapshot: BackupSnapshot
@@ -136,7 +143,7 @@ extension Store {
         guard let shape = view.shape, let blob = view.blob(shape) else {
           throw BackupSnapshot.damaged(view.segment, view.offset)
         }
-        visit(blob.hash, view.flags.contains(.loser))
+        visit(blob, view.flags.contains(.loser))
       }
     }
   }
