@@ -25,7 +25,8 @@ enum Program {
     MemberCommands.invite, InviteCommands.list, InviteCommands.revoke, MemberCommands.join,
     MemberCommands.list, MemberCommands.add, MemberCommands.remove, RenameCommand.command,
     SetRightCommand.command,
-    RevokeCommand.command, ClockCommand.command, ConflictCommands.show,
+    RevokeCommand.command, RelayCommands.check, RelayCommands.status, RelayCommands.collect,
+    ClockCommand.command, ConflictCommands.show,
     ConflictCommands.restore, ShellCommand.command, CompletionsCommand.command,
   ]
 

@@ -16,6 +16,14 @@ final class JSONReferenceTests {
   private static let rare: [String: String] = [
     "repaired_keys": "a machine that was rolled back in place: RepairTests",
     "repaired": "the same",
+    "pull: delivered": "of push and sync alone",
+    "missing_blobs": "a large value that no member with it has published: RelayTests",
+    "waiting_entries": "an object of a relay that was lost: RelayTests",
+    "set_aside": "an object of a relay that was changed: RelayTests",
+    "set_aside[].object": "the same", "set_aside[].reason": "the same",
+    "relay status: clock_offset_ms": "a file system that states the time of birth",
+    "status: daemon.relays[].last_error": "a relay that cannot be reached: RelayTests",
+    "status: daemon.relays[].last_success_ms": "the same",
     "status: daemon.identity_conflicts[].device": "two copies with one identity that displace each other",
     "status: daemon.identity_conflicts[].message": "the same",
     "status: members null": "damage in the list of members",
@@ -172,6 +180,18 @@ final class JSONReferenceTests {
     try daemon.end()
   }
 
+  private func relays() throws {
+    try FileManager.default.createDirectory(
+      atPath: scratch.path + "/stick", withIntermediateDirectories: false)
+    try beta.succeed("peer", "add", "stick", "dir:" + scratch.path + "/stick")
+    try print(beta, "relay", "check", "stick")
+    try print(beta, "push", "stick")
+    for command in ["pull", "sync"] { try print(beta, command, "stick") }
+    try print(beta, "relay", "status", "stick")
+    try print(beta, "relay", "gc", "stick")
+    try print(beta, "relay", "gc", "stick", "--dry-run")
+  }
+
   private func sessions() throws {
     let daemon = try Daemon(alpha)
     try beta.succeed("peer", "add", "alpha", daemon.address)
@@ -189,6 +209,7 @@ final class JSONReferenceTests {
     try print(beta, "diff", "alpha", "--summary", code: 1)
     for command in ["push", "pull", "sync"] { try print(beta, command, "alpha", "--dry-run", "--verbose") }
     for command in ["push", "pull", "sync"] { try print(beta, command, "alpha") }
+    try relays()
     try print(beta, "status")
     try print(beta, "clock")
     try print(alpha, "conflicts", "list")

@@ -113,7 +113,7 @@ enum MemberCommands {
         throw notPulled(from: joined.inviterName, Failure(error))
       }
     }
-    if invocation.wantsJSON { try output.line(figures.with("pull", report.map(SyncCommands.json))) }
+    if invocation.wantsJSON { try output.line(figures.with("pull", report.map { SyncCommands.json($0) })) }
     if let report, !invocation.wantsJSON, !invocation.isQuiet { try output.line(SyncCommands.text(report)) }
     try joined.store.close()
     return .done
@@ -189,14 +189,37 @@ enum MemberCommands {
       + others.map {
         Line(name: $0.name, addresses: $0.addresses, right: "address only", device: $0.device)
       }
+      + (try membership.relays()).map {
+        Line(name: $0.name, addresses: [$0.location], right: "relay", device: nil)
+      }
   }
 
   static let add = Command(
-    "peer add", "name an address, so that push, pull and sync can be told by name",
-    operands: [Operand("NAME"), Operand("ADDR")]
+    "peer add", "name an address or a relay, so that push, pull and sync can be told by name",
+    operands: [Operand("NAME"), Operand("ADDR")],
+    options: [
+      Option("endpoint", value: "URL", "for s3: the server of the bucket (default: AWS)"),
+      Option("region", value: "R", "for s3: the region (default: us-east-1)"),
+      Option("credentials-file", value: "F", "for s3: read the credentials from F at each use"),
+      Option("ca-file", value: "F", "for s3: check the server with the certificates in F"),
+    ],
+    notes: """
+      ADDR is host:port of a member, or a relay, which members use that never meet: dir:PATH, a directory on a stick, a share or a disk,
+      or s3://BUCKET/PREFIX. A relay is first written to by "push" or "sync"; "relay check" tries what it needs.
+      """
   ) { invocation, _ in
     let name = try name(invocation.operands[0], invocation)
-    let endpoint = try endpoint(invocation.operands[1], invocation)
+    let address = invocation.operands[1]
+    if RelayDescription.isMeant(by: address.text) {
+      let relay = try relay(name, at: address, invocation)
+      try invocation.withStore { store in try Membership(store).add(relay) }
+      return .done
+    }
+    for option in bucketOptions where invocation.has(option) {
+      throw invocation.usage(
+        "--\(option)", reason: "it belongs to s3://BUCKET/PREFIX", advice: "leave it out")
+    }
+    let endpoint = try endpoint(address, invocation)
     try invocation.withStore { store in
       let membership = Membership(store)
       let device = try membership.peer(named: name)?.device ?? membership.member(named: name)?.device
@@ -207,12 +230,46 @@ enum MemberCommands {
     return .done
   }
 
+  private static let bucketOptions = ["endpoint", "region", "credentials-file", "ca-file"]
+
+  /// The relay that the operands and options describe. A directory must exist: a stick that is not mounted
+  /// must not be taken for an empty relay.
+  private static func relay(
+    _ name: String, at address: Argument, _ invocation: Invocation
+  ) throws -> RelayDescription {
+    // Absolute paths: a daemon has another working directory.
+    var location = address.text
+    if location.hasPrefix("dir:") {
+      for option in bucketOptions where invocation.has(option) {
+        throw invocation.usage(
+          "--\(option)", reason: "it belongs to s3://BUCKET/PREFIX", advice: "leave it out")
+      }
+      let path = String(location.dropFirst(4))
+      guard !path.isEmpty, try DiskStorage().status(path)?.kind == .directory else {
+        throw Failure(
+          .notFound, "peer add \(address.shown): no such directory: mount it, or make it")
+      }
+      location = "dir:" + SystemCall.absolutePath(path)
+    }
+    var relay: RelayDescription
+    do throws(ReplicationError) { relay = try RelayDescription(name: name, location: location) } catch {
+      throw Failure(.usage, "peer \(error.message)")
+    }
+    relay.endpoint = invocation.value("endpoint")?.text
+    relay.region = invocation.value("region")?.text
+    relay.credentialsFile = invocation.value("credentials-file").map { SystemCall.absolutePath($0.text) }
+    relay.certificatesFile = invocation.value("ca-file").map { SystemCall.absolutePath($0.text) }
+    return relay
+  }
+
   static let remove = Command(
     "peer remove", "forget a name and its address", operands: [Operand("NAME")],
-    notes: "The member stays one: only where to reach it is forgotten here."
+    notes: "The member stays one, and a relay keeps what it holds: only where to reach it is forgotten here."
   ) { invocation, _ in
     try invocation.withStore { store in
-      guard try Membership(store).remove(peer: invocation.operands[0].text) else {
+      let name = invocation.operands[0].text
+      let isRemoved = try Membership(store).remove(peer: name) || Membership(store).remove(relay: name)
+      guard isRemoved else {
         throw Failure(
           .notFound,
           "peer remove \(invocation.operands[0].shown): no peer is called so: \"sync-cli peer list\" shows those there are"

@@ -22,8 +22,8 @@ enum SyncCommands {
       name, summary, operands: [Operand("PEER", .some)],
       options: options + [DiffCommand.dryRun, ItemFailures.strict],
       notes: """
-        PEER is the name of a peer or a member, or host:port of any member. Ends with 0 only when everything is durable
-        where it belongs. If it breaks, run it again: it goes on where it was. Ends with 1 when the two copies held different
+        PEER is the name of a peer, a member or a relay, or host:port of any member. Ends with 0 only when everything is durable
+        where it belongs: with "push" of a relay, in the relay ("relay status" shows who has read it). If it breaks, run it again: it goes on where it was. Ends with 1 when the two copies held different
         values of one write, and names the keys: they are put right by then, and both values kept ("sync-cli conflicts").
         With --dry-run the two copies are compared, and nothing is moved ("sync-cli diff" shows each key; --verbose, too).
         Several peers are met one after the other: one that fails is named, and the next one is met, unless --strict is
@@ -52,7 +52,7 @@ enum SyncCommands {
             try recordFailure(error, of: peer, invocation, &failures)
             continue
           }
-          try invocation.report(text(report), json: json(report), output)
+          try invocation.report(text(report), json: json(report, direction), output)
           if report.repairedKeys > 0 { code = .notFound }
         }
         try failures.check()
@@ -133,8 +133,32 @@ enum SyncCommands {
     ]
   }
 
+  /// The line of statistics of a relay.
+  private static func text(_ report: SessionReport, of relay: RelayReport) -> String {
+    func moved(records: Int, blobs: Int, bytes: UInt64) -> String {
+      "\(Text.count(records, noun: "record")), \(Text.count(blobs, noun: "blob")), \(Text.size(bytes))"
+    }
+    var text =
+      "\(report.peer): published \(moved(records: report.sentRecords, blobs: report.sentBlobs, bytes: report.sentBytes));"
+      + " read \(moved(records: report.receivedRecords, blobs: report.receivedBlobs, bytes: report.receivedBytes));"
+      + " \(Text.count(report.roundTrips, noun: "request")) in \(Text.decimal(report.seconds)) s;"
+      + " position \(report.position), digest \(report.digest)"
+    if relay.waitingEntries > 0 {
+      text +=
+        "; \(Text.count(relay.waitingEntries, noun: "entry", plural: "entries")) wait for others to come"
+    }
+    if relay.missingBlobs > 0 {
+      text += "; \(Text.count(relay.missingBlobs, noun: "large value")) not there yet"
+    }
+    if !relay.setAside.isEmpty {
+      text += "; \(Text.count(relay.setAside.count, noun: "object")) set aside"
+    }
+    return text
+  }
+
   /// The line of statistics.
   static func text(_ report: SessionReport) -> String {
+    if let relay = report.relay { return text(report, of: relay) }
     func moved(records: Int, blobs: Int, bytes: UInt64) -> String {
       "\(Text.count(records, noun: "record")), \(Text.count(blobs, noun: "blob")), \(Text.size(bytes))"
     }
@@ -146,8 +170,19 @@ enum SyncCommands {
       + (report.leavesBlobsOut ? "; it leaves large values out" : "")
   }
 
+  private static func adding(_ relay: RelayReport, _ direction: SyncDirection, to figures: JSON) -> JSON {
+    var figures = figures
+    if direction != .pull { figures = figures.with("delivered", .string("relay")) }
+    if relay.waitingEntries > 0 { figures = figures.with("waiting_entries", .integer(relay.waitingEntries)) }
+    if relay.missingBlobs > 0 { figures = figures.with("missing_blobs", .integer(relay.missingBlobs)) }
+    guard !relay.setAside.isEmpty else { return figures }
+    return figures.with(
+      "set_aside",
+      .array(relay.setAside.map { ["object": .string($0.object), "reason": .string($0.reason)] }))
+  }
+
   /// The statistics as JSON; the names of its members are stable.
-  static func json(_ report: SessionReport) -> JSON {
+  static func json(_ report: SessionReport, _ direction: SyncDirection = .pull) -> JSON {
     var figures: JSON = [
       "peer": .string(report.peer), "sent_records": .integer(report.sentRecords),
       "received_records": .integer(report.receivedRecords), "sent_blobs": .integer(report.sentBlobs),
@@ -156,6 +191,7 @@ enum SyncCommands {
       "seconds": .real(report.seconds), "position": .integer(report.position),
       "digest": .string("\(report.digest)"),
     ]
+    if let relay = report.relay { figures = adding(relay, direction, to: figures) }
     if report.leavesBlobsOut { figures = figures.with("leaves_blobs_out", .bool(true)) }
     guard report.repairedKeys > 0 else { return figures }
     return figures.with("repaired_keys", .integer(report.repairedKeys))

@@ -82,7 +82,10 @@ enum CompleteCommand {
     case .keys:
       expect(try recentKeys(prefix, in: store))
       return try keys(prefix, in: store.snapshot())
-    case .peers: found = try membership.members().map(\.name) + membership.peers().map(\.name)
+    case .peers:
+      found =
+        try membership.members().map(\.name) + membership.peers().map(\.name)
+        + membership.relays().map(\.name)
     case .invitations: found = try membership.invitations().map(\.id)
     }
     let text = String(decoding: prefix, as: UTF8.self)

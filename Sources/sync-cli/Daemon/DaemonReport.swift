@@ -65,6 +65,7 @@ struct DaemonReport {
       uniquingKeysWith: { first, _ in first })
     return [
       "peers": .array(state.peers.map(Self.json)),
+      "relays": .array(state.relays.map(Self.json)),
       "connected": .array(state.connected.map { .string(members[$0] ?? "\($0)") }),
       "identity_conflicts": .array(
         state.identityConflicts.sorted { $0.key < $1.key }.map {
@@ -88,6 +89,17 @@ struct DaemonReport {
       .with("last_success_ms", peer.lastSuccess.map { .integer($0) })
       .with("last_error", peer.lastError.map { .string($0.message) })
       .with("next_try_ms", peer.nextTry.map { .integer($0) })
+  }
+
+  /// A relay. Nothing that changes with each look at it: the report would be written as often.
+  static func json(_ relay: RelayState) -> JSON {
+    let json: JSON = [
+      "name": .string(relay.name), "location": .string(relay.location), "failures": .integer(relay.failures),
+      "waiting_entries": .integer(relay.waitingEntries), "set_aside": .integer(relay.setAside.count),
+    ]
+    return json.with("last_error", relay.lastError.map { .string($0.message) })
+      .with("last_success_ms", relay.failures > 0 ? relay.lastSuccess.map { .integer($0) } : nil)
+      .with("published", relay.published.map { .integer($0) })
   }
 
   // MARK: - Output of `status`
@@ -115,6 +127,7 @@ struct DaemonReport {
     if let address = daemon["address"]?.text { words.append("listens on \(Text.printable(address.utf8))") }
     var lines = ["daemon     " + words.joined(separator: ", ")]
     for peer in list(daemon["peers"]) { lines.append(line(peer)) }
+    for relay in list(daemon["relays"]) { lines.append(line(ofRelay: relay)) }
     let connected = list(daemon["connected"]).compactMap(\.text)
     if !connected.isEmpty {
       lines.append("connected  " + connected.map { Text.printable($0.utf8) }.joined(separator: ", "))
@@ -130,12 +143,41 @@ struct DaemonReport {
     list(daemon?["peers"]).filter { integer($0["failures"]) ?? 0 > 0 }.map {
       StatusCheck.Problem(name: "peer", text: words(of: $0))
     }
+      + list(daemon?["relays"]).filter { isTroubled($0) }.map {
+        StatusCheck.Problem(name: "relay", text: words(ofRelay: $0))
+      }
       + list(daemon?["identity_conflicts"]).map {
         StatusCheck.Problem(name: "identity", text: Text.printable(($0["message"]?.text ?? "").utf8))
       }
   }
 
   private static func line(_ peer: JSON) -> String { "peer       \(words(of: peer))" }
+
+  private static func isTroubled(_ relay: JSON) -> Bool {
+    ["failures", "waiting_entries", "set_aside"].contains { integer(relay[$0]) ?? 0 > 0 }
+  }
+
+  private static func line(ofRelay relay: JSON) -> String { "relay      \(words(ofRelay: relay))" }
+
+  private static func words(ofRelay relay: JSON) -> String {
+    var words = [Text.printable((relay["location"]?.text ?? "").utf8)]
+    if let error = relay["last_error"]?.text {
+      let failures = integer(relay["failures"]) ?? 0
+      words.append("\(Text.count(failures, noun: "failed attempt")), the last: \(Text.printable(error.utf8))")
+    } else {
+      words.append("in step")
+    }
+    if let time = integer(relay["last_success_ms"]) {
+      words.append("last in step \(Text.date(milliseconds: time))")
+    }
+    if let waiting = integer(relay["waiting_entries"]), waiting > 0 {
+      words.append("\(Text.count(waiting, noun: "entry", plural: "entries")) wait for others to come")
+    }
+    if let objects = integer(relay["set_aside"]), objects > 0 {
+      words.append("\(Text.count(objects, noun: "object")) set aside")
+    }
+    return "\(Text.printable((relay["name"]?.text ?? "").utf8)): " + words.joined(separator: "; ")
+  }
 
   private static func words(of peer: JSON) -> String {
     var words = [peer["phase"]?.text ?? "unknown"]

@@ -41,7 +41,9 @@ struct ServeConfiguration: Equatable {
   func unknownPeers(in store: Store) throws -> [ConfigurationMistake.Peer] {
     guard let names = keeping.peers else { return [] }
     let membership = Membership(store)
-    let known = try membership.peers().map(\.name) + membership.members().map(\.name)
+    let known =
+      try membership.peers().map(\.name) + membership.members().map(\.name)
+      + membership.relays().map(\.name)
     return names.filter { !StringSet(known).contains($0) }.sorted().map {
       ConfigurationMistake.Peer(name: $0, near: ArgumentParser.nearest(to: $0, in: known))
     }
@@ -66,6 +68,7 @@ extension ServeConfiguration {
     let json: JSON = [
       "listen": .string("\(listen)"), "log": .string(logFormat.rawValue), "log_level": .string("\(logLevel)"),
       "ping_seconds": .integer(pingSeconds), "healthy_within_seconds": .integer(healthyWithinSeconds),
+      "publish_seconds": .integer(keeping.publishSeconds), "poll_seconds": .integer(keeping.pollSeconds),
       "retry_seconds": .integer(keeping.retry.upperBound / 1000),
       "peers": keeping.peers.map { .array($0.sorted { $0 < $1 }.map { .string($0) }) } ?? "all",
     ]

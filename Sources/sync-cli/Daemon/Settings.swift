@@ -21,7 +21,7 @@ enum Settings {
       about: .init(
         example: ["harbour"],
         """
-        `"all"`: every peer and every member with an address is kept in step; or a list of their names, which \
+        `"all"`: every peer, every relay and every member with an address is kept in step; or a list of their names, which \
         `--check` and SIGHUP look up; `[]` for none
         """)
     ) {
@@ -54,6 +54,21 @@ enum Settings {
       guard case .whole(let seconds) = $0 else { return }
       $1.keeping.retry = min(1_000, seconds * 1000)...seconds * 1000
     },
+    Setting(
+      "publish_seconds", .whole(1...86_400), unit: .seconds, default: 5,
+      about: .init(
+        example: 60,
+        "the time within which what is written here is published in the relays: each costs requests")
+    ) { if case .whole(let seconds) = $0 { $1.keeping.publishSeconds = Int(seconds) } },
+    Setting(
+      "poll_seconds", .whole(1...604_800), unit: .seconds, default: 10,
+      about: .init(
+        example: 300,
+        """
+        the time between two looks into a relay, which cost a request each; every pause is 80 to 120 % of it. \
+        SIGHUP has all relays looked at at once
+        """)
+    ) { if case .whole(let seconds) = $0 { $1.keeping.pollSeconds = Int(seconds) } },
     Setting(
       "ping_seconds", .whole(1...3600), unit: .seconds, default: .integer(Limits.pingSeconds),
       reload: .restart,

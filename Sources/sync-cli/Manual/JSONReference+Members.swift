@@ -3,7 +3,7 @@ extension JSONReference {
   // MARK: - Sessions
 
   static let session = [
-    JSONLine("each session", report), JSONLine("with --dry-run, each peer", comparison),
+    JSONLine("each session, and each use of a relay", use), JSONLine("with --dry-run, each peer", comparison),
     JSONLine("with --dry-run and --verbose, each key", difference),
   ]
   static let diff = [JSONLine("each key that differs", difference), JSONLine("with --summary", comparison)]
@@ -58,7 +58,9 @@ extension JSONReference {
         JSONMember("name", .text, "its name"),
         JSONMember("addresses", .list(.text), "where it can be reached"),
         JSONMember(
-          "right", .text, "read-write, read-only or revoked; \"address only\" for a peer that is no member"),
+          "right", .text,
+          "read-write, read-only or revoked; \"address only\" for a peer that is no member; \"relay\" for a relay"
+        ),
         JSONMember("self", .flag, "whether it is this copy"),
         JSONMember("device", .text, "its public key", absent: "if it is not known yet"),
       ])

@@ -18,6 +18,7 @@ extension JSONReference {
         JSONMember("store", .object(pageStore), "this copy"),
         JSONMember("members", .list(.object(pageMember)), "the other members"),
         JSONMember("peers", .list(.object(daemonPeer)), "how this copy reaches its peers"),
+        JSONMember("relays", .list(.object(daemonRelay)), "the relays that it keeps in step"),
         JSONMember(
           "sessions",
           .object([

@@ -243,6 +243,19 @@ extension JSONReference {
     JSONMember("last_error", .text, "why the last attempt failed", absent: "if it did not"),
     JSONMember("next_try_ms", .time, "when the next attempt is due", absent: "unless it is waiting"),
   ]
+  /// A relay as the daemon reports it.
+  static let daemonRelay = [
+    JSONMember("name", .text, "the name of the relay"), JSONMember("location", .text, "where it is"),
+    JSONMember("failures", .whole, "attempts that failed one after the other"),
+    JSONMember("waiting_entries", .whole, "entries that wait for something that is not there"),
+    JSONMember("set_aside", .whole, "objects that cannot be used, at most 100"),
+    JSONMember("last_error", .text, "why the last attempt failed", absent: "if it did not"),
+    JSONMember(
+      "last_success_ms", .time, "when it was last in step", absent: "while it is, and if it never was"),
+    JSONMember(
+      "published", .whole, "the position of this copy's journal up to which everything is there",
+      absent: "if nothing was published"),
+  ]
   private static let daemon: JSONMember = {
     let conflict = [
       JSONMember("device", .text, "the public key"), JSONMember("message", .text, "what was seen"),
@@ -255,6 +268,8 @@ extension JSONReference {
         JSONMember("address", .text, "where it listens", absent: starting),
         JSONMember("since_ms", .time, "when it began", absent: starting),
         JSONMember("peers", .list(.object(daemonPeer)), "the peers that it keeps in step", absent: starting),
+        JSONMember(
+          "relays", .list(.object(daemonRelay)), "the relays that it keeps in step", absent: starting),
         JSONMember(
           "connected", .list(.text), "members with a live session, whichever side dialled", absent: starting),
         JSONMember(

@@ -108,12 +108,14 @@ enum JSONReference {
     JSONMember("received_blobs", .whole, "large values received"),
     JSONMember("sent_bytes", .bytes, "bytes sent over the network, TLS included"),
     JSONMember("received_bytes", .bytes, "bytes received over the network, TLS included"),
-    JSONMember("round_trips", .whole, "how often this side waited for an answer"),
+    JSONMember("round_trips", .whole, "how often this side waited for an answer; for a relay, its requests"),
     JSONMember("seconds", .seconds, "the duration of the session"),
     JSONMember(
       "position", .whole,
       "the position of this copy's journal up to which the peer holds everything durably; for pull, its end"),
-    JSONMember("digest", .text, "the state digest of the peer, 32 hex digits; for pull, that of this copy"),
+    JSONMember(
+      "digest", .text,
+      "the state digest of the peer, 32 hex digits; for pull and for a relay, that of this copy"),
     JSONMember(
       "leaves_blobs_out", .flag, "true: the peer's policy leaves large values out", absent: "if it does not"),
     JSONMember(
@@ -121,6 +123,25 @@ enum JSONReference {
       absent: "if none"),
     JSONMember("repaired", .list(.object(key)), "those keys, at most 1,000", absent: "if none"),
   ]
+
+  /// A session, or the use of a relay.
+  static let use =
+    report + [
+      JSONMember(
+        "delivered", .text,
+        "relay: what was sent is durable in the relay, and the members have yet to read it",
+        absent: "for a peer, and for pull"),
+      JSONMember(
+        "waiting_entries", .whole, "for a relay: entries that wait for something that is not there",
+        absent: "if none"),
+      JSONMember("missing_blobs", .whole, "for a relay: large values that it lacks", absent: "if none"),
+      JSONMember(
+        "set_aside",
+        .list(
+          .object([
+            JSONMember("object", .text, "its name"), JSONMember("reason", .text, "why it cannot be used"),
+          ])), "for a relay: objects that cannot be used", absent: "if none"),
+    ]
 
   static let isDryRun = JSONMember("dry_run", .flag, "true: nothing was changed", absent: "without --dry-run")
   static let failed = JSONMember("failed", .whole, "items that failed: standard error names them")

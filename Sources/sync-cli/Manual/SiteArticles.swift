@@ -12,7 +12,7 @@ struct SiteArticles {
     ("Files and lines", ["import", "export", "load", "dump"]),
     ("Changes and conflicts", ["watch", "log", "why", "conflicts"]),
     ("Large values", ["policy", "trim"]), ("Backups", ["backup", "restore"]),
-    ("Other copies", ["push", "pull", "sync", "diff", "unsent", "serve"]),
+    ("Other copies", ["push", "pull", "sync", "relay", "diff", "unsent", "serve"]),
     ("Members", ["invite", "join", "peer", "clock"]), ("At the prompt", ["shell", "completions"]),
   ]
 

@@ -99,6 +99,11 @@ struct HealthCheck: Equatable, Sendable {
   }
 
   private static func digest(_ node: NodeState) -> String? {
+    if let relay = node.relays.first(where: { $0.lastError?.code == .digestsDiffer }),
+      let error = relay.lastError
+    {
+      return Text.printable(error.message.utf8)
+    }
     guard let peer = node.peers.first(where: { $0.lastError?.code == .digestsDiffer }) else { return nil }
     let name = Text.printable(peer.name.utf8)
     return
@@ -113,7 +118,9 @@ struct HealthCheck: Equatable, Sendable {
   private static func members(_ snapshot: MonitorSnapshot, age: Int) -> String? {
     guard !snapshot.members.isEmpty else { return nil }
     let limit = UInt64(age) * 1000
-    let last = snapshot.members.compactMap(\.lastSuccess).max()
+    // Through a relay, members are in step without ever being met.
+    let last = (snapshot.members.compactMap(\.lastSuccess) + snapshot.node.relays.compactMap(\.lastSuccess))
+      .max()
     // A daemon that has just begun gets the same time.
     let since = max(last ?? 0, snapshot.startTime)
     guard snapshot.time > since, snapshot.time - since > limit else { return nil }

@@ -111,6 +111,28 @@ struct MetricFamily: Sendable {
     MetricFamily("member_sent_blobs_total", .counter, help: "Blobs sent to the member.", labels: ["member"]),
     MetricFamily(
       "member_received_blobs_total", .counter, help: "Blobs received from the member.", labels: ["member"]),
+    MetricFamily(
+      "relay_failures", .gauge, help: "Consecutive failed attempts to use a relay.", labels: ["relay"]),
+    MetricFamily(
+      "relay_last_success_timestamp_seconds", .gauge,
+      help: "When the relay was last read to its end, since the daemon began.", labels: ["relay"]),
+    MetricFamily(
+      "relay_waiting_entries", .gauge, help: "Entries that wait for something that is not in the relay yet.",
+      labels: ["relay"]),
+    MetricFamily(
+      "relay_set_aside_objects", .gauge, help: "Objects that cannot be used, up to 100.", labels: ["relay"]),
+    MetricFamily(
+      "relay_requests_total", .counter, help: "Requests, retries included, by operation and HTTP status.",
+      labels: ["relay", "operation", "status"]),
+    MetricFamily(
+      "relay_sent_bytes_total", .counter, help: "Bytes of objects written to the relay.", labels: ["relay"]),
+    MetricFamily(
+      "relay_received_bytes_total", .counter, help: "Bytes of objects read from the relay.", labels: ["relay"]
+    ),
+    MetricFamily(
+      "relay_sent_records_total", .counter, help: "Records published in the relay.", labels: ["relay"]),
+    MetricFamily(
+      "relay_received_records_total", .counter, help: "Records read from the relay.", labels: ["relay"]),
     MetricFamily("process_cpu_seconds_total", .counter, help: "Processor time of the daemon."),
     MetricFamily("process_start_time_seconds", .gauge, help: "When the daemon began."),
     MetricFamily("process_resident_memory_bytes", .gauge, help: "Bytes of the daemon in memory."),

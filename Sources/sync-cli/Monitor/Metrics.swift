@@ -100,6 +100,28 @@ enum Metrics {
     for peer in snapshot.node.peers {
       page.add("peer_failures", peer.failures, labels: [("peer", peer.name)])
     }
+    for relay in snapshot.node.relays { Self.relay(relay, &page) }
+  }
+
+  private static func relay(_ relay: RelayState, _ page: inout MetricsPage) {
+    let label = [("relay", relay.name)]
+    page.add("relay_failures", relay.failures, labels: label)
+    if let time = relay.lastSuccess {
+      page.add("relay_last_success_timestamp_seconds", Double(time) / 1000, labels: label)
+    }
+    page.add("relay_waiting_entries", relay.waitingEntries, labels: label)
+    page.add("relay_set_aside_objects", relay.setAside.count, labels: label)
+    let requests = relay.figures.requests.sorted {
+      ($0.key.operation.rawValue, $0.key.status) < ($1.key.operation.rawValue, $1.key.status)
+    }
+    for (kind, count) in requests {
+      let labels = label + [("operation", kind.operation.rawValue), ("status", "\(kind.status)")]
+      page.add("relay_requests_total", count, labels: labels)
+    }
+    page.add("relay_sent_bytes_total", relay.figures.sentBytes, labels: label)
+    page.add("relay_received_bytes_total", relay.figures.receivedBytes, labels: label)
+    page.add("relay_sent_records_total", relay.sentRecords, labels: label)
+    page.add("relay_received_records_total", relay.receivedRecords, labels: label)
   }
 
   private static func member(_ member: MonitorSnapshot.MemberFigures, _ page: inout MetricsPage) {

@@ -21,6 +21,7 @@ struct StatusDocument {
         }),
       "store": store, "members": .array(snapshot.members.map(member)),
       "peers": .array(snapshot.node.peers.map(DaemonReport.json)),
+      "relays": .array(snapshot.node.relays.map(DaemonReport.json)),
       "sessions": [
         "dialled": Self.json(snapshot.sessions.dialled), "accepted": Self.json(snapshot.sessions.accepted),
       ],

@@ -6,6 +6,7 @@ enum ToolWords {
     ("`Store.restampUnsent`", "`clock --restamp`"),
     ("`Configuration.allowsNetworkFileSystem`", "`--force-network`"),
     ("`Membership.peers`", "`peer list`"), ("`Membership.add`", "`peer add`"),
+    ("`Membership.relays`", "`peer list`"),
     ("`Membership.members`", "`peer list`"), ("`Membership.setRight`", "`peer set-right`"),
     ("`Node.prepare`", "`init`"), ("`Node.join`", "`join`"), ("`Node.start`", "`serve`"),
     ("`Membership.withdrawInvitation`", "`invite revoke`"),

@@ -1,0 +1,132 @@
+import Foundation
+import SyncTestSupport
+import Testing
+
+/// Relays through the commands: members that are never online together.
+@Suite(.timeLimit(.minutes(Patience.minutes(3)))) struct RelayTests {
+  /// Two members that have met once, and the directory of a relay that both call "stick".
+  private struct Fleet {
+    let scratch: Scratch
+    let alpha: Tool
+    let beta: Tool
+    let place: String
+
+    init() throws {
+      scratch = try Scratch()
+      let daemon = try Daemon(scratch.store("alpha"))
+      (alpha, beta) = (daemon.tool, try daemon.join(scratch.tool("beta")))
+      try daemon.end()
+      place = scratch.path + "/stick"
+      try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
+      for tool in [alpha, beta] { try tool.succeed("peer", "add", "stick", "dir:" + place) }
+    }
+  }
+
+  @Test func `a write goes through a directory to a member that never meets the writer`() throws {
+    let fleet = try Fleet()
+    try fleet.alpha.succeed("put", "a", "one")
+    let pushed = try fleet.alpha.succeed("push", "stick", "--json").text
+    #expect(pushed.contains("\"delivered\":\"relay\"") && pushed.contains("\"sent_records\":1"))
+    let pulled = try fleet.beta.succeed("pull", "stick", "--json").text
+    #expect(!pulled.contains("delivered") && pulled.contains("\"received_records\":1"))
+    #expect(try fleet.beta.succeed("get", "a").text == "one")
+    try fleet.beta.succeed("delete", "a")
+    #expect(try fleet.beta.succeed("sync", "stick").text.hasPrefix("stick: published 1 record, "))
+    try fleet.alpha.succeed("sync", "stick")
+    #expect(try fleet.alpha.run("get", "a").code == 1)
+    #expect(try fleet.alpha.succeed("digest").text == fleet.beta.succeed("digest").text)
+  }
+
+  @Test func `a relay is listed with the peers, shown, checked, collected and forgotten`() throws {
+    let fleet = try Fleet()
+    #expect(try fleet.alpha.succeed("peer", "list").text.contains("stick dir:\(fleet.place) (relay)"))
+    let empty = try fleet.alpha.succeed("relay", "status", "stick").text
+    #expect(empty.contains("empty"))
+    let checks = try fleet.alpha.succeed("relay", "check", "stick").text.split(separator: "\n")
+    #expect(checks.count == 9 && checks.allSatisfy { $0.hasPrefix("ok ") })
+    try fleet.alpha.succeed("put", "a", "one")
+    try fleet.alpha.succeed("push", "stick")
+    let before = try fleet.alpha.succeed("relay", "status", "stick").text
+    #expect(before.contains("beta: never seen there"))
+    try fleet.beta.succeed("sync", "stick")
+    let after = try fleet.alpha.succeed("relay", "status", "stick").text
+    #expect(after.contains("has read all of this copy"))
+    #expect(try fleet.alpha.succeed("relay", "status", "stick", "--json").text.contains("\"has_all\":true"))
+    #expect(try fleet.alpha.succeed("relay", "gc", "stick").text.hasPrefix("stick: deleted 0 objects"))
+    #expect(
+      try fleet.alpha.succeed("relay", "gc", "stick", "--dry-run", "--json").text.contains("\"dry_run\":true")
+    )
+    try fleet.alpha.succeed("peer", "remove", "stick")
+    #expect(try fleet.alpha.run("push", "stick").code == 3)
+    #expect(try fleet.alpha.run("peer", "remove", "stick").code == 1)
+    for command in ["check", "status", "gc"] {
+      let result = try fleet.alpha.run("relay", command, "stick")
+      #expect(result.code == 3 && result.err.contains("no relay is called stick"))
+    }
+  }
+
+  @Test func `what is no relay is refused with a reason, and nothing is named`() throws {
+    let fleet = try Fleet()
+    let missing = try fleet.alpha.run("peer", "add", "other", "dir:" + fleet.scratch.path + "/none")
+    #expect(missing.code == 1 && missing.err.contains("no such directory: mount it"))
+    #expect(try fleet.alpha.run("peer", "add", "other", "dir:").code == 1)
+    #expect(try fleet.alpha.run("peer", "add", "other", "s3://").code == 2)
+    #expect(try fleet.alpha.run("peer", "add", "other", "dir:/tmp", "--region", "r").code == 2)
+    #expect(try fleet.alpha.run("peer", "add", "other", "127.0.0.1:1", "--endpoint", "u").code == 2)
+    #expect(try fleet.alpha.run("peer", "add", "beta", "dir:/tmp").code == 3)
+    #expect(try fleet.alpha.run("peer", "add", "stick", "127.0.0.1:1").code == 3)
+    #expect(try !fleet.alpha.succeed("peer", "list").text.contains("other"))
+    try FileManager.default.removeItem(atPath: fleet.place)
+    let gone = try fleet.alpha.run("push", "stick")
+    #expect(gone.code == 4 && gone.err.contains("does not exist: mount it"))
+  }
+
+  @Test func `an object of the relay that was changed is named, and the rest goes through`() throws {
+    let fleet = try Fleet()
+    try fleet.alpha.succeed("put", "a", "one")
+    try fleet.alpha.succeed("push", "stick")
+    let heads = try FileManager.default.contentsOfDirectory(atPath: fleet.place + "/h")
+    let head = fleet.place + "/h/" + (try #require(heads.first))
+    var bytes = try #require(FileManager.default.contents(atPath: head))
+    bytes[bytes.count / 2] ^= 1
+    try bytes.write(to: URL(fileURLWithPath: head))
+    let pulled = try fleet.beta.succeed("pull", "stick", "--json").text
+    #expect(pulled.contains("\"set_aside\":[{\"object\":\"h/"))
+    try fleet.beta.succeed("put", "b", "two")
+    try fleet.beta.succeed("push", "stick")
+    // The head's owner finds it changed, and publishes anew.
+    try fleet.alpha.succeed("sync", "stick")
+    try fleet.beta.succeed("sync", "stick")
+    try fleet.alpha.succeed("sync", "stick")
+    #expect(try fleet.alpha.succeed("digest").text == fleet.beta.succeed("digest").text)
+  }
+
+  @Test func `daemons that never meet stay in step through a relay, and status shows it`() throws {
+    let fleet = try Fleet()
+    let file = fleet.scratch.path + "/config"
+    try Data(#"{"peers": ["stick"], "publish_seconds": 1, "poll_seconds": 1}"#.utf8)
+      .write(to: URL(fileURLWithPath: file))
+    let (first, second) = (
+      try Daemon(fleet.alpha, more: ["--config", file]), try Daemon(fleet.beta, more: ["--config", file])
+    )
+    try fleet.alpha.succeed("put", "a", "one")
+    try until { try fleet.beta.run("get", "a").text == "one" }
+    try fleet.beta.succeed("put", "b", "two")
+    try until { try fleet.alpha.run("get", "b").text == "two" }
+    let line = "relay      stick: dir:\(fleet.place); in step"
+    try until { try fleet.alpha.succeed("status").text.contains(line) }
+    try FileManager.default.moveItem(atPath: fleet.place, toPath: fleet.place + "-away")
+    try until { try fleet.alpha.run("status", "--check").text.contains("relay: stick: ") }
+    try FileManager.default.moveItem(atPath: fleet.place + "-away", toPath: fleet.place)
+    try until { try !fleet.alpha.run("status", "--check").text.contains("relay: stick: ") }
+    try first.end()
+    try second.end()
+  }
+
+  private func until(_ isSo: () throws -> Bool) throws {
+    while try !isSo() {
+      try Task.checkCancellation()
+      Thread.sleep(forTimeInterval: 0.1)
+    }
+  }
+}
