@@ -29,8 +29,8 @@ extension Simulation {
       machine.awayUntil = now + below(3_600_000)
     case 12, 13: if let link = links.keys.sorted().randomElement(using: &random) { cut(link) }
     case 14, 15: try purge(machine)
-    case 16: try revoke(machine)
-    default: try changeProgram(machine)
+    case 16: if relay == nil { try revoke(machine) }
+    default: if relay == nil { try changeProgram(machine) }
     }
   }
 

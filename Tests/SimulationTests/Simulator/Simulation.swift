@@ -25,6 +25,8 @@ final class Simulation {
     /// Seconds of silence before a ping. Each ping draws random numbers, so histories recorded with 60 replay
     /// only with 60.
     var pingSeconds = Limits.pingSeconds
+    /// Whether the machines use a relay.
+    var hasRelay = false
     /// Whether each copy is checked whole after each event that changed it.
     var checksAlways = false
   }
@@ -83,6 +85,7 @@ final class Simulation {
   enum Event {
     case write(Int)
     case dial(Int)
+    case relay(Int)
     case fault
     case cut(link: Int)
     /// A machine loses power, or its process is killed.
@@ -122,6 +125,7 @@ final class Simulation {
   /// Generator for those added later still.
   var rights: SplitMix64
   var wire: Wire
+  var relay: SimulatedRelay?
   var now: UInt64 = 1_760_000_000_000
   /// The highest time any machine has ever shown.
   var latest: UInt64 = 0
@@ -152,6 +156,10 @@ final class Simulation {
     end = now + UInt64(options.hours) * 3_600_000
     keys = try (0..<[2, 5, 20][random.below(3)]).map { try Key("key/\($0)") }
     for _ in 0..<(options.copies ?? 2 + random.below(3)) { try addMachine() }
+    if options.hasRelay {
+      relay = SimulatedRelay(seed: options.seed, time: now)
+      for machine in machines { try admit(machine) }
+    }
     connect()
     if random.chance(40) { for machine in machines { machine.isOld = random.chance(40) } }
     for machine in machines { begin(machine.number) }
@@ -191,6 +199,7 @@ final class Simulation {
   func begin(_ number: Int) {
     queue.schedule(.write(number), at: now + below(60_000))
     queue.schedule(.dial(number), at: now + below(60_000))
+    if relay != nil { queue.schedule(.relay(number), at: now + below(60_000)) }
   }
 
   // MARK: The run
@@ -211,11 +220,15 @@ final class Simulation {
     case .write(let number):
       try write(machines[number])
       queue.schedule(event, at: now + 1000 + below(240_000))
+    case .relay(let number):
+      if let relay { try self.relay(machines[number], relay) }
+      queue.schedule(event, at: now + 1000 + below(300_000))
     case .dial(let number):
-      try dial(machines[number])
+      if relay?.isOnly != true { try dial(machines[number]) }
       queue.schedule(event, at: now + 1000 + below(300_000))
     case .fault:
       try strike()
+      if let relay { strike(relay) }
       queue.schedule(.fault, at: now + 10_000 + below(600_000))
     case .cut(let link): cut(link)
     case .crash(let number): try crash(machines[number])
