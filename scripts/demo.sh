@@ -123,4 +123,27 @@ run "$cli" --store "$workshop" verify
 run "$cli" --store "$vessel" verify
 stop_daemon "$daemon" || fail "the daemon did not end well"
 
+say "10. A third machine never meets the vessel. All three use a relay: a directory, as on a stick."
+start_daemon "$workshop"
+"$cli" --store "$work/office" join "$("$cli" --store "$workshop" invite)" --name office --no-pull >/dev/null
+stop_daemon "$daemon" || fail "the daemon did not end well"
+office="$work/office"
+mkdir "$work/stick"
+for store in "$workshop" "$vessel" "$office"; do "$cli" --store "$store" peer add stick "dir:$work/stick"; done
+echo "  \$ sync-cli peer add stick dir:stick     on each of the three"
+run "$cli" --store "$workshop" push stick
+run "$cli" --store "$office" pull stick
+run "$cli" --store "$office" put visit/tuesday "the pilot comes aboard"
+run "$cli" --store "$office" push stick
+run "$cli" --store "$vessel" sync stick
+run "$cli" --store "$workshop" pull stick
+run "$cli" --store "$workshop" get visit/tuesday
+echo
+run "$cli" --store "$workshop" relay status stick
+for store in "$vessel" "$office"; do
+  [[ $("$cli" --store "$workshop" digest) == $("$cli" --store "$store" digest) ]] ||
+    fail "the digests of the members of the relay differ"
+done
+"$cli" --store "$office" get photo.jpg | cmp - "$work/photo.jpg" || fail "the photo did not arrive through the relay"
+
 say "Done: everything that was started has ended, and the work area is removed."

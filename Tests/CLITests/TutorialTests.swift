@@ -45,6 +45,20 @@ import Testing
     #expect(result.out.contains("left port"))
   }
 
+  @Test("members that never meet")
+  func relay() throws {
+    let scratch = try Scratch()
+    let steps = [
+      "relay-1-office.sh", "relay-2-listen.sh", "relay-3-join.sh", "relay-4-add.sh", "relay-5-write.sh",
+      "relay-6-status.sh", "relay-7-check.sh",
+    ]
+    let result = try Self.run(steps, daemon: "relay-2-listen.sh", port: try freePort(), in: scratch)
+    #expect(result.code == 0, "\(result.out)")
+    #expect(result.out.contains("free from Tuesday"))
+    let digests = result.out.split(separator: "\n").suffix(3)
+    #expect(Set(digests).count == 1, "\(result.out)")
+  }
+
   @Test("the daemon")
   func daemon() throws {
     let scratch = try Scratch()
@@ -63,7 +77,7 @@ import Testing
 
   @Test("every step is tested")
   func complete() throws {
-    let tutorials = ["PushAndPull", "HeadlessDaemon"]
+    let tutorials = ["PushAndPull", "HeadlessDaemon", "MembersThatNeverMeet"]
     for tutorial in tutorials {
       let text = try String(
         contentsOfFile: Self.resources + "../\(tutorial).tutorial", encoding: .utf8)
