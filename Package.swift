@@ -17,10 +17,13 @@ let package = Package(
     .library(name: "SyncStore", targets: ["SyncStore"]),
     .library(name: "SyncStoreFoundation", targets: ["SyncStoreFoundation"]),
     .library(name: "Replication", targets: ["Replication"]),
+    .library(name: "ObjectStorageS3", targets: ["ObjectStorageS3"]),
     .executable(name: "sync-cli", targets: ["sync-cli"]),
   ],
   targets: [
     .target(name: "CLinux"),
+    // Needs the headers of libcurl (libcurl4-openssl-dev), and links nothing: it loads the library at first use.
+    .target(name: "CCurl"),
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
@@ -35,6 +38,8 @@ let package = Package(
     .target(
       name: "Replication", dependencies: ["SyncStore", "CLinux", "COpenSSL", "CDeflate"],
       swiftSettings: strict),
+    .target(
+      name: "ObjectStorageS3", dependencies: ["SyncStore", "Replication", "CCurl"], swiftSettings: strict),
     .executableTarget(
       name: "sync-cli", dependencies: ["SyncStore", "Replication", "CLinux", "CEdit"], swiftSettings: strict),
 
@@ -49,6 +54,10 @@ let package = Package(
       name: "ReplicationTests", dependencies: ["Replication", "COpenSSL", "SyncTestSupport"],
       swiftSettings: strict),
     .testTarget(
+      name: "ObjectStorageS3Tests",
+      dependencies: ["ObjectStorageS3", "Replication", "SyncStore", "SyncTestSupport"],
+      swiftSettings: strict),
+    .testTarget(
       name: "SimulationTests", dependencies: ["Replication", "SyncTestSupport"],
       swiftSettings: strict),
     // More background work than there are threads for, in a process that has not been forked.
@@ -61,7 +70,8 @@ let package = Package(
       name: "CLITests", dependencies: ["sync-cli", "SyncStoreFoundation", "refuse-call", "SyncTestSupport"],
       swiftSettings: strict),
     .testTarget(
-      name: "SnippetTests", dependencies: ["SyncStore", "SyncStoreFoundation", "Replication"],
+      name: "SnippetTests",
+      dependencies: ["SyncStore", "SyncStoreFoundation", "Replication", "ObjectStorageS3"],
       swiftSettings: strict),
     .testTarget(name: "HygieneTests", dependencies: ["SyncTestSupport"], swiftSettings: strict),
   ]

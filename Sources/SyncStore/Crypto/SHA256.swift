@@ -29,6 +29,9 @@ package enum SHA256 {
 
   /// The 32-byte hash of `bytes`.
   package static func hash(_ bytes: [UInt8]) -> [UInt8] { unsafe hash(bytes.span.bytes) }
+
+  /// The 32-byte hash of `bytes`.
+  package static func hash(_ bytes: ArraySlice<UInt8>) -> [UInt8] { unsafe hash(bytes.span.bytes) }
 }
 
 /// Hashes bytes that arrive piece by piece. Not thread-safe: one owner at a time.

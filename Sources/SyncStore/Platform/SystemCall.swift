@@ -116,7 +116,7 @@ package enum SystemCall {
   static let exists = EEXIST
 
   /// The value of an environment variable; nil if it is unset or empty.
-  static func environmentVariable(_ name: String) -> String? {
+  package static func environmentVariable(_ name: String) -> String? {
     guard let value = unsafe getenv(name) else { return nil }
     let text = unsafe String(cString: value)
     return text.isEmpty ? nil : text
