@@ -198,7 +198,6 @@ static enum sync_curl_result result_of(CURLcode code) {
     case CURLE_SSL_CIPHER:
     case CURLE_SSL_ISSUER_ERROR:
     case CURLE_SSL_INVALIDCERTSTATUS: return sync_curl_untrusted;
-    case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
     case CURLE_NOT_BUILT_IN:
     case CURLE_OUT_OF_MEMORY:

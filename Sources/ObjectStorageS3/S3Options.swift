@@ -56,7 +56,7 @@ public struct S3Options: Sendable {
     let rest = address.utf8.dropFirst(scheme.utf8.count)
     let bucket = rest.prefix { $0 != UInt8(ascii: "/") }
     var prefix = rest.dropFirst(bucket.count + 1)
-    if prefix.last == UInt8(ascii: "/") { prefix = prefix.dropLast() }
+    if prefix.count > 1, prefix.last == UInt8(ascii: "/") { prefix = prefix.dropLast() }
     self.init(bucket: String(Substring(bucket)), prefix: String(Substring(prefix)))
     _ = try S3Address(self)
   }
