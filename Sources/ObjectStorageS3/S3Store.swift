@@ -71,28 +71,37 @@ public final class S3Store: ObjectStore {
     }
   }
 
-  /// The content of a successful answer, whose server may have ignored the range.
+  /// The content of a successful answer, whose server may have ignored the range. That is told by the field
+  /// `Content-Range`: rclone serves a range with status 200.
   private func content(
     _ answer: S3Answer, _ range: Range<UInt64>?, _ request: S3Request
   ) throws(ObjectStoreError) -> ObjectContent {
     var bytes = answer.http.body
+    let stated = answer.http["content-range"]
     if let range {
       let wanted = Int(clamping: range.upperBound - range.lowerBound)
-      if answer.status == 206 {
-        let stated = answer.http["content-range"] ?? ""
-        guard stated.hasPrefix("bytes \(range.lowerBound)-"), bytes.count <= max(wanted, 1) else {
-          throw ObjectStoreError(
-            .invalid,
-            "\(client.text(request)): the server has sent other bytes than those asked for: check the server",
-            status: answer.status)
-        }
+      if let stated {
+        let end = range.lowerBound &+ UInt64(bytes.count)
+        guard !bytes.isEmpty, bytes.count <= max(wanted, 1),
+          stated.hasPrefix("bytes \(range.lowerBound)-\(end &- 1)/")
+        else { throw otherBytes(answer, request) }
         bytes = Array(bytes.prefix(wanted))
       } else {
+        guard answer.status != 206 else { throw otherBytes(answer, request) }
         bytes = Array(bytes.dropFirst(Int(clamping: range.lowerBound)).prefix(wanted))
       }
+    } else if stated != nil || answer.status == 206 {
+      throw otherBytes(answer, request)
     }
     let modified = answer.http["last-modified"].flatMap(ServerTime.http)
     return ObjectContent(bytes: bytes, version: answer.version, modified: modified)
+  }
+
+  private func otherBytes(_ answer: S3Answer, _ request: S3Request) -> ObjectStoreError {
+    ObjectStoreError(
+      .invalid,
+      "\(client.text(request)): the server has sent other bytes than those asked for: check the server",
+      status: answer.status)
   }
 
   // MARK: Put

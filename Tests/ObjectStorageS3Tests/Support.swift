@@ -58,6 +58,9 @@ func bytes(_ reading: ObjectReading) -> [UInt8]? {
   return content.bytes
 }
 
+/// Whether both are equal. A failed expectation does not print them.
+func same(_ first: [UInt8]?, _ second: [UInt8]) -> Bool { first == second }
+
 /// Bytes that differ from place to place.
 func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
   var state = seed
