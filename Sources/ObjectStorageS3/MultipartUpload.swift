@@ -79,11 +79,6 @@ struct MultipartUpload: Sendable {
     request.headers = condition.headers + [("content-type", "application/xml")]
     request.body = Array(text.utf8)[...]
     let answer = try await client.send(request)
-    if let failure = answer.failure, failure.code == "NoSuchUpload" {
-      // The server has carried out the first request, whose answer was lost, or it has dropped the parts.
-      throw ObjectStoreError(
-        .failed, "\(client.text(request)): the upload is gone: write the object again", status: answer.status)
-    }
     let outcome = try condition.outcome(of: answer, client.text(request))
     guard case .stored(nil) = outcome, let root = try? XMLElement(parsing: answer.http.body) else {
       return outcome

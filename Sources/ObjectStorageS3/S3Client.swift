@@ -156,10 +156,10 @@ final class S3Client: Sendable {
     _ call: inout Call, _ request: S3Request, _ answer: HTTPAnswer, signedAt: UInt64
   ) async throws(ObjectStoreError) -> Step {
     let own = machine.now()
-    if let date = answer["date"].flatMap(ServerTime.http) { clock.withLock { $0.learn(date, own: own) } }
     // A completed upload may answer 200 with an error.
     let isSuccess = (200...299).contains(answer.status) && !Self.statesError(request, answer)
     let failure = isSuccess ? nil : S3Failure(answer)
+    learnClock(answer, failure, own: own)
     let found = S3Answer(http: answer, attempts: call.attempts, failure: failure)
     guard let failure, ![304, 412, 416].contains(answer.status) else { return .answer(found) }
     if answer.status == 403 || answer.status == 400, !call.hasCorrectedClock,
@@ -179,6 +179,14 @@ final class S3Client: Sendable {
       return .again
     case .later: return .later(failure.error(text(request)), wait: Self.wait(answer, own: own))
     }
+  }
+
+  /// Takes the time that the store states, and not that of a proxy, a portal or a cache in between.
+  private func learnClock(_ answer: HTTPAnswer, _ failure: S3Failure?, own: UInt64) {
+    guard failure?.isFromStore != false, answer.status < 500, answer["age"] == nil,
+      let date = answer["date"].flatMap(ServerTime.http)
+    else { return }
+    clock.withLock { $0.learn(date, own: own) }
   }
 
   private static func statesError(_ request: S3Request, _ answer: HTTPAnswer) -> Bool {

@@ -23,7 +23,9 @@ struct S3Failure: Sendable {
     code = String(decoding: (error?["Code"]?.text ?? "").printable.utf8.prefix(64), as: UTF8.self)
     message = String(decoding: (error?["Message"]?.text ?? "").printable.utf8.prefix(200), as: UTF8.self)
     serverTime = error?["ServerTime"].flatMap { ServerTime.iso($0.text) }
-    region = answer["x-amz-bucket-region"] ?? error?["Region"]?.text.printable
+    // AWS states it with other failures, too.
+    let isElsewhere = (300...399).contains(answer.status) || Self.elsewhere.contains(code)
+    region = isElsewhere ? answer["x-amz-bucket-region"] ?? error?["Region"]?.text.printable : nil
     isFromStore = answer.body.isEmpty || error != nil
   }
 
@@ -53,6 +55,12 @@ struct S3Failure: Sendable {
     "StorageQuotaExceeded",
     "InsufficientCapacity", "XMinioAdminBucketQuotaExceeded", "LimitExceeded",
   ]
+  private static let elsewhere: StringSet = [
+    "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+  ]
+  /// Also with the status of success, as the end of an upload may have them.
+  private static let internalErrors: StringSet = ["InternalError", "ServiceUnavailable"]
   private static let broken: StringSet = [
     "RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch", "OperationAborted",
   ]
@@ -64,7 +72,7 @@ struct S3Failure: Sendable {
     if status == 429 || Self.throttling.contains(code) { return .later(.throttled) }
     if status == 401 || Self.refusedCredentials.contains(code) { return .otherCredentials }
     if status == 408 || Self.broken.contains(code) { return .later(.unreachable) }
-    if status >= 500, status != 501, code != "NotImplemented" { return .later(.failed) }
+    if Self.internalErrors.contains(code) || (status >= 500 && !isNotImplemented) { return .later(.failed) }
     // A portal or a proxy in between, which may be gone soon.
     return isFromStore ? .none : .later(.invalid)
   }
@@ -94,7 +102,10 @@ struct S3Failure: Sendable {
       advice = "replace the key, its secret or its session token"
     } else if case .otherClock = remedy {
       (kind, why, advice) = (.credentials, stated, "set the clock of this machine")
-    } else if code == "NoSuchBucket" || (status == 404 && !isAbsent) {
+    } else if code == "NoSuchUpload" {
+      // Its parts were dropped; or the request that ended it was carried out, and the answer lost.
+      (kind, why, advice) = (.failed, stated, "write the object again")
+    } else if status == 404 {
       (kind, why, advice) = (.missing, stated, "create the bucket, or correct its name or the endpoint")
     } else if region != nil || (300...399).contains(status) {
       (kind, why) = (.invalid, "the bucket is elsewhere: \(stated)")

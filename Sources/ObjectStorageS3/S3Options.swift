@@ -28,8 +28,8 @@ public struct S3Options: Sendable {
   public var timeoutSeconds: UInt32 = 60
   /// Where the credentials are read.
   public var credentials = S3CredentialSource.automatic
-  /// Whether an `endpoint` without TLS may be on another machine. **Credentials are not sent, but everything
-  /// else can be read and changed on the way.**
+  /// Whether an `endpoint` without TLS may be on another machine. **The secret key is never sent, but a session
+  /// token is, and everything can be read and changed on the way.**
   public var allowsPlainHTTP = false
 
   /// Where requests name the bucket.
@@ -84,7 +84,7 @@ struct S3Address: Sendable {
     location = "s3://" + (options.bucket + (options.prefix.isEmpty ? "" : "/" + options.prefix)).printable
     try Self.check(options, location)
     guard let endpoint = options.endpoint else {
-      let server = "s3.\(options.region).amazonaws.com"
+      let server = "s3.\(options.region).amazonaws.com" + (options.region.hasPrefix("cn-") ? ".cn" : "")
       // A certificate for *.s3.amazonaws.com does not cover a bucket with dots in its name.
       let isInPath =
         options.addressing == .path || (options.addressing == nil && options.bucket.utf8.contains(0x2E))

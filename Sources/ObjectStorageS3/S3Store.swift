@@ -175,7 +175,7 @@ extension PutCondition {
     if self == .always { throw failure.error(what) }
     if answer.status == 412 || answer.status == 409 { return .refused }
     // AWS answers so if there is no object whose version could match.
-    if case .version = self, failure.isAbsent { return .refused }
+    if case .version = self, failure.isAbsent, failure.code == "NoSuchKey" { return .refused }
     if failure.isNotImplemented { return nil }
     throw failure.error(what)
   }

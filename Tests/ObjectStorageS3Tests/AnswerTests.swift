@@ -176,6 +176,21 @@ private typealias Answer = ScriptedServer.Answer
     #expect(await failure { try await behind.delete(["a"]) }?.code == .invalid)
   }
 
+  @Test("a bucket in another region is named with its region, and only then")
+  func region() async throws {
+    let fields = [("x-amz-bucket-region", "eu-north-1")]
+    let server = Self.server([
+      .error(301, "PermanentRedirect", fields), .error(400, "AuthorizationHeaderMalformed", fields),
+      .error(403, "AccessDenied", fields),
+    ])
+    let store = try S3Store.scripted(server)
+    for wanted in [true, true, false] {
+      let error = try #require(await failure { try await store.get("a") })
+      #expect(error.message.contains("eu-north-1") == wanted)
+      #expect(error.code == (wanted ? .invalid : .denied))
+    }
+  }
+
   // MARK: Broken answers
 
   @Test("an answer that is cut at any byte is asked for again")
@@ -319,6 +334,21 @@ private typealias Answer = ScriptedServer.Answer
       let clock = try #require(store.clock)
       #expect(abs(Int64(clock) - Int64(SystemCall.wallMilliseconds())) < 60_000)
     }
+  }
+
+  @Test("the clock is that of the store, not of what answers in its place")
+  func foreignClock() async throws {
+    let (day, now): (UInt64, UInt64) = (86_400_000, SystemCall.wallMilliseconds() / 1000 * 1000)
+    let server = Self.server([
+      Answer(200, body: Self.object, date: now), Answer(502, date: now + day),
+      Answer(404, body: Array("<html/>".utf8), date: now + day),
+      Answer(200, [("Age", "7")], body: Self.object, date: now + day),
+    ])
+    let store = try S3Store.scripted(server)
+    #expect(try await bytes(store.get("a")) == Self.object)
+    #expect(try await bytes(store.get("a")) == Self.object)
+    #expect(server.requests.count == 4)
+    #expect(store.clock == now)
   }
 
   @Test("a clock that no answer corrects is an error that says so")

@@ -61,14 +61,15 @@ func bytes(_ reading: ObjectReading) -> [UInt8]? {
 /// Whether both are equal. A failed expectation does not print them.
 func same(_ first: [UInt8]?, _ second: [UInt8]) -> Bool { first == second }
 
-/// Bytes that differ from place to place.
+/// Bytes that differ from place to place, and whose period is no multiple of any block.
 func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
   var state = seed
-  var bytes: [UInt8] = []
-  bytes.reserveCapacity(count + 8)
-  while bytes.count < count {
+  let block = (0..<min(count, 65_537)).map { _ in
     state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-    for shift in stride(from: 0, to: 64, by: 8) { bytes.append(UInt8(truncatingIfNeeded: state >> shift)) }
+    return UInt8(truncatingIfNeeded: state >> 56)
   }
-  return Array(bytes.prefix(count))
+  var bytes: [UInt8] = []
+  bytes.reserveCapacity(count)
+  while bytes.count < count { bytes += block.prefix(count - bytes.count) }
+  return bytes
 }

@@ -135,7 +135,8 @@ private typealias Answer = ScriptedServer.Answer
       ({ $0.body.isEmpty || $0.method != "POST" ? nil : .error(412, "PreconditionFailed") }, nil),
       ({ $0.body.isEmpty || $0.method != "POST" ? nil : .error(404, "NoSuchUpload") }, .failed),
       // An error with the status of success.
-      ({ $0.body.isEmpty || $0.method != "POST" ? nil : .error(200, "InternalError") }, .invalid),
+      ({ $0.body.isEmpty || $0.method != "POST" ? nil : .error(200, "InternalError") }, .failed),
+      ({ $0.body.isEmpty || $0.method != "POST" ? nil : .error(200, "InvalidPart") }, .invalid),
     ]
     for (fault, code) in faults {
       let bucket = PartServer(fault)
