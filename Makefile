@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 TIME ?= 60
 COUNT ?= 1000
 
-.PHONY: help deps build build-examples release test sim model relays relay-networks twin clones scopes scripts check format lint alerts status-page docs api examples example-sensors \
+.PHONY: help deps s3-servers build build-examples release test sim model relays relay-networks twin clones scopes scripts check format lint alerts status-page docs api examples example-sensors \
   example-config example-documents man schemas demo acceptance faults bench fuzz memory joiners sizing hub rounds passes kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
   install deb tarball deb-twice deb-test units clean
 
@@ -17,6 +17,9 @@ help: ## list these targets
 
 deps: ## install the missing Debian packages
 	@scripts/deps.sh
+
+s3-servers: ## install the S3 servers that tests start into .build/s3-servers, where PyPI can be reached
+	@scripts/s3-servers.sh
 
 build: deps ## debug build of everything
 	$(SWIFT) build --build-tests
@@ -27,7 +30,7 @@ release: deps ## optimised build of sync-cli
 # So many tests at once: with all of them some would wait for a thread longer than a peer may be silent.
 WIDTH = --experimental-maximum-parallelization-width 8
 
-test: deps ## run the whole test suite, and repeat its failures at the end
+test: deps s3-servers ## run the whole test suite, and repeat its failures at the end
 	SWIFT=$(SWIFT) scripts/test.sh --parallel $(WIDTH)
 
 # Long runs, optimised, of the tests in one directory below Tests: the others are not compiled.

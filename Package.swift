@@ -22,7 +22,7 @@ let package = Package(
   ],
   targets: [
     .target(name: "CLinux"),
-    // Needs the headers of libcurl (libcurl4-openssl-dev), and links nothing: it loads the library at first use.
+    // Needs the headers of libcurl (libcurl4-openssl-dev); loads the library at first use, and links nothing.
     .target(name: "CCurl"),
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),

@@ -6,7 +6,8 @@ set -euo pipefail
 
 [[ ${1:-} != bench ]] || set -- liblmdb-dev libleveldb-dev librocksdb-dev redis-server rsync "${@:2}"
 
-packages=(libssl-dev nettle-dev libsqlite3-dev libdeflate-dev libxxhash-dev libedit-dev pkg-config "$@")
+packages=(libssl-dev nettle-dev libsqlite3-dev libdeflate-dev libxxhash-dev libedit-dev libcurl4-openssl-dev)
+packages+=(pkg-config "$@")
 
 if ! command -v swift >/dev/null; then
   echo "deps: no swift command: a Swift 6.2 or newer toolchain is needed: see https://www.swift.org/install/linux" >&2

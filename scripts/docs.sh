@@ -18,7 +18,7 @@ rm -rf "$out" "$parts"
 mkdir -p "$parts"
 
 echo "Building the symbol graphs …"
-modules=(SyncStore SyncStoreFoundation Replication)
+modules=(SyncStore SyncStoreFoundation Replication ObjectStorageS3)
 rm -rf .build/*/symbolgraph
 # It fails if the tests are not built yet, because it also requests a graph of their generated module: only
 # our modules count.

@@ -68,8 +68,9 @@ struct MultipartUpload: Sendable {
   private func complete(
     _ upload: String, _ versions: [ObjectVersion], if condition: PutCondition
   ) async throws(ObjectStoreError) -> PutOutcome? {
-    let parts = versions.enumerated().map {
-      "<Part><PartNumber>\($0.offset + 1)</PartNumber><ETag>\(Self.escaped($0.element.entityTag))</ETag></Part>"
+    let parts = versions.enumerated().map { part in
+      let tag = Self.escaped(part.element.entityTag)
+      return "<Part><PartNumber>\(part.offset + 1)</PartNumber><ETag>\(tag)</ETag></Part>"
     }
     let text =
       "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\(parts.joined())"

@@ -69,7 +69,7 @@ struct RequestSigner: Sendable {
     return headers + [("authorization", authorization)]
   }
 
-  /// The key for a scope: an HMAC under the key derived from the scope's earlier parts, for each of its parts.
+  /// The key for a scope: for each of its parts an HMAC, under the key for the parts before it.
   private func key(_ scope: String) -> [UInt8] {
     var key = credentials.secretAccessKey.withBytes { Array("AWS4".utf8) + [UInt8](copying: $0) }
     for part in scope.utf8.split(separator: UInt8(ascii: "/")) {

@@ -3,7 +3,7 @@ internal import SyncStore
 
 /// A request to a bucket, without what is the same for all of them.
 struct S3Request: Sendable {
-  /// What it is billed as.
+  /// The kind of request that it is billed as.
   var operation: ObjectOperation
   var method: String
   /// The object, relative to the prefix; nil for the bucket.
@@ -242,10 +242,10 @@ final class S3Client: Sendable {
         .unreachable, "\(what): \(why): check the clock, and the certificates that this machine trusts")
     case .unusable(let why): throw ObjectStoreError(.invalid, "\(what): \(why)")
     case .tooLarge:
+      let limit = CountText.of(request.limit, noun: "byte")
       throw ObjectStoreError(
-        .tooLarge,
-        "\(what): it has more than \(CountText.of(request.limit, noun: "byte")): read a part of it, or raise the limit",
-        status: status)
+        .tooLarge, "\(what): it has more than \(limit): read a part of it, or raise the limit", status: status
+      )
     case .cancelled: throw cancelled(request)
     }
   }

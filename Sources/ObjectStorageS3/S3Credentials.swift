@@ -51,8 +51,8 @@ public enum S3CredentialSource: Sendable {
   case file(String)
   /// The variables `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, for temporary ones, `AWS_SESSION_TOKEN`.
   case environment
-  /// A profile of the file that the AWS command line uses: `path` or else `AWS_SHARED_CREDENTIALS_FILE` or else
-  /// `~/.aws/credentials`, and `profile` or else `AWS_PROFILE` or else `default`.
+  /// A profile of the file that the AWS command line uses: `path` or else `AWS_SHARED_CREDENTIALS_FILE` or
+  /// else `~/.aws/credentials`, and `profile` or else `AWS_PROFILE` or else `default`.
   case sharedFile(path: String? = nil, profile: String? = nil)
   /// The credential `s3-credentials` of this systemd service (`LoadCredential=`), in the form of `.file`.
   case systemd
@@ -109,7 +109,7 @@ struct CredentialReader: Sendable {
     guard Self.exists(path) else {
       throw ObjectStoreError(
         .credentials,
-        "S3 credentials: there are none: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a file of them"
+        "S3 credentials: there are none: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a file"
       )
     }
     return try file(path, profile: variable("AWS_PROFILE") ?? "default")

@@ -14,8 +14,8 @@ public struct S3Options: Sendable {
   public var bucket: String
   /// The prefix of the names of all objects, without a slash at its ends. Empty: the whole bucket.
   public var prefix: String
-  /// The address of the server: `https://storage.example.net` or `http://127.0.0.1:9000`, with a path if all of
-  /// its buckets lie below one. Nil: AWS.
+  /// The address of the server: `https://storage.example.net` or `http://127.0.0.1:9000`, with a path if all
+  /// of its buckets lie below one. Nil: AWS.
   public var endpoint: String?
   /// The region that signatures name. Most servers other than AWS accept any.
   public var region = "us-east-1"
@@ -28,8 +28,8 @@ public struct S3Options: Sendable {
   public var timeoutSeconds: UInt32 = 60
   /// Where the credentials are read.
   public var credentials = S3CredentialSource.automatic
-  /// Whether an `endpoint` without TLS may be on another machine. **The secret key is never sent, but a session
-  /// token is, and everything can be read and changed on the way.**
+  /// Whether an `endpoint` without TLS may be on another machine. **The secret key is never sent, but a
+  /// session token is, and everything can be read and changed on the way.**
   public var allowsPlainHTTP = false
 
   /// Where requests name the bucket.
@@ -124,7 +124,7 @@ struct S3Address: Sendable {
     else {
       throw ObjectStoreError(
         .invalid,
-        "\(location): its bucket is no valid name: use 3 to 63 of a-z, 0-9, \"-\" and \".\", as the bucket is called"
+        "\(location): its bucket is no valid name: use 3 to 63 of a-z, 0-9, \"-\" and \".\""
       )
     }
     let parts = options.prefix.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
@@ -136,7 +136,7 @@ struct S3Address: Sendable {
     else {
       throw ObjectStoreError(
         .invalid,
-        "\(location): its prefix is not usable: it has at most \(mostPrefixBytes) bytes, and no empty part, \".\" or \"..\""
+        "\(location): its prefix is not usable: \(mostPrefixBytes) bytes at most, no part empty, \".\", \"..\""
       )
     }
     let region = options.region.utf8
@@ -170,7 +170,7 @@ struct S3Address: Sendable {
       else {
         throw ObjectStoreError(
           .invalid,
-          "\(text.printable): is no address of a server: write https://HOST or https://HOST:PORT, without a user"
+          "\(text.printable): is no address of a server: write https://HOST or https://HOST:PORT, and no user"
         )
       }
       let host = String(Substring(name)).lowercased()

@@ -5,8 +5,8 @@ internal import SyncStore
 ///
 /// Thread-safe. All requests of a store share one thread and its connections; at most 16 are on their way at
 /// once. A request that fails for a passing reason is sent up to 6 times, within 2 minutes, with growing
-/// waits. Objects above 32 MiB are written in parts. Requests are signed with the server's clock where the own
-/// one is off by more than 5 minutes.
+/// waits. Objects above 32 MiB are written in parts. Requests are signed with the server's clock where the
+/// own one is off by more than 5 minutes.
 ///
 /// ```swift
 /// var options = try S3Options("s3://fleet/vessels")

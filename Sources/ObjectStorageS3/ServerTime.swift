@@ -18,7 +18,7 @@ enum ServerTime {
     return milliseconds(year: year, month: UInt64(month / 3 + 1), day: day, seconds: time)
   }
 
-  /// Milliseconds since 1970 of `2009-10-12T17:50:30.000Z`; the fraction may be absent. Nil for any other form.
+  /// Milliseconds since 1970 of `2009-10-12T17:50:30.000Z`, also without a fraction; nil for any other form.
   static func iso(_ text: String) -> UInt64? {
     let halves = text.utf8.split(separator: UInt8(ascii: "T"))
     guard halves.count == 2, halves[1].last == UInt8(ascii: "Z") else { return nil }

@@ -9,8 +9,8 @@ import Testing
   /// Types whose calls only compute: nothing is read or written.
   private static let computing: Set<String> = [
     "Array", "Bool", "ChangePosition", "Double", "EncodedValue", "Expected", "Float", "Int", "Int16", "Int32",
-    "Int64", "Int8", "Key", "KeyScope", "LogEntry", "RelayDescription", "String", "UInt", "UInt16", "UInt32",
-    "UInt64", "UInt8",
+    "Int64", "Int8", "Key", "KeyScope", "LogEntry", "RelayDescription", "S3Options", "S3Store", "String",
+    "UInt", "UInt16", "UInt32", "UInt64", "UInt8",
     "Value",
     "VersionedValue",
   ]

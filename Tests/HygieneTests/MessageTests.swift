@@ -12,7 +12,7 @@ import Testing
   private static func messages() throws -> [Message] {
     var messages: [Message] = []
     let pattern =
-      #/(?:StoreError|ReplicationError|Failure)\(\s*(?:\.\w+|code|\w+\.code)\s*,\s*(?<text>(?:"(?:[^"\\]|\\.)*"\s*\+?\s*)+)/#
+      #/(?:StoreError|ReplicationError|ObjectStoreError|Failure)\(\s*(?:\.\w+|code|\w+\.code)\s*,\s*(?<text>(?:"(?:[^"\\]|\\.)*"\s*\+?\s*)+)/#
     for path in Repository.files(in: "Sources", ending: ".swift") {
       let source = try Repository.read(path)
       for match in source.matches(of: pattern) {

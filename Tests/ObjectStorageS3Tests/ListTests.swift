@@ -48,7 +48,8 @@ private typealias Answer = ScriptedServer.Answer
       (Self.page([]), []), ("<ListBucketResult/>", []), (Self.page(["b", "a", "b"]), ["a", "b"]),
       (Self.page(["a%62"], encoded: false), []), (Self.page(["a%62"]), ["ab"]),
       (
-        "<s3:ListBucketResult xmlns:s3='a>b'><!-- - --><s3:Contents><s3:Key><![CDATA[a]]></s3:Key><s3:Size>7</s3:Size></s3:Contents></s3:ListBucketResult >\n",
+        "<s3:ListBucketResult xmlns:s3='a>b'><!-- - --><s3:Contents><s3:Key><![CDATA[a]]></s3:Key>"
+          + "<s3:Size>7</s3:Size></s3:Contents></s3:ListBucketResult >\n",
         ["a"]
       ),
     ]

@@ -81,7 +81,8 @@ private typealias Answer = ScriptedServer.Answer
         switch request.method {
         case "POST" where request.target.hasSuffix("?uploads="):
           return Self.xml(
-            "<InitiateMultipartUploadResult xmlns=\"x\"><UploadId>u&amp;1</UploadId></InitiateMultipartUploadResult>"
+            "<InitiateMultipartUploadResult xmlns=\"x\"><UploadId>u&amp;1</UploadId>"
+              + "</InitiateMultipartUploadResult>"
           )
         case "POST":
           return Self.xml(

@@ -5,8 +5,8 @@ internal import SyncStore
 
 /// One thread that moves the bytes of all requests of a store, with libcurl's multi interface.
 ///
-/// Connections are kept and reused. At most `TransferLoop.most` requests are on their way at once; others wait
-/// in the order of their submission. The thread begins with the first request and ends with the driver.
+/// Connections are kept and reused. At most `TransferLoop.most` requests are on their way at once; others
+/// wait in the order of their submission. The thread begins with the first request and ends with the driver.
 final class TransferDriver: Sendable {
   private let loop: TransferLoop
 
