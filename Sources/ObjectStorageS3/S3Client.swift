@@ -18,8 +18,6 @@ struct S3Request: Sendable {
 /// An answer of a bucket.
 struct S3Answer: Sendable {
   let http: HTTPAnswer
-  /// The number of requests that were sent until it arrived.
-  let attempts: Int
   /// What failed; nil for a success.
   let failure: S3Failure?
 
@@ -160,7 +158,7 @@ final class S3Client: Sendable {
     let isSuccess = (200...299).contains(answer.status) && !Self.statesError(request, answer)
     let failure = isSuccess ? nil : S3Failure(answer)
     learnClock(answer, failure, own: own)
-    let found = S3Answer(http: answer, attempts: call.attempts, failure: failure)
+    let found = S3Answer(http: answer, failure: failure)
     guard let failure, ![304, 412, 416].contains(answer.status) else { return .answer(found) }
     if answer.status == 403 || answer.status == 400, !call.hasCorrectedClock,
       correctClock(failure, own: own, signedAt: signedAt)

@@ -42,6 +42,17 @@ private typealias Answer = ScriptedServer.Answer
     #expect(store.figures.receivedBytes == 8)
   }
 
+  @Test("a bucket may be in the name of the host")
+  func virtualHost() async throws {
+    let server = Self.server([])
+    var options = S3Options.test("http://localhost:\(server.port)", prefix: "p")
+    options.addressing = .virtualHost
+    let store = try S3Store(options)
+    #expect(try await bytes(store.get("a")) == Self.object)
+    #expect(server.requests.first?["host"] == "bucket.localhost:\(server.port)")
+    #expect(server.requests.first?.target == "/p/a")
+  }
+
   @Test("a version that is known is not sent again, and need not be read if it is")
   func known() async throws {
     let server = Self.server([Answer(304, [("ETag", "\"v1\"")])])
@@ -321,9 +332,9 @@ private typealias Answer = ScriptedServer.Answer
   func clock(offset: Int64) async throws {
     for code in ["RequestTimeTooSkewed", "AccessDenied"] {
       let server = ScriptedServer { request in
-        let own = RequestSigner.time(SystemCall.wallMilliseconds())
-        // Equal up to the minute, or to the one before.
-        let isRight = request["x-amz-date"]?.prefix(8) == own.prefix(8)
+        let now = SystemCall.wallMilliseconds()
+        let days = [now, now - 60_000].map { RequestSigner.time($0).prefix(8) }
+        let isRight = request["x-amz-date"].map { days.contains($0.prefix(8)) } == true
         return isRight ? Answer(200, body: Self.object) : .error(403, code)
       }
       let store = try S3Store.scripted(server, clockOffset: offset)
@@ -407,7 +418,7 @@ private typealias Answer = ScriptedServer.Answer
   func cancellation() async throws {
     let server = ScriptedServer { _ in
       var answer = Answer(200)
-      answer.delay = 3000
+      answer.delay = 20_000
       return answer
     }
     let store = try S3Store.scripted(server)
@@ -416,7 +427,7 @@ private typealias Answer = ScriptedServer.Answer
     let began = ContinuousClock.now
     task.cancel()
     #expect(await task.value?.code == .cancelled)
-    #expect(ContinuousClock.now - began < .seconds(2))
+    #expect(ContinuousClock.now - began < .seconds(10))
     let second = Task { await failure { try await store.get("a") } }
     second.cancel()
     #expect(await second.value?.code == .cancelled)
