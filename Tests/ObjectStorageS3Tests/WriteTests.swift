@@ -150,8 +150,9 @@ private typealias Answer = ScriptedServer.Answer
       }
       #expect(error?.code == code, "\(String(describing: error))")
       if code == nil { #expect(outcome.withLock { $0 } == .refused) }
-      #expect(bucket.server.requests.last?.method == "DELETE")
-      #expect(bucket.server.requests.last?.target == "/bucket/a?uploadId=u%261")
+      // A cancelled part may still be on its way when the upload is aborted.
+      let aborts = bucket.server.requests.filter { $0.method == "DELETE" }
+      #expect(aborts.map(\.target) == ["/bucket/a?uploadId=u%261"])
     }
     let nameless = PartServer { $0.method == "POST" ? Answer(200, body: Array("<a/>".utf8)) : nil }
     #expect(
@@ -173,7 +174,7 @@ private typealias Answer = ScriptedServer.Answer
     }
     task.cancel()
     #expect(await task.value?.code == .cancelled)
-    #expect(bucket.server.requests.last?.method == "DELETE")
+    #expect(bucket.server.requests.count { $0.method == "DELETE" } == 1)
   }
 
   @Test("parts that fail for a passing reason are sent again")

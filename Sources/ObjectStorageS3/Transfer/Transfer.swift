@@ -112,24 +112,24 @@ struct HTTPRequest: Sendable {
       return false
     }
     guard unsafe state.head.isComplete, let announced = unsafe state.head.bodyBytes else { return true }
-    return unsafe accept(announced, more: state.body.isEmpty)
+    return unsafe accept(announced, reserves: state.body.isEmpty)
   }
 
   private func takeBody(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let count = unsafe state.body.count + bytes.count
-    guard accept(UInt64(count), more: false) else { return false }
+    guard accept(UInt64(count), reserves: false) else { return false }
     unsafe state.body.append(contentsOf: bytes)
     return true
   }
 
   /// Checks the size of the body, as announced or as received so far, and reserves memory for an announced
-  /// one that is not large.
-  private func accept(_ count: UInt64, more: Bool) -> Bool {
+  /// one: pages are not populated before bytes arrive.
+  private func accept(_ count: UInt64, reserves: Bool) -> Bool {
     guard count <= UInt64(mostBytes) else {
       unsafe state.isTooLarge = true
       return false
     }
-    if more { unsafe state.body.reserveCapacity(Int(min(count, 1 << 20))) }
+    if reserves { unsafe state.body.reserveCapacity(Int(count)) }
     return true
   }
 
