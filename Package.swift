@@ -41,7 +41,8 @@ let package = Package(
     .target(
       name: "ObjectStorageS3", dependencies: ["SyncStore", "Replication", "CCurl"], swiftSettings: strict),
     .executableTarget(
-      name: "sync-cli", dependencies: ["SyncStore", "Replication", "CLinux", "CEdit"], swiftSettings: strict),
+      name: "sync-cli", dependencies: ["SyncStore", "Replication", "ObjectStorageS3", "CLinux", "CEdit"],
+      swiftSettings: strict),
 
     .target(
       name: "SyncTestSupport", dependencies: ["SyncStore", "Replication"],
@@ -67,7 +68,8 @@ let package = Package(
     // Runs the program under a filter that refuses it a system call.
     .executableTarget(name: "refuse-call", path: "Tests/RefuseCall"),
     .testTarget(
-      name: "CLITests", dependencies: ["sync-cli", "SyncStoreFoundation", "refuse-call", "SyncTestSupport"],
+      name: "CLITests",
+      dependencies: ["sync-cli", "ObjectStorageS3", "SyncStoreFoundation", "refuse-call", "SyncTestSupport"],
       swiftSettings: strict),
     .testTarget(
       name: "SnippetTests",

@@ -90,11 +90,15 @@ extension Daemon {
   @Test("metrics are in Prometheus' format, each described once, with what was done")
   func metrics() throws {
     let (daemon, beta) = try pair()
+    let place = daemon.tool.scratch.path + "/stick"
+    try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
+    try daemon.tool.succeed("peer", "add", "stick", "dir:" + place)
     for index in 0..<20 { try beta.succeed("put", "k\(index)", "v") }
     try beta.succeed("push", "alpha")
     var page = try daemon.page("/metrics")
     // The keys are counted in the background.
-    for _ in 0..<100 where !page.body.contains("syncstore_keys ") {
+    for _ in 0..<200
+    where !page.body.contains("syncstore_keys ") || !page.body.contains("syncstore_relay_last_success") {
       Thread.sleep(forTimeInterval: 0.1)
       page = try daemon.page("/metrics")
     }

@@ -123,6 +123,47 @@ import Testing
     try second.end()
   }
 
+  private static let rclone = Checkout.top + "/.build/s3-servers/bin/rclone"
+
+  @Test(
+    .enabled(
+      if: FileManager.default.isExecutableFile(atPath: rclone),
+      "no S3 server is installed: scripts/s3-servers.sh"))
+  func `a write goes through a bucket, with credentials from a file`() throws {
+    let fleet = try Fleet()
+    let served = fleet.scratch.path + "/served"
+    try FileManager.default.createDirectory(atPath: served + "/bucket", withIntermediateDirectories: true)
+    let port = try TutorialTests.freePort()
+    let server = try ChildProcess(
+      [
+        Self.rclone, "serve", "s3", served, "--auth-key", "test-key,test-secret", "--addr",
+        "127.0.0.1:\(port)",
+        "--config", served + "/none",
+      ], environment: ["PATH": "/usr/bin:/bin", "HOME": served])
+    defer { withExtendedLifetime(server) {} }
+    let file = fleet.scratch.path + "/credentials"
+    try Data("aws_access_key_id = test-key\naws_secret_access_key = test-secret\n".utf8)
+      .write(to: URL(fileURLWithPath: file))
+    for tool in [fleet.alpha, fleet.beta] {
+      try tool.succeed(
+        "peer", "add", "fleet", "s3://bucket/boats", "--endpoint", "http://127.0.0.1:\(port)",
+        "--credentials-file", file)
+    }
+    try until { try fleet.alpha.run("relay", "check", "fleet").code == 0 }
+    try fleet.alpha.succeed("put", "a", "one")
+    try fleet.alpha.succeed("put", "large", "-", input: [UInt8](repeating: 7, count: 100_000))
+    #expect(try fleet.alpha.succeed("push", "fleet", "--json").text.contains("\"delivered\":\"relay\""))
+    try fleet.beta.succeed("sync", "fleet")
+    #expect(try fleet.beta.succeed("get", "large").out.count == 100_000)
+    #expect(try fleet.alpha.succeed("digest").text == fleet.beta.succeed("digest").text)
+    #expect(try fleet.alpha.succeed("relay", "status", "fleet").text.contains("s3://bucket/boats"))
+    // Wrong credentials are told apart from a network that is down.
+    try Data("aws_access_key_id = test-key\naws_secret_access_key = wrong\n".utf8)
+      .write(to: URL(fileURLWithPath: file))
+    let refused = try fleet.alpha.run("pull", "fleet")
+    #expect(refused.code == 3 && !refused.err.contains("wrong\n"))
+  }
+
   private func until(_ isSo: () throws -> Bool) throws {
     while try !isSo() {
       try Task.checkCancellation()

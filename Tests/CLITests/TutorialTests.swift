@@ -39,7 +39,7 @@ import Testing
       "push-1-office.sh", "push-2-listen.sh", "push-3-invite.sh", "push-4-join.sh", "push-5-offline.sh",
       "push-6-sync.sh", "push-7-check.sh",
     ]
-    let result = try Self.run(steps, daemon: "push-2-listen.sh", port: try freePort(), in: scratch)
+    let result = try Self.run(steps, daemon: "push-2-listen.sh", port: try Self.freePort(), in: scratch)
     #expect(result.code == 0, "\(result.out)")
     #expect(result.out.contains("Rotterdam, 6 o'clock"))
     #expect(result.out.contains("left port"))
@@ -52,7 +52,7 @@ import Testing
       "relay-1-office.sh", "relay-2-listen.sh", "relay-3-join.sh", "relay-4-add.sh", "relay-5-write.sh",
       "relay-6-status.sh", "relay-7-check.sh",
     ]
-    let result = try Self.run(steps, daemon: "relay-2-listen.sh", port: try freePort(), in: scratch)
+    let result = try Self.run(steps, daemon: "relay-2-listen.sh", port: try Self.freePort(), in: scratch)
     #expect(result.code == 0, "\(result.out)")
     #expect(result.out.contains("free from Tuesday"))
     let digests = result.out.split(separator: "\n").suffix(3)
@@ -62,7 +62,7 @@ import Testing
   @Test("the daemon")
   func daemon() throws {
     let scratch = try Scratch()
-    let port = try freePort()
+    let port = try Self.freePort()
     try scratch.write("serve.json", Array(try Self.step("daemon-2-serve.json", port: port).utf8))
     let steps = [
       "daemon-1-init.sh", "daemon-3-serve.sh", "daemon-6-beside.sh", "daemon-7-other.sh",
@@ -92,7 +92,7 @@ import Testing
   }
 
   /// A port on which no process listens at this moment.
-  private func freePort() throws -> Int {
+  static func freePort() throws -> Int {
     let scratch = try Scratch()
     let answer = try scratch.shell(
       #"for port in $(shuf -i 20000-30000 -n 50); do (: < /dev/tcp/127.0.0.1/$port) 2>/dev/null || { echo $port; break; }; done"#

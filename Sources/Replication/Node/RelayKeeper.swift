@@ -110,6 +110,8 @@ final class RelayKeeper: Sendable {
       state.relays.sort { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
     }
     var turn = Turn(policy: state.withLock { $0.policy } ?? KeepPolicy())
+    var watch: DirectoryWatch?
+    defer { withExtendedLifetime(watch) {} }
     while !Task.isCancelled, let policy = state.withLock({ $0.policy }) {
       if turn.policy != policy { turn = Turn(policy: policy) }
       let now = MonotonicClock.milliseconds()
@@ -117,6 +119,7 @@ final class RelayKeeper: Sendable {
       change(relay) { $0.isBusy = true }
       do throws(ReplicationError) {
         guard let client = try await node()?.relayClient(named: relay.name) else { break }
+        if watch == nil { watch = (client.objects as? DirectoryStore)?.watch { alarm.ring(after: 200) } }
         let acknowledges = isLook && now >= turn.nextAcknowledgement
         let report =
           isLook ? try await client.sync(acknowledges: acknowledges) : try await client.publish()
@@ -229,6 +232,7 @@ final class RelayAlarm: Sendable {
     var isRung = false
     var isUrgent = false
     var isWatching = false
+    var isSoon = false
   }
 
   private let loop: EventLoop
@@ -245,6 +249,19 @@ final class RelayAlarm: Sendable {
       return exchange(&state.waiter, with: nil)
     }
     waiter?.resume()
+  }
+
+  /// Rings after some milliseconds, once however often it is called until then: a publication is several
+  /// changes.
+  func ring(after milliseconds: Int) {
+    guard state.withLock({ !exchange(&$0.isSoon, with: true) }) else { return }
+    let loop = loop
+    loop.execute {
+      _ = loop.schedule(after: milliseconds) {
+        self.state.withLock { $0.isSoon = false }
+        self.ring()
+      }
+    }
   }
 
   /// Whether it was rung urgently since the last call.

@@ -93,6 +93,12 @@ public final class DirectoryStore: ObjectStore {
     }
   }
 
+  /// Calls back when the bell, or another object next to it, has changed, as long as the returned watch is
+  /// held; nil where that cannot be noticed.
+  func watch(_ changed: @escaping @Sendable () -> Void) -> DirectoryWatch? {
+    storage is DiskStorage ? DirectoryWatch(path, changed) : nil
+  }
+
   // MARK: Blocking parts
 
   private func run<Answer: Sendable>(

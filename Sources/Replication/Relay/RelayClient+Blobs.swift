@@ -142,7 +142,7 @@ extension RelayClient {
   func publishWanted(
     in view: RelayView, with keys: Keys, _ report: inout RelayReport
   ) async throws(ReplicationError) {
-    let wanted = view.streams.values.filter { $0.standing != .stranger }.flatMap(\.head.wanted)
+    let wanted = view.streams.values.filter { $0.standing.isMember }.flatMap(\.head.wanted)
     try await publish(wanted, with: keys, &report)
   }
 

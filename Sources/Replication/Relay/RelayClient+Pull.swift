@@ -66,12 +66,21 @@ extension RelayClient {
           &report)
         if !isRead { view = missing(checkpoint) }
       case .end(let backlog):
+        // Entries may have brought members, or rights.
+        let present = try await self.keys(format)
+        if present.standings != keys.standings {
+          keys = present
+          view = renewView(keys)
+          continue
+        }
         report.waitingEntries = backlog.entries
+        report.unknownDevices = keys.unknownDevices(in: view)
         let lacksState =
           copy.health != .healthy || backlog.waiting.values.contains { $0.reason != .dependencies }
         memory.withLock { $0.needsFullState = lacksState }
         try await fetchBlobs(with: keys, &report)
-        try await finishPull(relay, view, copy, isComplete: backlog.isEmpty, bell, &report)
+        try await finishPull(
+          relay, view, copy, isComplete: backlog.isEmpty && !view.hasEntriesThatMayCount, bell, &report)
         return
       }
     }

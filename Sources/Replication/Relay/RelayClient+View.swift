@@ -16,6 +16,12 @@ extension RelayClient {
     var standings: [DeviceID: RelayView.Standing]
 
     func standing(of device: DeviceID) -> RelayView.Standing { standings[device] ?? .stranger }
+
+    /// Number of devices that have published and that are neither members nor revoked.
+    func unknownDevices(in view: RelayView) -> Int {
+      Set(view.streams.values.filter { $0.head.last != nil }.map(\.head.device))
+        .subtracting(standings.keys).count
+    }
   }
 
   func keys(_ format: RelayFormat) async throws(ReplicationError) -> Keys {
@@ -27,7 +33,7 @@ extension RelayClient {
         switch member.right {
         case .readWrite: standings[member.device] = .writer
         case .readOnly: standings[member.device] = .reader
-        case .revoked: standings[member.device] = .stranger
+        case .revoked: standings[member.device] = .revoked
         }
       }
       // The inviter, and this copy, before their own records have arrived.
@@ -89,8 +95,13 @@ extension RelayClient {
         }
       }
     }
-    return memory.withLock { memory in
-      memory.view.absentHeads = absent
+    memory.withLock { $0.view.absentHeads = absent }
+    return renewView(keys)
+  }
+
+  /// The view with the heads as they are known, and the rights that members have now.
+  func renewView(_ keys: Keys) -> RelayView {
+    memory.withLock { memory in
       memory.view.checkpoints = memory.view.checkpoints.filter { $0.value != nil }
       memory.view.streams = memory.heads.mapValues { known in
         var stream =

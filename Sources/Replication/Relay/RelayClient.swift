@@ -158,6 +158,9 @@ public struct RelayReport: Hashable, Sendable {
   public internal(set) var sentBlobs = 0, receivedBlobs = 0
   /// Entries of other members that were read, and entries that wait for something that is not there.
   public internal(set) var entries: UInt64 = 0, waitingEntries: UInt64 = 0
+  /// Devices that have published there and that this copy does not know as members: their entries count once
+  /// a member that it knows has read them.
+  public internal(set) var unknownDevices = 0
   /// Checkpoints written.
   public internal(set) var checkpoints = 0
   /// Large values that records here refer to and that are neither here nor in the relay.

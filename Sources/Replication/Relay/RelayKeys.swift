@@ -138,8 +138,10 @@ extension RelayClient {
   func shareKeys(in view: RelayView, with keys: Keys) async throws(ReplicationError) {
     let epochs = keys.ring.epochs
     guard epochs.count > 1 else { return }
-    let heads = view.streams.values.filter { $0.standing != .stranger && $0.head.device != identity.id }
-      .map(\.head)
+    let heads = view.streams.values.map(\.head).filter { head in
+      // Not as it was when the heads were read: the entry that revokes a member may have come since.
+      keys.standing(of: head.device).isMember && head.device != identity.id
+    }
     let wanted = heads.flatMap { head in epochs.map { (keys.format.keyName($0, for: head.device), $0, head) }
     }
     var there = memory.withLock { $0.keysThere }

@@ -105,8 +105,8 @@ package struct RelaySeal: Hashable, Sendable {
 
   /// Decrypts a payload of an object.
   ///
-  /// - Throws: `.cryptography` if its group key is unknown; `.protocolViolation` if it is not the one that was
-  ///   encrypted for this place.
+  /// - Throws: `.cryptography` if its group key is unknown; `.protocolViolation` if it is not the one that
+  ///   was encrypted for this place.
   package func decrypt(
     _ encrypted: [UInt8], as name: String, kind: BatchContext.Kind = .relayObject, index: UInt64 = 0,
     keys: GroupKeyRing

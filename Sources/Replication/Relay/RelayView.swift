@@ -28,8 +28,13 @@ package struct RelayView: Sendable {
     case writer
     /// A member that may only read: what it has seen and asks for counts.
     case reader
-    /// A member that was revoked, or one that this copy has yet to hear of.
+    /// A member that was revoked.
+    case revoked
+    /// One that this copy has yet to hear of.
     case stranger
+
+    /// Whether it is a member now.
+    package var isMember: Bool { self == .writer || self == .reader }
   }
 
   /// Where an entry is.
@@ -67,6 +72,11 @@ package struct RelayView: Sendable {
     if known.isTrusted { return last }
     let vouched = streams.values.lazy.filter(\.isTrusted).compactMap { $0.head.seen[stream]?.number }.max()
     return min(last, vouched ?? 0)
+  }
+
+  /// Whether a stream has entries that may count later: its device is not known yet, or may not write now.
+  package var hasEntriesThatMayCount: Bool {
+    streams.contains { $0.value.standing != .revoked && limit(of: $0.key) < $0.value.head.last?.number ?? 0 }
   }
 
   /// The entry with a number.
@@ -109,7 +119,7 @@ package struct RelayView: Sendable {
   /// Whether a member needs a full state, and there is no checkpoint that it has not tried.
   package var isStateWanted: Bool {
     streams.values.contains { known in
-      guard known.standing != .stranger, known.head.needsFullState else { return false }
+      guard known.standing.isMember, known.head.needsFullState else { return false }
       return namedCheckpoints.prefix(RelayLimits.tried).allSatisfy { checkpoint in
         known.head.tried.contains(checkpoint.reference.fingerprint)
       }

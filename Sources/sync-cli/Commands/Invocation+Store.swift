@@ -11,9 +11,11 @@ extension Invocation {
   /// Configuration of a node that serves one command: logs warnings, and everything with `--verbose`.
   var nodeConfiguration: Node.Configuration {
     let isVerbose = has("verbose")
-    return Node.Configuration { level, line in
+    var configuration = Node.Configuration { level, line in
       if isVerbose || level <= .warning { Diagnostics.report(line) }
     }
+    configuration.opensRelay = RelayStores.open
+    return configuration
   }
 
   /// The directory of the store, without trailing slashes: otherwise files to be made next to it would be

@@ -58,9 +58,9 @@ enum ServeCommand {
       log.write(.warning, "serve: \(peer.what): \(peer.advice)")
     }
     try configuration.blobs?.keep(in: store)
-    let node = try Node(
-      store: store,
-      configuration: Node.Configuration(pingSeconds: configuration.pingSeconds) { log.write($0, $1) })
+    var serving = Node.Configuration(pingSeconds: configuration.pingSeconds) { log.write($0, $1) }
+    serving.opensRelay = RelayStores.open
+    let node = try Node(store: store, configuration: serving)
     let address = try blocking { [listen = configuration.listen] in try await node.start(listen: listen) }
     try lock.publish(address: "\(address)")
     var report = DaemonReport(store: store, node: node, log: log)

@@ -147,6 +147,10 @@ enum SyncCommands {
       text +=
         "; \(Text.count(relay.waitingEntries, noun: "entry", plural: "entries")) wait for others to come"
     }
+    if relay.unknownDevices > 0 {
+      text +=
+        "; \(Text.count(relay.unknownDevices, noun: "device")) there not known as a member yet: one that knows it has to publish"
+    }
     if relay.missingBlobs > 0 {
       text += "; \(Text.count(relay.missingBlobs, noun: "large value")) not there yet"
     }
@@ -174,6 +178,7 @@ enum SyncCommands {
     var figures = figures
     if direction != .pull { figures = figures.with("delivered", .string("relay")) }
     if relay.waitingEntries > 0 { figures = figures.with("waiting_entries", .integer(relay.waitingEntries)) }
+    if relay.unknownDevices > 0 { figures = figures.with("unknown_devices", .integer(relay.unknownDevices)) }
     if relay.missingBlobs > 0 { figures = figures.with("missing_blobs", .integer(relay.missingBlobs)) }
     guard !relay.setAside.isEmpty else { return figures }
     return figures.with(

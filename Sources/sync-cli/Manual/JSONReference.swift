@@ -134,6 +134,9 @@ enum JSONReference {
       JSONMember(
         "waiting_entries", .whole, "for a relay: entries that wait for something that is not there",
         absent: "if none"),
+      JSONMember(
+        "unknown_devices", .whole,
+        "for a relay: devices that have published there and are not known as members yet", absent: "if none"),
       JSONMember("missing_blobs", .whole, "for a relay: large values that it lacks", absent: "if none"),
       JSONMember(
         "set_aside",

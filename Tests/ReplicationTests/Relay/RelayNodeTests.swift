@@ -71,12 +71,27 @@ import Testing
     let node = try node(fleet.first)
     node.keepInStep(policy)
     try await until { node.state[relay: "stick"]?.sentRecords == 1 }
-    let position = fleet.first.store.journalPosition
-    let before = try #require(node.state[relay: "stick"]).figures
-    try await until { (node.state[relay: "stick"]?.figures[.get] ?? 0) >= before[.get] + 3 }
-    let after = try #require(node.state[relay: "stick"]).figures
-    #expect(after[.put] == before[.put])
-    #expect(fleet.first.store.journalPosition == position, "nothing is written to the journal either")
+    // The first looks note what they have read.
+    try await until {
+      let (position, before) = (fleet.first.store.journalPosition, node.state[relay: "stick"]?.figures)
+      try await until { (node.state[relay: "stick"]?.figures[.get] ?? 0) >= (before?[.get] ?? 0) + 3 }
+      let after = node.state[relay: "stick"]?.figures
+      return fleet.first.store.journalPosition == position && after?[.put] == before?[.put]
+    }
+    await node.stop()
+  }
+
+  @Test func `a look follows a change of the directory at once, long before it is due`() async throws {
+    let fleet = try await RelayFleet()
+    try name(fleet, on: [fleet.first])
+    var patient = policy
+    patient.pollSeconds = 3600
+    let node = try node(fleet.first)
+    node.keepInStep(patient)
+    try await until { node.state[relay: "stick"]?.lastSuccess != nil }
+    try fleet.second.put("a", "one")
+    _ = try await fleet.client(fleet.second).push()
+    try await until { try fleet.first.get("a") == "one" }
     await node.stop()
   }
 
