@@ -18,6 +18,8 @@ package final class VirtualObjectStore: ObjectStore {
     package var ignoresConditions = false
     /// Fails every request after so many more, as if the client had died; nil for never.
     package var diesAfter: Int?
+    /// The error of those requests, in place of the client's death.
+    package var error: ObjectStoreError?
 
     /// Nothing fails.
     package init() {}
@@ -75,7 +77,7 @@ package final class VirtualObjectStore: ObjectStore {
   /// The names of all objects.
   package var names: [String] { state.withLock { $0.objects.keys.sorted() } }
 
-  /// Changes the bytes of an object behind everybody's back; nil removes it.
+  /// Changes the bytes of an object, as no member would; nil removes it.
   package func replace(_ name: String, with change: ([UInt8]) -> [UInt8]?) {
     state.withLock { state in
       guard let object = state.objects[name] else { return }

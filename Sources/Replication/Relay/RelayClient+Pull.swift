@@ -78,6 +78,10 @@ extension RelayClient {
         let lacksState =
           copy.health != .healthy || backlog.waiting.values.contains { $0.reason != .dependencies }
         memory.withLock { $0.needsFullState = lacksState }
+        if copy.health != .healthy {
+          report.remarks.append(
+            "this copy needs a full state, which nothing there gives yet: `sync` asks for one")
+        }
         try await fetchBlobs(with: keys, &report)
         try await finishPull(
           relay, view, copy, isComplete: backlog.isEmpty && !view.hasEntriesThatMayCount, bell, &report)

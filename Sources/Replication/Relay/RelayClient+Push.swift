@@ -56,8 +56,17 @@ extension RelayClient {
     try await checkMayPublish()
     var reads = options.contains(.readsHeads)
     for _ in 0..<Self.attempts {
-      if try await pushOnce(format, readsHeads: reads, &report) {
-        if options.contains(.acknowledges) { try await acknowledge(format) }
+      let isDone: Bool
+      do throws(ReplicationError) {
+        isDone = try await pushOnce(format, readsHeads: reads, &report)
+      } catch {
+        // It can publish nothing before it has read a full state, and can ask for one.
+        if error.store?.code == .unsettled { try await acknowledge(format) }
+        throw error
+      }
+      if isDone {
+        let asks = memory.withLock { $0.needsFullState || !$0.wanted.isEmpty }
+        if asks || options.contains(.acknowledges) { try await acknowledge(format) }
         return
       }
       // The relay is not as this copy knew it.
@@ -112,9 +121,10 @@ extension RelayClient {
     try await shareKeys(in: view, with: keys)
     try await publishWanted(in: view, with: keys, &report)
     report.position = copy.position
+    let isStateWanted = view.isStateWanted(except: progress.stream)
     let isCovered = progress.covered.covers(copy.vector) && progress.covered.covers(copy.floor)
     let isPublished = memory.withLock { $0.publishedPosition } == copy.position
-    if isCovered || isPublished, !view.isStateWanted { return true }
+    if isCovered || isPublished, !isStateWanted { return true }
     var next = progress
     let stream = progress.stream ?? newStream()
     next.stream = stream
@@ -125,7 +135,7 @@ extension RelayClient {
     let round = try await storeWork { store throws(StoreError) in try store.openPublication(record) }
     guard
       round.count > 0 || !progress.covered.covers(Self.closing(round.close, copy))
-        || !progress.covered.covers(round.close.floor) || (view.isStateWanted && copy.scope == nil)
+        || !progress.covered.covers(round.close.floor) || (isStateWanted && copy.scope == nil)
     else {
       memory.withLock { $0.publishedPosition = round.close.position }
       return true
@@ -183,7 +193,9 @@ extension RelayClient {
     let isBehind = !publication.progress.covered.covers(entry.floor)
     let isWhole = publication.isWhole && !entry.parts.isEmpty
     head.total += written.bytes
-    if publication.copy.scope == nil, isBehind || isDue || isWhole || publication.view.isStateWanted {
+    if publication.copy.scope == nil,
+      isBehind || isDue || isWhole || publication.view.isStateWanted(except: publication.stream)
+    {
       let checkpoint = try await writeCheckpoint(
         entry, written.bytes, publication, sharesParts: isWhole, &report)
       head.checkpoints.append(checkpoint)
@@ -291,15 +303,16 @@ extension RelayClient {
     return head
   }
 
-  /// States in the own head what this copy has read and asks for, unless it says so already. The bell stays:
-  /// no member has to hurry.
+  /// States in the own head what this copy has read and asks for, unless it says so already. Rings the bell
+  /// only if it asks for something: of the rest no member has to hear at once.
   func acknowledge(_ format: RelayFormat) async throws(ReplicationError) {
     let relay = format.relay
     let copy = try await storeWork { store throws(StoreError) in try store.relayReplica() }
     var progress = try await storeWork { store throws(StoreError) in try store.relayProgress(relay) }
     let (keys, view) = (try await keys(format), memory.withLock { $0.view })
     if progress.stream == nil {
-      guard !progress.seen.isEmpty else { return }
+      let asks = memory.withLock { $0.needsFullState || !$0.wanted.isEmpty }
+      guard asks || !progress.seen.isEmpty else { return }
       let stream = newStream()
       // Durable first: an unknown stream of this copy's actor would mean that it was cloned.
       progress = try await storeWork { store throws(StoreError) in
@@ -311,9 +324,12 @@ extension RelayClient {
     }
     guard let stream = progress.stream else { return }
     let new = head(of: stream, in: view, after: progress, by: copy)
-    if let old = view.streams[stream]?.head, old.states(sameAs: new) { return }
+    let old = view.streams[stream]?.head
+    if let old, old.states(sameAs: new) { return }
     // Another process may have written it meanwhile: then it said so.
-    _ = try await write(new, keys)
+    guard try await write(new, keys), new.asksMore(than: old) else { return }
+    // Those who find the bell as they know it read no heads.
+    _ = try await put(RelayName.bell, SecureRandom.bytes(16), if: .always)
   }
 
   // MARK: Checkpoints
@@ -357,6 +373,12 @@ extension RelayClient {
 }
 
 extension RelayHead {
+  /// Whether it asks for something that another one of the stream does not ask for.
+  fileprivate func asksMore(than old: RelayHead?) -> Bool {
+    (needsFullState && (old?.needsFullState != true || old?.tried != tried))
+      || !Set(wanted).isSubset(of: old?.wanted ?? [])
+  }
+
   /// Whether another head states the same about what was seen and is asked for.
   fileprivate func states(sameAs other: RelayHead) -> Bool {
     seen == other.seen && wanted == other.wanted && needsFullState == other.needsFullState

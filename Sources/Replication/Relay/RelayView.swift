@@ -116,10 +116,11 @@ package struct RelayView: Sendable {
     checkpoint.places.allSatisfy { streams[$0.key] != nil && !lacks($0.value, in: $0.key) }
   }
 
-  /// Whether a member needs a full state, and there is no checkpoint that it has not tried.
-  package var isStateWanted: Bool {
-    streams.values.contains { known in
-      guard known.standing.isMember, known.head.needsFullState else { return false }
+  /// Whether another member than the writer of `own` needs a full state, and there is no checkpoint that it has
+  /// not tried.
+  package func isStateWanted(except own: StreamID?) -> Bool {
+    streams.contains { stream, known in
+      guard stream != own, known.standing.isMember, known.head.needsFullState else { return false }
       return namedCheckpoints.prefix(RelayLimits.tried).allSatisfy { checkpoint in
         known.head.tried.contains(checkpoint.reference.fingerprint)
       }

@@ -12,6 +12,8 @@ final class SimulatedRelay {
   var clients: [Int: (store: Store, client: RelayClient)] = [:]
   /// Whether machines meet in the relay only.
   let isOnly: Bool
+  /// The error of the last operation.
+  var error: ReplicationError?
   private(set) var counts: [String: Int] = [:]
 
   init(seed: UInt64, time: UInt64) {
@@ -93,6 +95,7 @@ extension Simulation {
       return report
     case .failure(let error):
       relay.count("\(error.code)")
+      relay.error = error
       if let failure = error.store {
         // In doubt about itself, or overtaken: the next pull helps.
         guard failure.code != .unsettled, failure.code != .overtaken, failure.code != .rolledBack else {
@@ -120,21 +123,28 @@ extension Simulation {
     relay.objects.putBack(earlier)
   }
 
-  /// All use the relay until they agree.
+  /// All use the relay until they agree. Machines that also meet directly need not get there.
   func heal(_ relay: SimulatedRelay) throws {
     relay.objects.faults = VirtualObjectStore.Faults()
     relay.objects.time = now
+    var last: [Int: String] = [:]
     for pass in 0..<12 {
       for machine in machines {
         wake(machine)
-        try use(machine, relay) { client throws(ReplicationError) in try await client.sync() }
+        relay.error = nil
+        let report = try use(machine, relay) { client throws(ReplicationError) in try await client.sync() }
         try look(machine)
+        last[machine.number] =
+          "\(machine.name): \(report.map { "waiting \($0.waitingEntries), aside \($0.setAside), \($0.remarks)" } ?? "\(relay.error.map { "\($0)" } ?? "")"), \(try machine.store.relayReplica().health)"
       }
       if try areInStep() {
         relay.count("passes", pass + 1)
         return
       }
     }
+    guard relay.isOnly, counts.rollbacks == 0 else { return }
+    throw Oracle.Violation(
+      "the relay does not bring the machines into step: \(last.sorted { $0.key < $1.key }.map(\.value))")
   }
 }
 
