@@ -59,7 +59,7 @@ extension RelayClient {
         throw ReplicationError(.unavailable, "\(name): this copy's stream changed meanwhile: try again")
       }
       // Those who rely on an object that is doomed by now read so.
-      if !dooms.left.isEmpty { _ = try await put(RelayName.bell, SecureRandom.bytes(16), if: .always) }
+      if !dooms.left.isEmpty { try await ringBell() }
     }
     memory.withLock { memory in
       for name in gone { memory.blobsThere.remove(name) }

@@ -107,6 +107,8 @@ extension RelayClient {
     switch RelayPublisher(view, progress).ownStream {
     case .asKnown: break
     case .published(let entry):
+      // Perhaps it was not rung: members that find the bell as they know it would not read the entry.
+      try await ringBell()
       try await record(relay, as: copy.actor) { $0.published(entry) }
       return false
     case .lost:
@@ -152,7 +154,7 @@ extension RelayClient {
     copy.scope == nil ? close.vector : VersionVector([close.sender: close.vector[close.sender]])
   }
 
-  private func newStream() -> StreamID {
+  func newStream() -> StreamID {
     guard let stream = StreamID(bytes: SecureRandom.bytes(16)) else { preconditionFailure("16 bytes") }
     return stream
   }
@@ -205,11 +207,16 @@ extension RelayClient {
     guard try await write(head, publication.keys) else { return false }
     report.sentRecords += written.users
     report.position = entry.position
-    _ = try await put(RelayName.bell, SecureRandom.bytes(16), if: .always)
+    try await ringBell()
     try await deleteDamagedHeads()
     let published = entry
     try await record(publication.keys.format.relay, as: publication.copy.actor) { $0.published(published) }
     return true
+  }
+
+  /// Tells those who have read everything that there is something new.
+  func ringBell() async throws(ReplicationError) {
+    _ = try await put(RelayName.bell, SecureRandom.bytes(16), if: .always)
   }
 
   /// Deletes own heads that cannot be read, now that everything is published in another stream.
@@ -280,58 +287,6 @@ extension RelayClient {
     return true
   }
 
-  // MARK: Receipts
-
-  /// The own head as it is, or a first one, with what this copy has seen and asks for.
-  private func head(
-    of stream: StreamID, in view: RelayView, after progress: RelayProgress, by copy: ReplicaSummary
-  ) -> RelayHead {
-    let now = store.environment.now()
-    var head =
-      view.streams[stream]?.head
-      ?? RelayHead(
-        stream: stream, publicKey: identity.publicKey, wrappingKey: wrappingKey, actor: copy.actor, time: now)
-    (head.publicKey, head.wrappingKey) = (identity.publicKey, wrappingKey)
-    (head.actor, head.time) = (copy.actor, now)
-    head.seen = progress.seen
-    memory.withLock { memory in
-      head.wanted = memory.wanted
-      head.needsFullState = memory.needsFullState
-    }
-    let known = view.namedCheckpoints.prefix(RelayLimits.tried).map(\.reference.fingerprint)
-    head.tried = head.needsFullState ? known : []
-    return head
-  }
-
-  /// States in the own head what this copy has read and asks for, unless it says so already. Rings the bell
-  /// only if it asks for something: of the rest no member has to hear at once.
-  func acknowledge(_ format: RelayFormat) async throws(ReplicationError) {
-    let relay = format.relay
-    let copy = try await storeWork { store throws(StoreError) in try store.relayReplica() }
-    var progress = try await storeWork { store throws(StoreError) in try store.relayProgress(relay) }
-    let (keys, view) = (try await keys(format), memory.withLock { $0.view })
-    if progress.stream == nil {
-      let asks = memory.withLock { $0.needsFullState || !$0.wanted.isEmpty }
-      guard asks || !progress.seen.isEmpty else { return }
-      let stream = newStream()
-      // Durable first: an unknown stream of this copy's actor would mean that it was cloned.
-      progress = try await storeWork { store throws(StoreError) in
-        try store.updateRelay(relay, as: copy.actor, isDurable: true) { progress in
-          progress.stream = stream
-          progress.ownStreams.insert(stream)
-        }
-      }
-    }
-    guard let stream = progress.stream else { return }
-    let new = head(of: stream, in: view, after: progress, by: copy)
-    let old = view.streams[stream]?.head
-    if let old, old.states(sameAs: new) { return }
-    // Another process may have written it meanwhile: then it said so.
-    guard try await write(new, keys), new.asksMore(than: old) else { return }
-    // Those who find the bell as they know it read no heads.
-    _ = try await put(RelayName.bell, SecureRandom.bytes(16), if: .always)
-  }
-
   // MARK: Checkpoints
 
   /// Writes a full state that stands for the entry and all that it depends on (rule L5).
@@ -369,20 +324,6 @@ extension RelayClient {
     }
     return RelayCheckpointReference(
       place: place, time: entry.time, fingerprint: RelaySeal.fingerprint(table))
-  }
-}
-
-extension RelayHead {
-  /// Whether it asks for something that another one of the stream does not ask for.
-  fileprivate func asksMore(than old: RelayHead?) -> Bool {
-    (needsFullState && (old?.needsFullState != true || old?.tried != tried))
-      || !Set(wanted).isSubset(of: old?.wanted ?? [])
-  }
-
-  /// Whether another head states the same about what was seen and is asked for.
-  fileprivate func states(sameAs other: RelayHead) -> Bool {
-    seen == other.seen && wanted == other.wanted && needsFullState == other.needsFullState
-      && (!needsFullState || tried == other.tried)
   }
 }
 

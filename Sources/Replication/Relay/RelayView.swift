@@ -116,8 +116,8 @@ package struct RelayView: Sendable {
     checkpoint.places.allSatisfy { streams[$0.key] != nil && !lacks($0.value, in: $0.key) }
   }
 
-  /// Whether another member than the writer of `own` needs a full state, and there is no checkpoint that it has
-  /// not tried.
+  /// Whether another member than the writer of `own` needs a full state, and there is no checkpoint that it
+  /// has not tried.
   package func isStateWanted(except own: StreamID?) -> Bool {
     streams.contains { stream, known in
       guard stream != own, known.standing.isMember, known.head.needsFullState else { return false }

@@ -198,6 +198,9 @@ import Testing
     let (reader, other) = (try await fleet.newcomer("reader"), try await fleet.newcomer("other"))
     let clients = try [fleet.first, reader, other].map { try fleet.client($0) }
     for _ in 0..<2 { for client in clients { _ = try await client.sync() } }
+    // The last statements of what was read are read with the next publication.
+    try fleet.first.put("a", "zero")
+    _ = try await clients[0].publish()
     for client in clients { _ = try await client.pull() }
     try fleet.first.put("a", "one")
     let sent = try await clients[0].publish()
