@@ -28,10 +28,13 @@ extension RelayClient {
     let bell = try await get(RelayName.bell, unless: quiet, limit: 1024)
     var keys = try await keys(format)
     let health = try await storeWork { store throws(StoreError) in try store.relayReplica().health }
-    guard bell != .unchanged || !progress.owed.isEmpty || health != .healthy else {
+    let mustList = memory.withLock { $0.quietLooks >= RelayLimits.quietLooks }
+    guard bell != .unchanged || !progress.owed.isEmpty || health != .healthy || mustList else {
+      memory.withLock { $0.quietLooks += 1 }
       return try await fetchBlobs(with: keys, &report)
     }
     var view = try await readHeads(progress, keys, &report)
+    memory.withLock { $0.quietLooks = 0 }
     let unknown = memory.withLock { exchange(&$0.unknownEpochs, with: []) }
     if !unknown.isEmpty, try await learnKeys(of: unknown, with: keys, &report) {
       keys = try await self.keys(format)

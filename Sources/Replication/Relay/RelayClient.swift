@@ -26,6 +26,8 @@ package final class RelayClient: Sendable {
     var blobsThere = StringSet()
     /// Large values that neither this copy nor the relay has.
     var wanted: [BlobReference] = []
+    /// Looks since the heads were last listed. A new process lists them at its first look.
+    var quietLooks = RelayLimits.quietLooks
     /// Whether the bell was rung for what the own head asks for.
     var hasAsked = false
     /// Whether this copy can read on only with a full state that no checkpoint gives.
