@@ -44,8 +44,8 @@ package enum RelayLimits {
   static let groupBytes = 2 << 20
   /// The most bytes of a group.
   static let maximumGroupBytes = groupBytes + WireLimits.chunkBytes
-  /// Looks that find the bell as it was, after which the heads are listed nevertheless: a listing may have left
-  /// one out.
+  /// Looks that find the bell as it was, after which the heads are listed nevertheless: a listing may have
+  /// left one out.
   static let quietLooks = 100
   /// Large values that a head asks for.
   static let wanted = 1024
