@@ -118,22 +118,7 @@ struct XMLElement: Sendable {
 
     private mutating func entity() throws(DecodingFailure) -> [UInt8] {
       index += 1
-      let name = String(decoding: try take(through: ";").prefix(12), as: UTF8.self)
-      switch name {
-      case "amp": return [0x26]
-      case "lt": return [0x3C]
-      case "gt": return [0x3E]
-      case "quot": return [0x22]
-      case "apos": return [0x27]
-      default:
-        let digits = name.utf8.first == UInt8(ascii: "#") ? name.utf8.dropFirst() : ""[...].utf8
-        let isHex = digits.first == UInt8(ascii: "x")
-        let number = UInt32(String(Substring(isHex ? digits.dropFirst() : digits)), radix: isHex ? 16 : 10)
-        guard let number, let scalar = Unicode.Scalar(number) else {
-          throw DecodingFailure("it names an entity that is none")
-        }
-        return Array(String(Character(scalar)).utf8)
-      }
+      return try XMLEntity.bytes(named: String(decoding: try take(through: ";").prefix(12), as: UTF8.self))
     }
 
     private func starts(with text: StaticString) -> Bool {

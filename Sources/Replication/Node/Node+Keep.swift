@@ -58,8 +58,8 @@ extension Node {
   public func stopKeepingInStep() {
     let keeper = supervisor
     context.loop.execute { keeper.value.stop() }
-    let relays = relays
-    Task { await relays.stop() }
+    // At once: a call of `keepInStep` that follows must not be undone.
+    relays.halt()
   }
 
   /// The current state.

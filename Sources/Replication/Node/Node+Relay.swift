@@ -66,7 +66,7 @@ extension ObjectStoreFigures {
 }
 
 extension Node {
-  /// What a relay holds, and who has read what.
+  /// The contents of a relay, and how far each member has read.
   ///
   /// - Throws: `.notAMember` if no relay has that name; `.network` if it cannot be reached; `.notAllowed` if
   ///   it refuses.

@@ -47,16 +47,20 @@ final class RelayKeeper: Sendable {
     for alarm in state.withLock({ $0.kept.values.map(\.alarm) }) { alarm.ring() }
   }
 
-  /// Ends all of it; what is being done ends first.
-  func stop() async {
+  /// Ends all of it, after the operations that run.
+  func stop() async { for task in halt() { await task.value } }
+
+  /// Ends all of it. Returns the tasks, whose present operations end first.
+  @discardableResult
+  func halt() -> [Task<Void, Never>] {
     let (watch, kept) = state.withLock { state in
       defer { (state.watch, state.policy, state.kept) = (nil, nil, [:]) }
       return (state.watch, state.kept)
     }
     watch?.cancel()
     for one in kept.values { one.task.cancel() }
-    for one in kept.values { await one.task.value }
     statePublisher.change { $0.relays = [] }
+    return kept.values.map(\.task)
   }
 
   // MARK: Which relays
@@ -95,7 +99,7 @@ final class RelayKeeper: Sendable {
     for one in ended {
       one.task.cancel()
       statePublisher.change { state in
-        state.relays.removeAll { $0.name.utf8.elementsEqual(one.relay.name.utf8) }
+        state.relays.removeAll { $0.name == one.relay.name }
       }
     }
   }
@@ -105,9 +109,10 @@ final class RelayKeeper: Sendable {
   private func keep(
     _ relay: RelayDescription, _ alarm: RelayAlarm, _ node: @escaping @Sendable () -> Node?
   ) async {
+    guard !Task.isCancelled else { return }
     statePublisher.change { state in
       state.relays.append(RelayState(name: relay.name, location: relay.location))
-      state.relays.sort { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
+      state.relays.sort { $0.name < $1.name }
     }
     var turn = Turn(policy: state.withLock { $0.policy } ?? KeepPolicy())
     var watch: DirectoryWatch?
@@ -166,8 +171,7 @@ final class RelayKeeper: Sendable {
 
   private func change(_ relay: RelayDescription, _ body: (inout RelayState) -> Void) {
     statePublisher.change { state in
-      guard let index = state.relays.firstIndex(where: { $0.name.utf8.elementsEqual(relay.name.utf8) })
-      else { return }
+      guard let index = state.relays.firstIndex(where: { $0.name == relay.name }) else { return }
       body(&state.relays[index])
     }
   }

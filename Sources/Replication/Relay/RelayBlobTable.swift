@@ -112,4 +112,10 @@ package enum RelayBlobForm: UInt8, Sendable, CaseIterable {
   case bytes = 0
   /// Groups follow.
   case table = 1
+
+  /// The bytes in the payloads of an object of this form, which has one; nil for other payloads.
+  static func bytes(in payloads: [[UInt8]]) -> ArraySlice<UInt8>? {
+    guard payloads.count == 1, payloads[0].first == Self.bytes.rawValue else { return nil }
+    return payloads[0].dropFirst()
+  }
 }

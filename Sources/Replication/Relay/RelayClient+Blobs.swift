@@ -12,7 +12,7 @@ extension RelayClient {
   // MARK: Writing
 
   /// Writes the values that are held here and not in the relay. Values that are not held here are left to
-  /// those who hold them: heads ask for them (`RelayHead.wanted`).
+  /// members that hold them: heads ask for them (`RelayHead.wanted`).
   func publish(
     _ blobs: [BlobReference], with keys: Keys, _ report: inout RelayReport
   ) async throws(ReplicationError) {
@@ -97,9 +97,7 @@ extension RelayClient {
     let bytes = try await workers.run { () throws(ReplicationError) in
       var writer = ByteWriter(capacity: payloads.reduce(0) { $0 + $1.count + 128 })
       for (index, payload) in payloads.enumerated() {
-        let batch = try keys.seal.encrypt(
-          payload, as: object, kind: .relayBlob, index: UInt64(index), keys: keys.ring,
-          randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+        let batch = try keys.encrypt(payload, as: object, kind: .relayBlob, index: UInt64(index))
         writer.write(UInt32(batch.count))
         writer.write(raw: batch)
       }
@@ -117,9 +115,7 @@ extension RelayClient {
     let asked = names.filter { !known.contains($0) && !doomed.contains($0) }
     let found: StringSet
     if asked.count > Self.probes {
-      do throws(ObjectStoreError) {
-        found = StringSet(try await objects.list(RelayName.blobs).map(\.name))
-      } catch { throw failure(error) }
+      found = StringSet(try await list(RelayName.blobs).map(\.name))
     } else {
       let answers = try await inParallel(asked, limit: Self.readsInFlight) { name throws(ReplicationError) in
         try await self.exists(name)
@@ -150,10 +146,10 @@ extension RelayClient {
 
   /// Reads the values that records here refer to and that are not here. Those that the relay does not have
   /// either are counted, and asked for with the next head.
-  func fetchBlobs(
-    with keys: Keys, _ report: inout RelayReport
-  ) async throws(ReplicationError) {
+  func fetchBlobs(_ format: RelayFormat, _ report: inout RelayReport) async throws(ReplicationError) {
     let needed = try await storeWork { store throws(StoreError) in try store.blobsToFetch() }
+    guard !needed.blobs.isEmpty else { return memory.withLock { $0.wanted = [] } }
+    let keys = try await keys(format)
     var missing: [BlobReference] = []
     var step: [BlobReference] = []
     let blobs = needed.blobs.filter { $0.size <= RelayLimits.blobBytes }
@@ -190,8 +186,8 @@ extension RelayClient {
       let reading = try await self.readBlob(name, limit: RelayLimits.wholeBlobBytes + 4096, keys)
       guard case .success(let payloads) = reading else { return reading.map { _ in } }
       let isRight = try await self.storeWork { store throws(StoreError) in
-        guard payloads.count == 1, payloads[0].first == RelayBlobForm.bytes.rawValue else { return false }
-        return try store.blobs.put(Array(payloads[0].dropFirst()), arrivedAs: blob)
+        guard let bytes = RelayBlobForm.bytes(in: payloads) else { return false }
+        return try store.blobs.put(Array(bytes), arrivedAs: blob)
       }
       return isRight ? .success(()) : .failure(.unreadable(Self.otherContent))
     }
@@ -216,8 +212,8 @@ extension RelayClient {
   private static let otherContent =
     "its bytes are not those of the large value: a member may have forged it, or it was damaged"
 
-  /// Reads the groups of a large value of which the bytes are not here in other values, and assembles it.
-  /// Continues where an earlier attempt ended. False if the relay does not have all of it.
+  /// Assembles a large value: fetches those of its groups whose bytes no other value here has. Continues
+  /// where an earlier attempt ended. False if the relay does not have all of it.
   private func fetch(
     inGroups blob: BlobReference, with keys: Keys, _ report: inout RelayReport
   ) async throws(ReplicationError) -> Bool {
@@ -286,17 +282,15 @@ extension RelayClient {
           if case .failure(.unreadable(let reason)) = reading { report.setAside(object, reason) }
           return false
         }
-        guard payloads.count == 1, payloads[0].first == RelayBlobForm.bytes.rawValue,
-          payloads[0].count == group.count + 1
-        else {
+        guard let bytes = RelayBlobForm.bytes(in: payloads), bytes.count == group.count else {
           report.setAside(object, Self.otherContent)
           return false
         }
-        let (bytes, offset) = (payloads[0], start)
+        let offset = start
         try await storeWork { store throws(StoreError) in
           let held = try store.blobs.partialSize(blob.hash)
           guard held >= offset, held < offset + UInt64(group.count) else { return }
-          try store.blobs.append(Array(bytes.dropFirst(1 + Int(held - offset))), to: blob.hash, at: held)
+          try store.blobs.append(Array(bytes.dropFirst(Int(held - offset))), to: blob.hash, at: held)
         }
         start += UInt64(group.count)
       }
@@ -322,8 +316,7 @@ extension RelayClient {
         var payloads: [[UInt8]] = []
         for (index, batch) in try Self.batches(in: content.bytes, of: object).enumerated() {
           payloads.append(
-            try keys.seal.decrypt(
-              batch, as: object, kind: .relayBlob, index: UInt64(index), keys: keys.ring))
+            try keys.decrypt(batch, as: object, kind: .relayBlob, index: UInt64(index)))
         }
         return .success(payloads)
       } catch { return .failure(.unreadable(error.message)) }

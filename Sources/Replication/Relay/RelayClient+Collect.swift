@@ -32,8 +32,7 @@ extension RelayClient {
     _ head: RelayHead, with keys: Keys, isDryRun: Bool, _ report: inout RelayReport
   ) async throws(ReplicationError) {
     let view = try await readOwnRuns(head, keys, &report)
-    let listed: [ObjectEntry]
-    do throws(ObjectStoreError) { listed = try await objects.list("") } catch { throw failure(error) }
+    let listed = try await list("")
     guard let clock = objects.clock else {
       throw ReplicationError(
         .unavailable, "\(name): it does not say what time it is: without that nothing can be deleted there")
@@ -58,13 +57,13 @@ extension RelayClient {
       guard try await write(new, keys) else {
         throw ReplicationError(.unavailable, "\(name): this copy's stream changed meanwhile: try again")
       }
-      // Those who rely on an object that is doomed by now read so.
+      // Members that rely on an object that is doomed by now read so.
       if !dooms.left.isEmpty { try await ringBell() }
     }
     memory.withLock { memory in
       for name in gone { memory.blobsThere.remove(name) }
     }
-    do throws(ObjectStoreError) { try await objects.delete(gone.sorted()) } catch { throw failure(error) }
+    try await delete(gone)
   }
 
   /// Reads the runs of a stream, and the tables of all named checkpoints.
@@ -113,7 +112,7 @@ extension RelayClient {
       guard blob.size > RelayLimits.wholeBlobBytes else { continue }
       // If it cannot be read, its groups are not known: nothing under `b/` may go.
       guard let groups = try await groups(of: blob, as: object, with: keys) else {
-        guard listed.contains(where: { $0.name.utf8.elementsEqual(object.utf8) }) else { continue }
+        guard listed.contains(where: { $0.name == object }) else { continue }
         return unreferenced
       }
       for group in groups { named.insert(keys.format.blobName(group.hash)) }

@@ -26,13 +26,13 @@ extension RelayClient {
     var progress = try await storeWork { store throws(StoreError) in try store.relayProgress(relay) }
     let quiet = progress.quietBell.isEmpty ? nil : ObjectVersion(tag: progress.quietBell)
     let bell = try await get(RelayName.bell, unless: quiet, limit: 1024)
-    var keys = try await keys(format)
     let health = try await storeWork { store throws(StoreError) in try store.relayReplica().health }
     let mustList = memory.withLock { $0.quietLooks >= RelayLimits.quietLooks }
     guard bell != .unchanged || !progress.owed.isEmpty || health != .healthy || mustList else {
       memory.withLock { $0.quietLooks += 1 }
-      return try await fetchBlobs(with: keys, &report)
+      return try await fetchBlobs(format, &report)
     }
+    var keys = try await keys(format)
     var view = try await readHeads(progress, keys, &report)
     memory.withLock { $0.quietLooks = 0 }
     let unknown = memory.withLock { exchange(&$0.unknownEpochs, with: []) }
@@ -85,19 +85,11 @@ extension RelayClient {
           report.remarks.append(
             "this copy needs a full state, which nothing there gives yet: `sync` asks for one")
         }
-        try await fetchBlobs(with: keys, &report)
+        try await fetchBlobs(format, &report)
         try await finishPull(
           relay, view, copy, isComplete: backlog.isEmpty && !view.hasEntriesThatMayCount, bell, &report)
         return
       }
-    }
-  }
-
-  private func update(
-    _ relay: RelayID, as actor: ActorID, _ change: @escaping @Sendable (inout RelayProgress) -> Void
-  ) async throws(ReplicationError) {
-    try await storeWork { store throws(StoreError) in
-      _ = try store.updateRelay(relay, as: actor, isDurable: false, change)
     }
   }
 
@@ -136,7 +128,7 @@ extension RelayClient {
       for entry in entries where !entry.isNarrow && entry.vector == copy.vector {
         guard let stated = entry.digest, stated.time >= oldest else { continue }
         let digest = try store.digest(at: stated.time)
-        // Something may have been written or read meanwhile.
+        // A concurrent write or read may have changed the vector since the digest was computed.
         if digest != stated.digest, try store.relayReplica().vector == entry.vector {
           try store.updateRelay(relay, as: copy.actor, isDurable: true) { $0.disagrees = true }
           return true
@@ -161,7 +153,7 @@ extension RelayClient {
   ) async throws(ReplicationError) -> Bool {
     let close = entry.close(isFull: isFull, scope: copy.scope, recording: record)
     let applier = EntryApplier(store: store, copy: copy, close: close)
-    // One who covers all of it already needs none of its records.
+    // A copy that covers all of it already needs none of its records.
     guard isFull || !copy.vector.covers(entry.vector) else {
       try await storeWork { _ throws(StoreError) in try applier.finish() }
       return true
@@ -190,7 +182,7 @@ extension RelayClient {
         try await storeWork { store throws(StoreError) in try store.becomeNewActor() }
         return true
       case .overtaken?:
-        // A session has made this copy another actor meanwhile.
+        // A concurrent session has given this copy a new actor.
         return true
       default: throw error
       }

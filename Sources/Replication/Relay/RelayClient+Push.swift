@@ -65,7 +65,7 @@ extension RelayClient {
         throw error
       }
       if isDone {
-        let asks = memory.withLock { $0.needsFullState || !$0.wanted.isEmpty }
+        let asks = memory.withLock { $0.asks }
         if asks || options.contains(.acknowledges) { try await acknowledge(format) }
         return
       }
@@ -109,11 +109,11 @@ extension RelayClient {
     case .published(let entry):
       // Perhaps it was not rung: members that find the bell as they know it would not read the entry.
       try await ringBell()
-      try await record(relay, as: copy.actor) { $0.published(entry) }
+      try await update(relay, as: copy.actor) { $0.published(entry) }
       return false
     case .lost:
       report.remarks.append("the relay lacks what this copy has published there: it is published again")
-      try await record(relay, as: copy.actor) { $0.startOver() }
+      try await update(relay, as: copy.actor) { $0.startOver() }
       return false
     case .continuedByAnother:
       report.remarks.append("another copy has published under this copy's name: this one takes another")
@@ -143,7 +143,8 @@ extension RelayClient {
       return true
     }
     let publication = RelayPublication(
-      keys: keys, view: view, progress: next, copy: copy, stream: stream, place: place)
+      keys: keys, view: view, progress: next, copy: copy, stream: stream, place: place,
+      isStateWanted: isStateWanted)
     let isDone = try await publish(round, publication, &report)
     if isDone { memory.withLock { $0.publishedPosition = round.close.position } }
     return isDone
@@ -161,14 +162,6 @@ extension RelayClient {
 
   private func newMark() -> RoundMark {
     store.environment.newMark(mixing: Array("relay".utf8) + store.id.bytes)
-  }
-
-  func record(
-    _ relay: RelayID, as actor: ActorID, _ change: @escaping @Sendable (inout RelayProgress) -> Void
-  ) async throws(ReplicationError) {
-    try await storeWork { store throws(StoreError) in
-      _ = try store.updateRelay(relay, as: actor, isDurable: false, change)
-    }
   }
 
   // MARK: One entry
@@ -196,7 +189,7 @@ extension RelayClient {
     let isWhole = publication.isWhole && !entry.parts.isEmpty
     head.total += written.bytes
     if publication.copy.scope == nil,
-      isBehind || isDue || isWhole || publication.view.isStateWanted(except: publication.stream)
+      isBehind || isDue || isWhole || publication.isStateWanted
     {
       let checkpoint = try await writeCheckpoint(
         entry, written.bytes, publication, sharesParts: isWhole, &report)
@@ -210,7 +203,7 @@ extension RelayClient {
     try await ringBell()
     try await deleteDamagedHeads()
     let published = entry
-    try await record(publication.keys.format.relay, as: publication.copy.actor) { $0.published(published) }
+    try await update(publication.keys.format.relay, as: publication.copy.actor) { $0.published(published) }
     return true
   }
 
@@ -221,9 +214,8 @@ extension RelayClient {
 
   /// Deletes own heads that cannot be read, now that everything is published in another stream.
   private func deleteDamagedHeads() async throws(ReplicationError) {
-    let names = memory.withLock { exchange(&$0.damagedHeads, with: []) }.map { RelayName.head($0) }
-    guard !names.isEmpty else { return }
-    do throws(ObjectStoreError) { try await objects.delete(names.sorted()) } catch { throw failure(error) }
+    let streams = memory.withLock { exchange(&$0.damagedHeads, with: []) }
+    try await delete(StringSet(streams.map { RelayName.head($0) }))
   }
 
   /// The digest of this copy, if it is that of exactly what the entry covers.
@@ -246,9 +238,7 @@ extension RelayClient {
     if longer.bytes.count > RelayLimits.inlineBytes, !head.run.entries.isEmpty {
       let numbers = head.run.first...head.run.first + UInt64(head.run.entries.count) - 1
       let name = RelayName.run(head.stream, numbers)
-      let bytes = try publication.keys.seal.encrypt(
-        head.run.bytes, as: name, keys: publication.keys.ring,
-        randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+      let bytes = try publication.keys.encrypt(head.run.bytes, as: name)
       _ = try await put(name, bytes, if: .always)
       head.runs.append(
         RelayRunReference(
@@ -265,9 +255,7 @@ extension RelayClient {
     let name = RelayName.head(head.stream)
     let signed = head.signedBytes
     let signature = try identity.signature(of: Self.signedText(signed, keys.seal.relay))
-    let bytes = try keys.seal.encrypt(
-      signed + signature, as: name, keys: keys.ring,
-      randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+    let bytes = try keys.encrypt(signed + signature, as: name)
     let known = memory.withLock { $0.heads[head.stream] }
     let condition: PutCondition =
       known.map { known in known.version.map { .version($0) } ?? .always } ?? .absent
@@ -314,9 +302,7 @@ extension RelayClient {
       stream: stream, state: state,
       totals: RelayPublisher(publication.view, publication.progress).totals(at: places), bytes: size)
     let name = RelayName.checkpoint(stream, place)
-    let table = try keys.seal.encrypt(
-      checkpoint.bytesOfTable, as: name, keys: keys.ring,
-      randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+    let table = try keys.encrypt(checkpoint.bytesOfTable, as: name)
     _ = try await put(name, table, if: .always)
     report.checkpoints += 1
     memory.withLock {
@@ -336,6 +322,8 @@ struct RelayPublication: Sendable {
   var copy: ReplicaSummary
   var stream: StreamID
   var place: RelayProgress.Place
+  /// Whether another member needs a full state newer than any there is.
+  var isStateWanted: Bool
 
   /// Whether the entry has everything that this copy holds.
   var isWhole: Bool { progress.position == 0 && progress.covered.isEmpty }
@@ -423,9 +411,7 @@ struct RelayPartWriter: Sendable {
   }
 
   private func encrypt(_ payload: [UInt8], part: Int, index: UInt32) throws(ReplicationError) -> [UInt8] {
-    let batch = try keys.seal.encrypt(
-      payload, as: name(part), kind: .records, index: UInt64(index), keys: keys.ring,
-      randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+    let batch = try keys.encrypt(payload, as: name(part), kind: .records, index: UInt64(index))
     var writer = ByteWriter(capacity: batch.count + 4)
     writer.write(UInt32(batch.count))
     writer.write(raw: batch)

@@ -29,9 +29,9 @@ extension RelayClient {
     let relay = format.relay
     let copy = try await storeWork { store throws(StoreError) in try store.relayReplica() }
     var progress = try await storeWork { store throws(StoreError) in try store.relayProgress(relay) }
-    let (keys, view) = (try await keys(format), memory.withLock { $0.view })
+    let view = memory.withLock { $0.view }
     if progress.stream == nil {
-      let asks = memory.withLock { $0.needsFullState || !$0.wanted.isEmpty }
+      let asks = memory.withLock { $0.asks }
       guard asks || !progress.seen.isEmpty else { return }
       let stream = newStream()
       // Durable first: an unknown stream of this copy's actor would mean that it was cloned.
@@ -46,11 +46,10 @@ extension RelayClient {
     let new = head(of: stream, in: view, after: progress, by: copy)
     let old = view.streams[stream]?.head
     let isStated = old?.states(sameAs: new) ?? false
-    let asks = new.needsFullState || !new.wanted.isEmpty
     // An earlier process may have died, or its request failed, before it rang.
-    let mustRing = asks && (new.asksMore(than: old) || !memory.withLock { $0.hasAsked })
-    // Another process may have written it meanwhile: then it said so.
-    if !isStated, try await !write(new, keys) { return }
+    let mustRing = memory.withLock { $0.asks && (!$0.hasAsked || new.asksMore(than: old)) }
+    // If another process has replaced the head concurrently, it has stated the same.
+    if !isStated, try await !write(new, keys(format)) { return }
     guard mustRing else { return }
     try await ringBell()
     memory.withLock { $0.hasAsked = true }

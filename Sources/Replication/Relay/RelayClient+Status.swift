@@ -1,6 +1,6 @@
 public import SyncStore
 
-/// What a relay holds, and who has read what.
+/// The contents of a relay, and how far each member has read.
 public struct RelayStatus: Hashable, Sendable {
   /// Objects of one kind.
   public struct Objects: Hashable, Sendable {
@@ -59,7 +59,7 @@ public struct RelayStatus: Hashable, Sendable {
 }
 
 extension RelayClient {
-  /// What the relay holds, and who has read what. Nothing is changed.
+  /// The contents of the relay, and how far each member has read. Changes nothing.
   ///
   /// - Throws: as `pull`.
   package func status(location: String) async throws(ReplicationError) -> RelayStatus {
@@ -70,9 +70,7 @@ extension RelayClient {
       return status
     }
     status.relay = "\(format.relay)"
-    let listed: [ObjectEntry]
-    do throws(ObjectStoreError) { listed = try await objects.list("") } catch { throw failure(error) }
-    status.count(listed)
+    status.count(try await list(""))
     var report = RelayReport(relay: name)
     let progress = try await storeWork { store throws(StoreError) in try store.relayProgress(format.relay) }
     let view = try await readHeads(progress, try await keys(format), &report)
@@ -94,7 +92,7 @@ extension RelayClient {
       member.read(view, progress)
       status.members.append(member)
     }
-    status.members.sort { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
+    status.members.sort { $0.name < $1.name }
     status.clockOffset = objects.clock.map { Int64(clamping: $0) - Int64(clamping: store.environment.now()) }
     status.figures = objects.figures.since(before)
     return status
@@ -114,7 +112,7 @@ extension RelayStatus {
       case let kind where kind.elementsEqual("c/".utf8): add(&checkpoints, entry)
       case let kind where kind.elementsEqual("b/".utf8): add(&blobs, entry)
       default:
-        let isOwn = [RelayFormat.name, RelayName.bell].contains { $0.utf8.elementsEqual(entry.name.utf8) }
+        let isOwn = entry.name == RelayFormat.name || entry.name == RelayName.bell
         if isOwn { add(&heads, entry) } else { add(&foreign, entry) }
       }
     }

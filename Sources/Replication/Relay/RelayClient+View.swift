@@ -7,13 +7,27 @@ extension RelayClient {
   /// Objects read at the same time.
   static let readsInFlight = 16
 
-  /// Keys for reading, and the members who may write.
+  /// Keys for reading and writing, and the rights of the members.
   struct Keys: Sendable {
     var format: RelayFormat
     var seal: RelaySeal
     var ring: GroupKeyRing
     /// The members, and the inviter before its own record has arrived.
     var standings: [DeviceID: RelayView.Standing]
+
+    func encrypt(
+      _ payload: [UInt8], as name: String, kind: BatchContext.Kind = .relayObject, index: UInt64 = 0
+    ) throws(ReplicationError) -> [UInt8] {
+      try seal.encrypt(
+        payload, as: name, kind: kind, index: index, keys: ring,
+        randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+    }
+
+    func decrypt(
+      _ bytes: [UInt8], as name: String, kind: BatchContext.Kind = .relayObject, index: UInt64 = 0
+    ) throws(ReplicationError) -> [UInt8] {
+      try seal.decrypt(bytes, as: name, kind: kind, index: index, keys: ring)
+    }
 
     func standing(of device: DeviceID) -> RelayView.Standing { standings[device] ?? .stranger }
 
@@ -53,10 +67,7 @@ extension RelayClient {
   func readHeads(
     _ progress: RelayProgress, _ keys: Keys, _ report: inout RelayReport
   ) async throws(ReplicationError) -> RelayView {
-    let listed: [ObjectEntry]
-    do throws(ObjectStoreError) { listed = try await objects.list(RelayName.heads) } catch {
-      throw failure(error)
-    }
+    let listed = try await list(RelayName.heads)
     let known = memory.withLock { $0.heads }
     var wanted = Set(progress.seen.keys).union(known.keys)
     if let own = progress.stream, progress.last != nil || progress.pending != nil { wanted.insert(own) }
@@ -130,7 +141,7 @@ extension RelayClient {
     _ bytes: [UInt8], of stream: StreamID, _ keys: Keys
   ) throws(ReplicationError) -> RelayHead {
     let name = RelayName.head(stream)
-    let payload = try keys.seal.decrypt(bytes, as: name, keys: keys.ring)
+    let payload = try keys.decrypt(bytes, as: name)
     let signed = Array(payload.dropLast(DeviceIdentity.signatureBytes))
     let head = try decoding(name) { () throws(DecodingFailure) in try RelayHead(signedBytes: signed) }
     guard head.stream == stream else {
@@ -184,7 +195,7 @@ extension RelayClient {
       name, fingerprint: reference.fingerprint, limit: Self.objectBytes, &report)
     {
       do throws(ReplicationError) {
-        let payload = try keys.seal.decrypt(bytes, as: name, keys: keys.ring)
+        let payload = try keys.decrypt(bytes, as: name)
         let read = try Self.decoding(name) { () throws(DecodingFailure) in try RelayRun(bytes: payload) }
         guard read.stream == stream, read.first == reference.numbers.lowerBound,
           read.last?.number == reference.numbers.upperBound
@@ -216,7 +227,7 @@ extension RelayClient {
       name, fingerprint: reference.fingerprint, limit: Self.objectBytes, &report)
     {
       do throws(ReplicationError) {
-        let payload = try keys.seal.decrypt(bytes, as: name, keys: keys.ring)
+        let payload = try keys.decrypt(bytes, as: name)
         let read = try Self.decoding(name) { () throws(DecodingFailure) in try RelayCheckpoint(table: payload)
         }
         guard read.stream == checkpoint.stream, read.state.place == checkpoint.place else {
@@ -261,7 +272,7 @@ extension RelayClient {
     var payloads: [[UInt8]] = []
     for (index, batch) in batches.enumerated() {
       payloads.append(
-        try keys.seal.decrypt(batch, as: part.name, kind: .records, index: UInt64(index), keys: keys.ring))
+        try keys.decrypt(batch, as: part.name, kind: .records, index: UInt64(index)))
     }
     return payloads
   }

@@ -32,6 +32,8 @@ package final class RelayClient: Sendable {
     var hasAsked = false
     /// Whether this copy can read on only with a full state that no checkpoint gives.
     var needsFullState = false
+    /// Whether the own head has something to ask for.
+    var asks: Bool { needsFullState || !wanted.isEmpty }
   }
 
   let store: Store
@@ -123,6 +125,24 @@ package final class RelayClient: Sendable {
     }
   }
 
+  func list(_ prefix: String) async throws(ReplicationError) -> [ObjectEntry] {
+    do throws(ObjectStoreError) { return try await objects.list(prefix) } catch { throw failure(error) }
+  }
+
+  func delete(_ names: StringSet) async throws(ReplicationError) {
+    guard !names.isEmpty else { return }
+    do throws(ObjectStoreError) { try await objects.delete(names.sorted()) } catch { throw failure(error) }
+  }
+
+  /// Changes what is known of a relay, unless this copy is no longer `actor`. Not durable by itself.
+  func update(
+    _ relay: RelayID, as actor: ActorID, _ change: @escaping @Sendable (inout RelayProgress) -> Void
+  ) async throws(ReplicationError) {
+    try await storeWork { store throws(StoreError) in
+      _ = try store.updateRelay(relay, as: actor, isDurable: false, change)
+    }
+  }
+
   /// The relay's format, made if the place is empty and `creates`; nil if it is empty.
   func format(creates: Bool) async throws(ReplicationError) -> RelayFormat? {
     if let known = memory.withLock({ $0.format }) { return known }
@@ -187,7 +207,7 @@ public struct RelayReport: Hashable, Sendable {
   init(relay: String) { self.relay = relay }
 
   mutating func setAside(_ object: String, _ reason: String) {
-    guard setAside.count < 100, !setAside.contains(where: { $0.object.utf8.elementsEqual(object.utf8) })
+    guard setAside.count < 100, !setAside.contains(where: { $0.object == object })
     else {
       return
     }

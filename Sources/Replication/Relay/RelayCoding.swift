@@ -14,7 +14,8 @@ package enum RelayLimits {
   static let objectBytes = 8 << 20
   /// Entries of one run.
   static let runEntries = 1 << 16
-  /// Runs that a head names; above that the oldest are dropped, and who has not read them needs a checkpoint.
+  /// Runs that a head names; beyond that the oldest are dropped: a member that has not read them needs a
+  /// checkpoint.
   static let runs = 4096
   /// Checkpoints that a head names.
   static let checkpoints = 16
@@ -160,9 +161,7 @@ extension RelayRun {
   /// Decodes the bytes of a run. Trailing bytes are an error.
   package init(bytes: [UInt8]) throws(DecodingFailure) {
     var reader = ByteReader(bytes)
-    guard try reader.read(UInt8.self) == Self.version else {
-      throw DecodingFailure("a run of a newer version: update this program")
-    }
+    try reader.readVersion(Self.version, of: "a run")
     let stream: StreamID = try reader.readIdentifier()
     self.init(stream: stream, after: try reader.readFlag() ? try reader.readPlace() : nil)
     let count = try reader.readCount(limit: RelayLimits.runEntries)
@@ -195,9 +194,7 @@ extension RelayCheckpoint {
   /// Decodes the bytes of a table. Trailing bytes are an error.
   package init(table: [UInt8]) throws(DecodingFailure) {
     var reader = ByteReader(table)
-    guard try reader.read(UInt8.self) == Self.version else {
-      throw DecodingFailure("a checkpoint of a newer version: update this program")
-    }
+    try reader.readVersion(Self.version, of: "a checkpoint")
     stream = try reader.readIdentifier()
     let number = try reader.readVariable()
     guard number > 0 else { throw DecodingFailure("entry 0 of a stream") }
@@ -259,9 +256,7 @@ extension RelayHead {
   /// Decodes the bytes of a head without its signature. Trailing bytes are an error.
   package init(signedBytes bytes: [UInt8]) throws(DecodingFailure) {
     var reader = ByteReader(bytes)
-    guard try reader.read(UInt8.self) == Self.version else {
-      throw DecodingFailure("a head of a newer version: update this program")
-    }
+    try reader.readVersion(Self.version, of: "a head")
     needsFullState = try reader.readFlag()
     if needsFullState {
       for _ in 0..<(try reader.readCount(limit: RelayLimits.tried)) {
@@ -327,6 +322,13 @@ extension ByteReader {
         RelayPart(name: name, bytes: bytes, batches: batches, fingerprint: try readFingerprint()))
     }
     return parts
+  }
+
+  /// The version of an object, which must be the known one.
+  mutating func readVersion(_ known: UInt8, of what: String) throws(DecodingFailure) {
+    guard try read(UInt8.self) == known else {
+      throw DecodingFailure("\(what) of a newer version: update this program")
+    }
   }
 
   fileprivate mutating func readFingerprint() throws(DecodingFailure) -> [UInt8] {

@@ -1,6 +1,6 @@
 package import SyncStore
 
-/// An entry of a stream: one round for all who read the relay (rules L1–L3). `schemas/relay.md` has the
+/// An entry of a stream: one round for all readers of the relay (rules L1–L3). `schemas/relay.md` has the
 /// bytes.
 package struct RelayEntry: Hashable, Sendable {
   /// The digest of what was live at the publisher.

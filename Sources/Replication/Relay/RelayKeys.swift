@@ -86,9 +86,7 @@ package struct WrappedGroupKey: Hashable, Sendable {
   /// Decodes the bytes of an object. Nothing is checked yet.
   package init(bytes: [UInt8]) throws(DecodingFailure) {
     var reader = ByteReader(bytes)
-    guard try reader.read(UInt8.self) == Self.version else {
-      throw DecodingFailure("a group key of a newer version: update this program")
-    }
+    try reader.readVersion(Self.version, of: "a group key")
     epoch = try reader.read(UInt32.self)
     sender = Array(try reader.read(raw: 32))
     ephemeral = Array(try reader.read(raw: 32))
@@ -146,9 +144,7 @@ extension RelayClient {
     }
     var there = memory.withLock { $0.keysThere }
     guard wanted.contains(where: { !there.contains($0.0) }) else { return }
-    do throws(ObjectStoreError) {
-      for entry in try await objects.list(RelayName.keys) { there.insert(entry.name) }
-    } catch { throw failure(error) }
+    for entry in try await list(RelayName.keys) { there.insert(entry.name) }
     for (name, epoch, head) in wanted where !there.contains(name) {
       guard let key = keys.ring.key(of: epoch) else { continue }
       let place = WrappedGroupKey.Place(relay: keys.format.relay, name: name)

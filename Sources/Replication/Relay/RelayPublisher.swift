@@ -62,12 +62,10 @@ package struct RelayPublisher {
       || published > max(RelayLimits.checkpointBytes, (newest?.bytes ?? 0) / 2)
   }
 
-  /// The bytes published in each stream up to these places. Totals are those of the heads: a place behind the
-  /// head's counts as more than it is, which only makes the next checkpoint later.
+  /// The bytes published in each stream up to these places. Totals are those of the heads: a place before the
+  /// head's last entry counts as more than it is, which only makes the next checkpoint later.
   package func totals(at places: [StreamID: RelayProgress.Place]) -> [StreamID: UInt64] {
-    places.compactMapValues { _ in UInt64?.some(0) }.merging(
-      view.streams.filter { places[$0.key] != nil }.mapValues(\.head.total)
-    ) { $1 }
+    Dictionary(uniqueKeysWithValues: places.keys.map { ($0, view.streams[$0]?.head.total ?? 0) })
   }
 }
 

@@ -18,7 +18,7 @@ package struct RelayView: Sendable {
     /// Entries whose parts are missing, or unreadable.
     package var missingEntries: Set<UInt64> = []
 
-    /// A stream of which only the head was read.
+    /// A stream whose head alone was read.
     package init(head: RelayHead, standing: Standing) { (self.head, self.standing) = (head, standing) }
   }
 
@@ -119,12 +119,12 @@ package struct RelayView: Sendable {
   /// Whether another member than the writer of `own` needs a full state, and there is no checkpoint that it
   /// has not tried.
   package func isStateWanted(except own: StreamID?) -> Bool {
-    streams.contains { stream, known in
-      guard stream != own, known.standing.isMember, known.head.needsFullState else { return false }
-      return namedCheckpoints.prefix(RelayLimits.tried).allSatisfy { checkpoint in
-        known.head.tried.contains(checkpoint.reference.fingerprint)
-      }
+    let asking = streams.filter {
+      $0.key != own && $0.value.standing.isMember && $0.value.head.needsFullState
     }
+    guard !asking.isEmpty else { return false }
+    let named = namedCheckpoints.prefix(RelayLimits.tried).map(\.reference.fingerprint)
+    return asking.values.contains { known in named.allSatisfy { known.head.tried.contains($0) } }
   }
 
   /// Checkpoints named by trusted streams, newest first.
@@ -204,7 +204,7 @@ package struct RelayReader {
   package var next: Step {
     if let why = lost { return .startOver(why) }
     var backlog = RelayBacklog()
-    // One who has read nothing yet begins with a checkpoint: it stands for all entries before it.
+    // A copy that has read nothing yet begins with a checkpoint, which stands for all entries before it.
     if progress.seen.isEmpty, progress.last == nil, let step = stepWithCheckpoint { return step }
     for (stream, known) in view.streams.sorted(by: { $0.key < $1.key }) where stream != progress.stream {
       if known.head.actor == copy.actor, !progress.ownStreams.contains(stream) {

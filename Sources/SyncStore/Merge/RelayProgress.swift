@@ -50,7 +50,7 @@ package struct RelayProgress: Hashable, Sendable {
   /// The mark of the entry that is being published. If the relay has an entry with this mark, it is this
   /// copy's own (rule L2).
   package var pending: RoundMark?
-  /// What those cover who have read what this copy has read and published: `C` of the rules.
+  /// The union of the vectors of all entries that this copy has read and published: `C` of the rules.
   package var covered = VersionVector()
   /// The last entry read of each stream.
   package var seen: [StreamID: Place] = [:]

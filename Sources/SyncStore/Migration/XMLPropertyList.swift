@@ -143,22 +143,7 @@ struct XMLPropertyList {
   private mutating func entity() throws(DecodingFailure) -> [UInt8] {
     let start = index + 1
     try skip(past: ";")
-    let name = String(decoding: bytes[start..<(index - 1)].prefix(12), as: UTF8.self)
-    switch name {
-    case "amp": return [0x26]
-    case "lt": return [0x3C]
-    case "gt": return [0x3E]
-    case "quot": return [0x22]
-    case "apos": return [0x27]
-    default:
-      let number =
-        name.hasPrefix("#x")
-        ? UInt32(name.dropFirst(2), radix: 16) : name.hasPrefix("#") ? UInt32(name.dropFirst()) : nil
-      guard let number, let scalar = Unicode.Scalar(number) else {
-        throw DecodingFailure("it names an entity that is none")
-      }
-      return Array(String(Character(scalar)).utf8)
-    }
+    return try XMLEntity.bytes(named: String(decoding: bytes[start..<(index - 1)].prefix(12), as: UTF8.self))
   }
 
   private func starts(_ text: String) -> Bool { bytes[index...].starts(with: text.utf8) }

@@ -12,15 +12,7 @@ extension Store {
 
   /// This copy as it is now, without a digest. Not durable.
   package func relayReplica() throws(StoreError) -> ReplicaSummary {
-    try reading { engine throws(StoreError) in
-      let state = engine.state
-      guard let actor = state.actor else { throw missingActorError }
-      var summary = ReplicaSummary(
-        store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.purged.floor,
-        horizon: state.purged.horizon, position: engine.position)
-      (summary.health, summary.scope) = (state.health, state.scope)
-      return summary
-    }
+    try reading { engine throws(StoreError) in try summary(of: engine) }
   }
 
   /// Claims the relays of this copy for the caller, until the returned file is closed; nil if another process

@@ -27,11 +27,7 @@ extension Store {
   ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, scanContext: DeltaScanContext?) {
     let (answer, tail) = try writes.readingExclusively { engine, isAlone throws(StoreError) in
       let state = engine.state
-      guard let actor = state.actor else { throw missingActorError }
-      var summary = ReplicaSummary(
-        store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.purged.floor,
-        horizon: state.purged.horizon, position: engine.position)
-      (summary.health, summary.scope) = (state.health, state.scope)
+      var summary = try summary(of: engine)
       (summary.scopeExpansion, summary.abandonedActors) = (state.scopeExpansion, state.incarnations.abandoned)
       let (digest, current) = try engine.digest(at: time, keeps: isAlone)
       let few = environment.scanBatchPositions
@@ -40,6 +36,17 @@ extension Store {
     }
     if isWritable { try sync(upTo: tail) }
     return answer
+  }
+
+  /// The state of this copy, without what only sessions need of it.
+  func summary(of engine: borrowing Engine) throws(StoreError) -> ReplicaSummary {
+    let state = engine.state
+    guard let actor = state.actor else { throw missingActorError }
+    var summary = ReplicaSummary(
+      store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.purged.floor,
+      horizon: state.purged.horizon, position: engine.position)
+    (summary.health, summary.scope) = (state.health, state.scope)
+    return summary
   }
 
   /// How far the journal of `sender` has been received here.

@@ -215,10 +215,7 @@ enum MemberCommands {
       try invocation.withStore { store in try Membership(store).add(relay) }
       return .done
     }
-    for option in bucketOptions where invocation.has(option) {
-      throw invocation.usage(
-        "--\(option)", reason: "it belongs to s3://BUCKET/PREFIX", advice: "leave it out")
-    }
+    try refuseBucketOptions(invocation)
     let endpoint = try endpoint(address, invocation)
     try invocation.withStore { store in
       let membership = Membership(store)
@@ -230,7 +227,12 @@ enum MemberCommands {
     return .done
   }
 
-  private static let bucketOptions = ["endpoint", "region", "credentials-file", "ca-file"]
+  private static func refuseBucketOptions(_ invocation: Invocation) throws {
+    for option in ["endpoint", "region", "credentials-file", "ca-file"] where invocation.has(option) {
+      throw invocation.usage(
+        "--\(option)", reason: "it belongs to s3://BUCKET/PREFIX", advice: "leave it out")
+    }
+  }
 
   /// The relay that the operands and options describe. A directory must exist: a stick that is not mounted
   /// must not be taken for an empty relay.
@@ -240,10 +242,7 @@ enum MemberCommands {
     // Absolute paths: a daemon has another working directory.
     var location = address.text
     if location.hasPrefix("dir:") {
-      for option in bucketOptions where invocation.has(option) {
-        throw invocation.usage(
-          "--\(option)", reason: "it belongs to s3://BUCKET/PREFIX", advice: "leave it out")
-      }
+      try refuseBucketOptions(invocation)
       let path = String(location.dropFirst(4))
       guard !path.isEmpty, try DiskStorage().status(path)?.kind == .directory else {
         throw Failure(

@@ -133,11 +133,12 @@ enum SyncCommands {
     ]
   }
 
+  private static func moved(records: Int, blobs: Int, bytes: UInt64) -> String {
+    "\(Text.count(records, noun: "record")), \(Text.count(blobs, noun: "blob")), \(Text.size(bytes))"
+  }
+
   /// The line of statistics of a relay.
   private static func text(_ report: SessionReport, of relay: RelayReport) -> String {
-    func moved(records: Int, blobs: Int, bytes: UInt64) -> String {
-      "\(Text.count(records, noun: "record")), \(Text.count(blobs, noun: "blob")), \(Text.size(bytes))"
-    }
     var text =
       "\(report.peer): published \(moved(records: report.sentRecords, blobs: report.sentBlobs, bytes: report.sentBytes));"
       + " read \(moved(records: report.receivedRecords, blobs: report.receivedBlobs, bytes: report.receivedBytes));"
@@ -163,9 +164,6 @@ enum SyncCommands {
   /// The line of statistics.
   static func text(_ report: SessionReport) -> String {
     if let relay = report.relay { return text(report, of: relay) }
-    func moved(records: Int, blobs: Int, bytes: UInt64) -> String {
-      "\(Text.count(records, noun: "record")), \(Text.count(blobs, noun: "blob")), \(Text.size(bytes))"
-    }
     return
       "\(report.peer): sent \(moved(records: report.sentRecords, blobs: report.sentBlobs, bytes: report.sentBytes));"
       + " received \(moved(records: report.receivedRecords, blobs: report.receivedBlobs, bytes: report.receivedBytes));"

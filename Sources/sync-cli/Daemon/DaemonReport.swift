@@ -161,12 +161,7 @@ struct DaemonReport {
 
   private static func words(ofRelay relay: JSON) -> String {
     var words = [Text.printable((relay["location"]?.text ?? "").utf8)]
-    if let error = relay["last_error"]?.text {
-      let failures = integer(relay["failures"]) ?? 0
-      words.append("\(Text.count(failures, noun: "failed attempt")), the last: \(Text.printable(error.utf8))")
-    } else {
-      words.append("in step")
-    }
+    words.append(failure(of: relay) ?? "in step")
     if let time = integer(relay["last_success_ms"]) {
       words.append("last in step \(Text.date(milliseconds: time))")
     }
@@ -186,12 +181,16 @@ struct DaemonReport {
     } else {
       words.append("not reached since the daemon began")
     }
-    if let error = peer["last_error"]?.text {
-      let failures = integer(peer["failures"]) ?? 0
-      words.append("\(Text.count(failures, noun: "failed attempt")), the last: \(Text.printable(error.utf8))")
-    }
+    if let failure = failure(of: peer) { words.append(failure) }
     if let time = integer(peer["next_try_ms"]) { words.append("next try \(Text.date(milliseconds: time))") }
     return "\(Text.printable((peer["name"]?.text ?? "").utf8)): " + words.joined(separator: "; ")
+  }
+
+  /// The number of failed attempts to use a peer or a relay, and the last error; nil without one.
+  private static func failure(of json: JSON) -> String? {
+    guard let error = json["last_error"]?.text else { return nil }
+    let failures = Text.count(integer(json["failures"]) ?? 0, noun: "failed attempt")
+    return "\(failures), the last: \(Text.printable(error.utf8))"
   }
 
   private static func integer(_ json: JSON?) -> UInt64? {
