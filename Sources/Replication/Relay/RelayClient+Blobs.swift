@@ -17,15 +17,26 @@ extension RelayClient {
     _ blobs: [BlobReference], with keys: Keys, _ report: inout RelayReport
   ) async throws(ReplicationError) {
     guard !blobs.isEmpty else { return }
+    let held = try await held(blobs)
+    let there = try await present(held.map { keys.format.blobName($0.hash) })
+    try await write(held.filter { !there.contains(keys.format.blobName($0.hash)) }, with: keys, &report)
+  }
+
+  /// Those of the values that are held here and can go through a relay, each once.
+  private func held(_ blobs: [BlobReference]) async throws(ReplicationError) -> [BlobReference] {
     var known: Set<BlobHash> = []
     let distinct = blobs.filter { known.insert($0.hash).inserted && $0.size <= RelayLimits.blobBytes }
-    let there = try await present(distinct.map { keys.format.blobName($0.hash) })
-    let absent = distinct.filter { !there.contains(keys.format.blobName($0.hash)) }
-    let held = try await storeWork { store throws(StoreError) in
+    return try await storeWork { store throws(StoreError) in
       var held: [BlobReference] = []
-      for blob in absent where try store.blobs.has(blob) { held.append(blob) }
+      for blob in distinct where try store.blobs.has(blob) { held.append(blob) }
       return held
     }
+  }
+
+  /// Writes values that are held here; of large ones the groups that are not there.
+  private func write(
+    _ held: [BlobReference], with keys: Keys, _ report: inout RelayReport
+  ) async throws(ReplicationError) {
     let small = held.filter { $0.size <= RelayLimits.wholeBlobBytes }
     for large in held where large.size > RelayLimits.wholeBlobBytes {
       try await publish(inGroups: large, with: keys)
@@ -139,7 +150,13 @@ extension RelayClient {
     in view: RelayView, with keys: Keys, _ report: inout RelayReport
   ) async throws(ReplicationError) {
     let wanted = view.streams.values.filter { $0.standing.isMember }.flatMap(\.head.wanted)
-    try await publish(wanted, with: keys, &report)
+    let held = try await held(wanted)
+    guard !held.isEmpty else { return }
+    // What was there may be gone: of a large value also a group alone, so that its table tells nothing.
+    memory.withLock { $0.blobsThere = [] }
+    let large = held.filter { $0.size > RelayLimits.wholeBlobBytes }
+    try await publish(held.filter { $0.size <= RelayLimits.wholeBlobBytes }, with: keys, &report)
+    try await write(large, with: keys, &report)
   }
 
   // MARK: Reading
@@ -168,8 +185,10 @@ extension RelayClient {
     missing += try await fetch(whole: step, with: keys, &report)
     missing += needed.blobs.filter { $0.size > RelayLimits.blobBytes }
     report.missingBlobs = missing.count
-    let wanted = missing.filter { !needed.spare.contains($0.hash) }.prefix(RelayLimits.wanted)
-    memory.withLock { $0.wanted = Array(wanted) }
+    // Those that beaten values alone refer to come last: no member may have them any more.
+    let wanted =
+      missing.filter { !needed.spare.contains($0.hash) } + missing.filter { needed.spare.contains($0.hash) }
+    memory.withLock { $0.wanted = Array(wanted.prefix(RelayLimits.wanted)) }
   }
 
   /// Reads values that are one object each, and makes them durable together. Returns those that are not

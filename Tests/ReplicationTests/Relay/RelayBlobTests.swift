@@ -63,6 +63,38 @@ import Testing
     #expect(try fleet.second.store.get("large")?.bytes == value)
   }
 
+  @Test
+  func `a group alone that is lost, and a value that only a beaten write refers to, are asked for, too`()
+    async throws
+  {
+    let fleet = try await RelayFleet()
+    let client = try fleet.client(fleet.first)
+    let (large, beaten) = (Self.bytes(6 << 20, seed: 8), Self.bytes(30_000, seed: 9))
+    try Self.put(fleet.first, "large", large)
+    try Self.put(fleet.first, "both", beaten)
+    _ = try await client.sync()
+    // The later write of the other wins: it keeps the first one's as a conflict.
+    try Self.put(fleet.second, "both", Self.bytes(30_000, seed: 10))
+    let objects = try DirectoryStore(at: fleet.place.path)
+    try await objects.delete(try await fleet.objects("b/"))
+    _ = try await fleet.client(fleet.second).sync()
+    _ = try await client.sync()
+    let read = try await fleet.client(fleet.second).sync()
+    #expect(read.missingBlobs == 0)
+    #expect(try fleet.second.store.blobsToFetch().blobs.isEmpty)
+    #expect(try fleet.second.store.get("large")?.bytes == large)
+    let third = try await RelayFleet()
+    try Self.put(third.first, "large", large)
+    let publisher = try third.client(third.first)
+    _ = try await publisher.sync()
+    let group = try #require(try await third.objects("b/").last)
+    try await DirectoryStore(at: third.place.path).delete([group])
+    _ = try await third.client(third.second).sync()
+    _ = try await publisher.sync()
+    #expect(try await third.client(third.second).sync().missingBlobs == 0)
+    #expect(try third.second.store.get("large")?.bytes == large)
+  }
+
   @Test(arguments: ["missing", "cut", "changed", "swapped"])
   func `a group of a large value that cannot be used is named, and the value comes later`(fault: String)
     async throws

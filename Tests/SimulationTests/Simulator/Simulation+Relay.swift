@@ -135,7 +135,7 @@ extension Simulation {
         let report = try use(machine, relay) { client throws(ReplicationError) in try await client.sync() }
         try look(machine)
         last[machine.number] =
-          "\(machine.name): \(report.map { "waiting \($0.waitingEntries), aside \($0.setAside), \($0.remarks)" } ?? "\(relay.error.map { "\($0)" } ?? "")"), \(try machine.store.relayReplica().health)"
+          "\(machine.name): \(report.map { "waiting \($0.waitingEntries), aside \($0.setAside), \($0.remarks)" } ?? "\(relay.error.map { "\($0)" } ?? "")"), \(try machine.store.relayReplica().health), \(try machine.store.digest(at: now)), lacks \(try machine.store.missingBlobs().map(\.hash)), \(try machine.store.versionVector())"
       }
       if try areInStep() {
         relay.count("passes", pass + 1)
