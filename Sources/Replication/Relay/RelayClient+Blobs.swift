@@ -152,7 +152,7 @@ extension RelayClient {
     let wanted = view.streams.values.filter { $0.standing.isMember }.flatMap(\.head.wanted)
     let held = try await held(wanted)
     guard !held.isEmpty else { return }
-    // What was there may be gone: of a large value also a group alone, so that its table tells nothing.
+    // Objects may be gone since: of a large value also a group alone, so that its table tells nothing.
     memory.withLock { $0.blobsThere = [] }
     let large = held.filter { $0.size > RelayLimits.wholeBlobBytes }
     try await publish(held.filter { $0.size <= RelayLimits.wholeBlobBytes }, with: keys, &report)
