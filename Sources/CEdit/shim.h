@@ -3,6 +3,7 @@
 #include <histedit.h>
 #include <locale.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 // Swift imports neither variadic functions nor the streams of stdio.
@@ -64,6 +65,12 @@ static inline void sync_edit_remember(History *lines, const char *line) {
 // Gives the terminal back to the program's caller (0), or takes it again (1).
 static inline void sync_edit_prepare(EditLine *editor, int prepare) {
   el_set(editor, EL_PREP_TERM, prepare);
+}
+
+// Bytes that the terminal has ready to read.
+static inline int sync_edit_waiting(int input) {
+  int count = 0;
+  return ioctl(input, FIONREAD, &count) ? 0 : count;
 }
 
 static inline void sync_edit_refresh(EditLine *editor) { el_set(editor, EL_REFRESH); }

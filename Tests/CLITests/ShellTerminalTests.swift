@@ -93,6 +93,22 @@ import Testing
       """#)
   }
 
+  @Test("Ctrl-D that is typed while a command runs ends the shell after the command")
+  func typedAhead() throws {
+    let scratch = try Scratch()
+    try scratch.store().succeed("put", "k", "v")
+    try scratch.write(
+      "editor", Array("echo editing; until [ -e go ]; do sleep 0.01; done; echo new > \"$1\"\n".utf8))
+    try run(
+      scratch,
+      #"""
+      export EDITOR="sh $PWD/editor"
+      begin shell 'store> '
+      keys 'edit k\n'; shows '^editing'; keys 'get k\n\004'; sleep 0.1; touch go; ends 0
+      grep -q '^new' screen || exit 7
+      """#)
+  }
+
   @Test("a passphrase is asked for once, and lines about an encrypted store are not kept")
   func passphrase() throws {
     let scratch = try Scratch()

@@ -13,11 +13,16 @@ import SyncStore
   private let inbox: SignalInbox
   private let complete: ([UInt8]) -> ShellCompletion.Change
   private let screen: Descriptor
+  /// Ctrl-D.
+  private static let endOfFile: UInt8 = 4
+
   /// The text of the prompt, for C.
   private var prompt: UnsafeMutablePointer<CChar>?
   /// Why reading ended before the line did.
   private var ending: TypedLine?
   private var decoder = CharacterDecoder()
+  /// Bytes typed before the terminal left its line mode, and not read yet.
+  private var typedAhead: Int32 = 0
 
   /// Nil if the terminal cannot be used. Call it before any thread begins.
   init?(
@@ -64,6 +69,7 @@ import SyncStore
     unsafe prompt = strdup(shown.text(mark: mark))
     ending = nil
     decoder = CharacterDecoder()
+    takeTerminal()
     var count: Int32 = 0
     guard let text = unsafe el_gets(editor, &count), count > 0 else {
       let ending = ending ?? .end
@@ -78,6 +84,13 @@ import SyncStore
   func remember(_ line: [UInt8]) {
     guard !line.contains(0) else { return }
     unsafe sync_edit_remember(history, String(decoding: line, as: UTF8.self))
+  }
+
+  /// Has the terminal pass each key on. libedit would do so after it shows the prompt, and what is typed in
+  /// between would be in line mode, in which Linux stores a zero byte for Ctrl-D.
+  private func takeTerminal() {
+    unsafe sync_edit_prepare(editor, 1)
+    typedAhead = sync_edit_waiting(0)
   }
 
   // MARK: - Characters
@@ -95,6 +108,10 @@ import SyncStore
       guard count == 1 else {
         ending = .end
         return count < 0 ? -1 : 0
+      }
+      if typedAhead > 0 {
+        typedAhead -= 1
+        if byte == 0 { byte = Self.endOfFile }
       }
       guard let scalar = decoder.add(byte) else { continue }
       unsafe character.pointee = wchar_t(bitPattern: scalar.value)
