@@ -257,6 +257,11 @@ extension RelayClient {
     let signature = try identity.signature(of: Self.signedText(signed, keys.seal.relay))
     let bytes = try keys.encrypt(signed + signature, as: name)
     let known = memory.withLock { $0.heads[head.stream] }
+    if known?.head.seen != head.seen {
+      // A pull that failed, or whose process died, has read what is not durable yet; others may delete what
+      // all have seen.
+      try await storeWork { store throws(StoreError) in try store.sync() }
+    }
     let condition: PutCondition =
       known.map { known in known.version.map { .version($0) } ?? .always } ?? .absent
     let outcome = try await put(name, bytes, if: condition)

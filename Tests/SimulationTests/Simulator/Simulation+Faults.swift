@@ -82,6 +82,7 @@ extension Simulation {
     let actor = try machine.store.actor
     machine.host.losePower(seed: random.next())
     try reopen(machine, before, actor)
+    machine.received = nil
   }
 
   /// Kills and restarts the process. If it `isHealthy` until then, all its writes must be there, durable or
@@ -108,8 +109,9 @@ extension Simulation {
     }
     promise(machine)
     // Received records were made durable before they were acknowledged.
-    guard Oracle.Coverage(after).has(Oracle.Coverage(before), but: actor) else {
-      throw Oracle.Violation("\(machine.name) has lost what it had received: \(after) of \(before)")
+    let received = machine.received ?? before
+    guard Oracle.Coverage(after).has(Oracle.Coverage(received), but: actor) else {
+      throw Oracle.Violation("\(machine.name) has lost what it had received: \(after) of \(received)")
     }
     let others = machines.filter { $0 !== machine }.map { ($0.name, $0.store) }
     try oracle.lose(actor, above: after[actor], upTo: before[actor], others: others)
@@ -227,7 +229,7 @@ extension Simulation {
       throw Oracle.Violation(
         "\(machine.name) goes on under the name it had, though it was restored from a backup")
     }
-    (machine.durable, machine.seen) = (nil, Oracle.Seen())
+    (machine.durable, machine.seen, machine.received) = (nil, Oracle.Seen(), nil)
     try look(machine)
     try check(machine)
   }
@@ -250,6 +252,7 @@ extension Simulation {
     try machine.host.storage.restore(backup.files)
     machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
     (machine.durable, machine.seen, machine.promised) = (nil, Oracle.Seen(), [:])
+    machine.received = nil
     let actor = try machine.store.actor
     let last = try machine.store.versionVector()[actor]
     let sure = backup.last.actor == actor ? min(backup.last.sequence, last) : last

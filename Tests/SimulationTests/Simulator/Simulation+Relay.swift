@@ -57,7 +57,8 @@ extension Simulation {
     if relay.random.chance(10) { relay.objects.faults.diesAfter = relay.random.below(12) }
     defer { relay.objects.faults.diesAfter = nil }
     let drawn = relay.random.below(10)
-    try use(machine, relay) { client throws(ReplicationError) in
+    let before = try machine.received ?? machine.store.versionVector()
+    let report = try use(machine, relay) { client throws(ReplicationError) in
       switch drawn {
       case 0...1: try await client.push()
       case 2...3: try await client.pull()
@@ -66,6 +67,8 @@ extension Simulation {
       default: try await client.sync()
       }
     }
+    let isPull = drawn == 2 || drawn == 3 || drawn > 5
+    if report == nil { machine.received = before } else if isPull { machine.received = nil }
     if relay.objects.faults.diesAfter == 0 {
       relay.count("deaths")
       try crash(machine)

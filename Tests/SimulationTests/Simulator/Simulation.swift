@@ -58,6 +58,8 @@ final class Simulation {
     var wasRevoked = false
     /// Read-only until then.
     var restrictedUntil: UInt64 = 0
+    /// What it covered before a pull from a relay that failed: the rest need not be durable. Nil if all is.
+    var received: VersionVector?
     /// End of its journal at the last whole check.
     var checkedTo: UInt64 = 0
     /// Whether its program speaks the first version of the protocol.
