@@ -187,6 +187,12 @@ final class JSONReferenceTests {
     try print(beta, "relay", "status", "stick")
     try print(beta, "relay", "gc", "stick")
     try print(beta, "relay", "gc", "stick", "--dry-run")
+    let token = try beta.succeed("invite", "--relay", "stick").text.trimmingCharacters(in: .newlines)
+    try print(beta, "invite", "list")
+    let delta = scratch.tool("delta")
+    #expect(try delta.run("join", token, "--timeout", "1s").code == 4)
+    try beta.succeed("push", "stick")
+    try print(delta, "join", token, "--name", "delta")
   }
 
   private func sessions() throws {

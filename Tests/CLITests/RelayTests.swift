@@ -123,6 +123,48 @@ import Testing
     try second.end()
   }
 
+  @Test func `a member joins through a relay, whose request a daemon answers by itself`() throws {
+    let fleet = try Fleet()
+    try fleet.alpha.succeed("put", "a", "one")
+    try fleet.alpha.succeed("push", "stick")
+    let token = try fleet.alpha.succeed("invite", "--relay", "stick").text
+      .trimmingCharacters(in: .newlines)
+    #expect(try fleet.alpha.succeed("invite", "list").text.contains("open, through stick"))
+    #expect(try fleet.alpha.run("invite", "--relay", "stick", "--address", "127.0.0.1:1").code == 2)
+    #expect(try fleet.alpha.run("invite", "--relay", "none").code == 3)
+    let gamma = fleet.scratch.tool("gamma")
+    let waits = try gamma.run("join", token, "--name", "gamma", "--timeout", "1s")
+    #expect(waits.code == 4 && waits.err.contains("the request waits there"))
+    // Not the inviter: it is off.
+    let daemon = try Daemon(fleet.beta)
+    #expect(
+      try gamma.succeed("join", token, "--name", "gamma").text.hasPrefix("joined beta as gamma in "))
+    #expect(try gamma.succeed("get", "a").text == "one")
+    try daemon.end()
+    try gamma.succeed("put", "b", "two")
+    try gamma.succeed("sync", "stick")
+    try fleet.alpha.succeed("sync", "stick")
+    #expect(try fleet.alpha.succeed("get", "b").text == "two")
+    #expect(try fleet.alpha.succeed("digest").text == gamma.succeed("digest").text)
+    #expect(try fleet.scratch.tool("late").run("join", token).code == 3)
+  }
+
+  @Test func `an invitation that is withdrawn is withdrawn in the relay`() throws {
+    let fleet = try Fleet()
+    let token = try fleet.alpha.succeed("invite", "--relay", "stick", "--ttl", "1h").text
+      .trimmingCharacters(in: .newlines)
+    // The other one was redeemed by beta.
+    let list = try fleet.alpha.succeed("invite", "list").text.split(separator: "\n")
+    let id = try String(#require(list.first { $0.contains("open") }).prefix { $0 != " " })
+    try fleet.alpha.succeed("invite", "revoke", id)
+    #expect(try fleet.alpha.run("invite", "revoke", id).code == 1)
+    let refused = try fleet.scratch.tool("gamma").run("join", token)
+    #expect(refused.code == 3 && refused.err.contains("it was used or withdrawn"))
+    // The place of the relay is one thing, where the token says it is another.
+    let wrong = try fleet.scratch.tool("gamma").run("join", token, "--relay", "dir:" + fleet.scratch.path)
+    #expect(wrong.code == 4 && wrong.err.contains("no relay is there"))
+  }
+
   private static let rclone = Checkout.top + "/.build/s3-servers/bin/rclone"
 
   @Test(

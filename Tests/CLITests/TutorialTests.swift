@@ -13,9 +13,9 @@ import Testing
   }
 
   /// Runs the steps of a tutorial in order; the one called `daemon` keeps running in the background.
-  private static func run(_ steps: [String], daemon: String, port: Int, in scratch: Scratch) throws -> (
-    code: Int32, out: String
-  ) {
+  private static func run(
+    _ steps: [String], daemon: String? = nil, port: Int, in scratch: Scratch
+  ) throws -> (code: Int32, out: String) {
     var script = "set -eu; mkdir bin; ln -s \"$CLI\" bin/sync-cli; export PATH=$PWD/bin:$PATH HOME=$PWD\n"
     for step in steps {
       let text = try Self.step(step, port: port)
@@ -49,10 +49,10 @@ import Testing
   func relay() throws {
     let scratch = try Scratch()
     let steps = [
-      "relay-1-office.sh", "relay-2-listen.sh", "relay-3-join.sh", "relay-4-add.sh", "relay-5-write.sh",
-      "relay-6-status.sh", "relay-7-check.sh",
+      "relay-1-office.sh", "relay-2-place.sh", "relay-3-ask.sh", "relay-4-answer.sh", "relay-5-pier.sh",
+      "relay-6-write.sh", "relay-7-status.sh", "relay-8-check.sh",
     ]
-    let result = try Self.run(steps, daemon: "relay-2-listen.sh", port: try Self.freePort(), in: scratch)
+    let result = try Self.run(steps, port: try Self.freePort(), in: scratch)
     #expect(result.code == 0, "\(result.out)")
     #expect(result.out.contains("free from Tuesday"))
     let digests = result.out.split(separator: "\n").suffix(3)

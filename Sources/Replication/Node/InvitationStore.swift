@@ -9,7 +9,15 @@ internal import SyncStore
 ///   (`Membership.revoke`): a revoked device does not become a member again, and an existing member keeps its
 ///   right.
 struct InvitationStore: Sendable {
-  private static let prefix = Array("invite/".utf8)
+  /// Which invitations. The raw value is the prefix of their local records.
+  enum Book: String, CaseIterable {
+    /// Those of this copy.
+    case own = "invite/"
+    /// Those of other members that this copy has answered in a relay: each is for one device.
+    case answered = "answered/"
+
+    var prefix: [UInt8] { Array(rawValue.utf8) }
+  }
 
   /// The outcome of a redemption.
   enum Redemption: Sendable {
@@ -20,8 +28,9 @@ struct InvitationStore: Sendable {
   }
 
   let store: Store
+  var book = Book.own
 
-  private static func key(_ id: [UInt8]) -> [UInt8] { prefix + Array(Hex.string(of: id).utf8) }
+  private func key(_ id: [UInt8]) -> [UInt8] { book.prefix + Array(Hex.string(of: id).utf8) }
 
   private static func all(
     _ records: [(key: [UInt8], value: [UInt8])]
@@ -32,7 +41,7 @@ struct InvitationStore: Sendable {
   /// The invitations that have not expired, including redeemed ones.
   func unexpired() throws(ReplicationError) -> [PendingInvitation] {
     let now = store.environment.now()
-    let records = try mappingStoreErrors { () throws(StoreError) in try store.locals(prefix: Self.prefix) }
+    let records = try mappingStoreErrors { () throws(StoreError) in try store.locals(prefix: book.prefix) }
     return Self.all(records).map(\.invitation).filter { $0.expires > now }
   }
 
@@ -49,7 +58,7 @@ struct InvitationStore: Sendable {
     let open = try mappingStoreErrors { () throws(StoreError) in
       try store.changeReservedKeys { keys throws(StoreError) -> Int in
         var open = 0
-        for (key, pending) in Self.all(keys.locals(prefix: Self.prefix)) {
+        for (key, pending) in Self.all(keys.locals(prefix: book.prefix)) {
           var isKept = pending.expires > now
           if let redeemer = pending.redeemer {
             let record = try keys.reserved(ReservedKey.member(redeemer))
@@ -61,7 +70,7 @@ struct InvitationStore: Sendable {
           }
           if !isKept { try keys.setLocal(key, nil) }
         }
-        if open < Limits.invitations { try keys.setLocal(Self.key(invitation.id), invitation.bytes) }
+        if open < Limits.invitations { try keys.setLocal(key(invitation.id), invitation.bytes) }
         return open
       }
     }
@@ -75,7 +84,7 @@ struct InvitationStore: Sendable {
 
   /// The invitation with this id; nil if there is none.
   func lookUp(_ id: [UInt8]) throws(ReplicationError) -> PendingInvitation? {
-    try mappingStoreErrors { () throws(StoreError) in try store.local(Self.key(id)) }
+    try mappingStoreErrors { () throws(StoreError) in try store.local(key(id)) }
       .flatMap { PendingInvitation(bytes: $0) }
   }
 
@@ -83,16 +92,36 @@ struct InvitationStore: Sendable {
   func withdraw(_ id: [UInt8]) throws(ReplicationError) -> Bool {
     let now = store.environment.now()
     let before = try mappingStoreErrors { () throws(StoreError) in
-      try store.updateLocal(Self.key(id)) { _ in nil }
+      try store.updateLocal(key(id)) { _ in nil }
     }
     return before.flatMap { PendingInvitation(bytes: $0) }.map { $0.expires > now } ?? false
   }
 
   /// Drops the invitations that a device has redeemed: otherwise it could redeem them again.
   static func drop(redeemedBy device: DeviceID, _ keys: inout ReservedKeyTransaction) throws(StoreError) {
-    for (key, pending) in all(keys.locals(prefix: prefix)) where pending.redeemer == device {
-      try keys.setLocal(key, nil)
+    for book in Book.allCases {
+      for (key, pending) in all(keys.locals(prefix: book.prefix)) where pending.redeemer == device {
+        try keys.setLocal(key, nil)
+      }
     }
+  }
+
+  /// Makes `joiner` a member on behalf of the device `own`, durably, and returns what it has to know; nil if
+  /// it is refused.
+  func accept(
+    _ invitation: PendingInvitation, by joiner: DeviceID, called wish: String, as own: DeviceID
+  ) throws(ReplicationError) -> JoinAccept? {
+    // Read before the decision to admit the joiner: a revocation begins an epoch, and a joiner admitted
+    // before its revocation must not receive the key of that epoch.
+    let ring = try StoreKeys(store).groupKeys()
+    let redemption = try redeem(
+      invitation, by: joiner, called: StoreIdentity.isName(wish) ? wish : "device", inviter: own)
+    guard case .member(let member, let inviter) = redemption, let right = member.right.inSession else {
+      return nil
+    }
+    return JoinAccept(
+      mac: [], store: store.id, storeName: store.name, inviterName: inviter, memberName: member.name,
+      right: right, groupKeys: Array(ring.text.utf8))
   }
 
   /// In one durable step: records that `device` redeems the invitation, and makes it a member called `wish`,
@@ -107,8 +136,8 @@ struct InvitationStore: Sendable {
     let storeName = store.name
     return try mappingStoreErrors { () throws(StoreError) in
       try store.changeReservedKeys { keys throws(StoreError) -> Redemption in
-        let key = Self.key(invitation.id)
-        guard let bytes = keys.local(key), var pending = PendingInvitation(bytes: bytes),
+        let record = key(invitation.id)
+        guard let bytes = keys.local(record), var pending = PendingInvitation(bytes: bytes),
           pending.expires > now, pending.redeemer == nil || pending.redeemer == device
         else { return .refused }
         let members = Membership.members(in: try keys.reserved(prefix: ReservedKey.membershipPrefix))
@@ -120,7 +149,7 @@ struct InvitationStore: Sendable {
         }
         if pending.redeemer == nil {
           pending.redeemer = device
-          try keys.setLocal(key, pending.bytes)
+          try keys.setLocal(record, pending.bytes)
         }
         let member =
           known

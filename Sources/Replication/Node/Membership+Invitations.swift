@@ -11,6 +11,8 @@ public struct OpenInvitation: Hashable, Sendable {
   /// The device that has redeemed it; nil while it can be redeemed. That device may redeem it again, in case
   /// the answer was lost, and gains no other right by it.
   public let redeemer: DeviceID?
+  /// The name on this copy of the relay in which any member may answer it; nil if this copy must.
+  public let relay: String?
 }
 
 extension Membership {
@@ -22,12 +24,12 @@ extension Membership {
     try InvitationStore(store: store).unexpired().map { pending in
       OpenInvitation(
         id: Hex.string(of: pending.id), expires: pending.expires, right: Member.Right(pending.right),
-        redeemer: pending.redeemer)
+        redeemer: pending.redeemer, relay: pending.relay)
     }.sorted { ($0.expires, $0.id) < ($1.expires, $1.id) }
   }
 
   /// Withdraws an invitation of this copy, durably: it cannot be redeemed afterwards. A device that has
-  /// redeemed it stays a member.
+  /// redeemed it stays a member. One that waits in a relay has to be deleted there as well: `Node.withdraw`.
   ///
   /// - Parameter id: as in `OpenInvitation.id`.
   /// - Returns: false if no invitation has this id, or it has expired.

@@ -253,6 +253,19 @@ public struct Membership: Sendable {
     }
   }
 
+  private static let introducerKey = Array("introducer".utf8)
+
+  /// The member that has answered this copy's request to join, in a relay; nil if it joined otherwise.
+  func introducer() throws(ReplicationError) -> DeviceID? {
+    try mappingStoreErrors { () throws(StoreError) in try store.local(Self.introducerKey) }
+      .flatMap { DeviceID(bytes: $0) }
+  }
+
+  /// Notes who has answered the request to join, durably: it counts as a member before its record arrives.
+  func setIntroducer(_ device: DeviceID) throws(ReplicationError) {
+    try mappingStoreErrors { () throws(StoreError) in try store.setLocal(Self.introducerKey, device.bytes) }
+  }
+
   /// Removes a peer's name.
   ///
   /// - Returns: false if there was none.

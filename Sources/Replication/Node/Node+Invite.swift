@@ -15,22 +15,15 @@ extension Node {
   public static func invite(
     to store: Store, lifetime: UInt64 = 600, right: Member.Right = .readWrite, addresses: [Endpoint] = []
   ) throws(ReplicationError) -> String {
-    func refusal(_ why: String) -> ReplicationError {
-      ReplicationError(.invalidInvitation, "cannot invite: \(why)")
-    }
-    guard (1...2_592_000).contains(lifetime) else { throw refusal("give it 1 second to 30 days") }
-    guard let right = right.inSession else {
-      throw refusal("an invitation cannot give the right \"revoked\"")
-    }
-    try Membership(store).checkMayDecide("invite")
+    let right = try checked(lifetime, right, in: store)
     let addresses = try addresses.isEmpty ? ownAddresses(of: store) : addresses
     guard !addresses.isEmpty else {
-      throw refusal(
+      throw invitationRefusal(
         "no address is given and no node of this store is listening: start one (`Node.start`), or give an address"
       )
     }
     guard addresses.count <= WireLimits.invitationAddresses else {
-      throw refusal("at most \(WireLimits.invitationAddresses) addresses fit")
+      throw invitationRefusal("at most \(WireLimits.invitationAddresses) addresses fit")
     }
     let identity = try StoreKeys(store).identity()
     let invitation = Invitation(
@@ -39,6 +32,24 @@ extension Node {
       right: right, storeName: store.name)
     try InvitationStore(store: store).add(invitation.pending)
     return invitation.text
+  }
+
+  private static func invitationRefusal(_ why: String) -> ReplicationError {
+    ReplicationError(.invalidInvitation, "cannot invite: \(why)")
+  }
+
+  /// Checks what an invitation is to give, and whether this copy may invite.
+  static func checked(
+    _ lifetime: UInt64, _ right: Member.Right, in store: Store
+  ) throws(ReplicationError) -> MemberRight {
+    guard (1...2_592_000).contains(lifetime) else {
+      throw invitationRefusal("give it 1 second to 30 days")
+    }
+    guard let right = right.inSession else {
+      throw invitationRefusal("an invitation cannot give the right \"revoked\"")
+    }
+    try Membership(store).checkMayDecide("invite")
+    return right
   }
 
   /// The address of a running node of the store; for a wildcard, the addresses of this machine.

@@ -6,13 +6,38 @@ public struct Joined: Sendable {
   public let store: Store
   /// The name of this installation among the members: the requested name, made unique.
   public let memberName: String
-  /// The inviter's name. It is a peer of this copy under that name.
+  /// The name of the inviter, or of the member that answered in a relay. An inviter is a peer of this copy
+  /// under that name.
   public let inviterName: String
   /// The right of this member.
   public let right: Member.Right
+  /// The name on this copy of the relay that it has joined through; nil if the inviter answered.
+  public let relayName: String?
 }
 
-/// The services that joining runs on. Tests may pass others than those of the process.
+/// How a device that joins reaches the relay that its invitation names.
+///
+/// ```swift
+/// let access = RelayAccess(location: "dir:/media/usb")
+/// let joined = try await Node.join(token, at: "/var/lib/notes", name: "cabin", through: access)
+/// ```
+public struct RelayAccess: Sendable {
+  /// Where the relay is from here; nil for where the inviter reaches it.
+  public var location: String?
+  /// For a bucket: the file with its credentials; nil for the environment and the usual files.
+  public var credentialsFile: String?
+  /// For a bucket: the file with the certificates that its server is checked with; nil for the system's.
+  public var certificatesFile: String?
+  /// Opens the relay's objects.
+  public var opens: Node.RelayOpener
+
+  /// Access to a relay at the inviter's location, or at another one.
+  public init(location: String? = nil, opens: @escaping Node.RelayOpener = Node.opensDirectories) {
+    (self.location, self.opens) = (location, opens)
+  }
+}
+
+/// The services that joining runs on.
 struct NodeRuntime: Sendable {
   /// The machine that the store is on.
   var environment: Environment
@@ -31,7 +56,9 @@ extension Node {
   /// Redeems an invitation: this installation becomes a member, with a new, empty copy in `path`. Pulls
   /// nothing yet.
   ///
-  /// If it fails after the inviter has accepted, it can be called again with the same token and directory.
+  /// If it fails after the inviter has accepted, it can be called again with the same token and directory. An
+  /// invitation through a relay leaves a request there, which any member with the right to write answers
+  /// when it looks into the relay: call it again until then.
   ///
   /// - Parameters:
   ///   - token: as returned by `invite`.
@@ -40,77 +67,50 @@ extension Node {
   ///   - scope: the keys that the copy holds; nil for all. It can be widened later (`widen`).
   ///   - configuration: how the new store is opened.
   ///   - timeout: seconds for which an inviter that answers but is overloaded, or breaks the connection, is
-  ///     retried; an address that does not answer is not retried.
+  ///     retried; an address that does not answer is not retried. With a relay, seconds to wait for an
+  ///     answer.
+  ///   - access: how a relay is reached.
   /// - Throws: `.invalidInvitation` if the inviter does not know the token, or no longer does; `.notAMember`
-  ///   if another device answers at the inviter's address; `.network`, `.timeout`; `.store` if the copy
-  ///   cannot be made.
+  ///   if another device answers at the inviter's address; `.network`; `.timeout`, with a relay if no member
+  ///   has answered yet; `.otherStore` if the place is another relay's; `.store` if the copy cannot be made.
   public static func join(
     _ token: String, at path: String, name: String, scope: KeyScope? = nil,
-    configuration: SyncStore.Configuration = SyncStore.Configuration(), timeout: UInt64 = 180
+    configuration: SyncStore.Configuration = SyncStore.Configuration(), timeout: UInt64 = 180,
+    through access: RelayAccess = RelayAccess()
   ) async throws(ReplicationError) -> Joined {
-    try await join(
-      token, at: path, name: name, scope: scope, configuration: configuration, timeout: timeout,
-      runtime: .real())
-  }
-
-  /// `join` with a given runtime, for tests.
-  static func join(
-    _ token: String, at path: String, name: String, scope: KeyScope? = nil,
-    configuration: SyncStore.Configuration, timeout: UInt64 = 180, runtime: NodeRuntime
-  ) async throws(ReplicationError) -> Joined {
+    let runtime = try NodeRuntime.real()
     let invitation = try Invitation(text: token)
     guard StoreIdentity.isName(name) else {
       throw ReplicationError(
         .invalidInvitation,
         "cannot join as \"\(name)\": use 1 to \(Limits.nameBytes) bytes without blanks or slashes")
     }
-    let path = try mappingStoreErrors { () throws(StoreError) in
-      try runtime.environment.storage.canonicalPath(of: path)
-    }
-    // Anchored from here on: the directory may be renamed while the inviter's answer is pending.
-    let environment = try await runtime.workers.run { () throws(ReplicationError) in
-      try mappingStoreErrors { () throws(StoreError) in
-        var environment = runtime.environment
-        _ = try environment.storage.createDirectory(path)
-        try environment.storage.syncParentDirectory(of: path)
-        environment.storage = try environment.storage.anchored(at: path)
-        return environment
-      }
-    }
-    let storage = environment.storage
-    let keys = StoreKeys(path: path, storage: storage)
+    let copy = try await NewCopy.prepare(
+      at: path, scope: scope, configuration: configuration, runtime: runtime)
     // Made durable before it is presented: an answer that is lost can then be requested again.
     let identity = try await runtime.workers.run { () throws(ReplicationError) in
-      try mappingStoreErrors { () throws(StoreError) in
-        guard try storage.status(path + "/" + StoreIdentity.fileName) == nil else {
-          throw StoreError(.alreadyExists, "there is a store already: join in another directory", path: path)
-        }
-      }
-      return try keys.makeIdentity()
+      try copy.keys.makeIdentity()
     }
-    let accept = try await redeem(
-      invitation, as: identity, name: name, timeout: timeout, runtime: runtime)
-    let store = try await runtime.workers.run { () throws(ReplicationError) in
-      try keys.replaceGroupKeys(
-        with: try GroupKeyRing(text: String(decoding: accept.groupKeys, as: UTF8.self)))
-      let store = try mappingStoreErrors { () throws(StoreError) in
-        try Store.create(
-          at: path, name: accept.storeName, id: accept.store, configuration: configuration,
-          environment: environment)
+    guard let ticket = invitation.relay else {
+      let accept = try await redeem(
+        invitation, as: identity, name: name, timeout: timeout, runtime: runtime)
+      return try await copy.create(accept) { membership throws(ReplicationError) in
+        try membership.add(
+          Peer(name: accept.inviterName, addresses: invitation.addresses, device: invitation.inviter))
+        return nil
       }
-      // The key files were written before the store existed, hence not encrypted.
-      try mappingStoreErrors { () throws(StoreError) in
-        try store.rewriteKeyFiles()
-        if let scope { try store.narrow(to: scope) }
-        try store.setWriteDenial(Member.Right(accept.right).denial)
-      }
-      try Membership(store).add(
-        Peer(name: accept.inviterName, addresses: invitation.addresses, device: invitation.inviter))
-      return store
     }
-    return Joined(
-      store: store, memberName: accept.memberName, inviterName: accept.inviterName,
-      right: Member.Right(accept.right))
+    let joiner = try RelayJoiner(invitation, ticket, through: access, as: identity)
+    let answer = try await joiner.redeem(called: name, timeout: timeout)
+    let joined = try await copy.create(answer.accept) { membership throws(ReplicationError) in
+      try membership.setIntroducer(answer.device)
+      let relay = try joiner.description(avoiding: answer.accept.inviterName)
+      try membership.add(relay)
+      return relay.name
+    }
+    // The copy is made: what is left there serves nothing, and is collected in any case.
+    try? await joiner.finish()
+    return joined
   }
 
   private static func redeem(

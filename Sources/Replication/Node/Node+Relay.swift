@@ -95,6 +95,61 @@ extension Node {
     try await (try await requireRelay(named: name)).client.collect(isDryRun: isDryRun)
   }
 
+  /// Makes an invitation that one device can redeem through a relay, with no two members online at once: any
+  /// member with the right to write answers its request when it next looks into the relay. Returns the token.
+  ///
+  /// - Parameters:
+  ///   - name: the relay's name on this copy. The token says where it is, without credentials.
+  ///   - lifetime: seconds until it expires, 1 to 30 days.
+  ///   - right: the right of the new member.
+  /// - Throws: `.invalidInvitation` if a parameter is out of bounds or `Limits.invitations` are open;
+  ///   `.notAMember` if no relay has that name; `.network` if it cannot be reached; `.notAllowed` if it
+  ///   refuses, or if this copy is revoked or read-only.
+  public func invite(
+    throughRelay name: String, lifetime: UInt64 = 86_400, right: Member.Right = .readWrite
+  ) async throws(ReplicationError) -> String {
+    let store = store
+    let granted = try await context.workers.run { () throws(ReplicationError) in
+      try Node.checked(lifetime, right, in: store)
+    }
+    let (description, client) = try await requireRelay(named: name)
+    let secret = SecureRandom.bytes(Invitation.secretBytes)
+    guard let ticket = try await client.ticket(for: description, secret: secret) else {
+      throw ReplicationError(.network, "\(name): the relay could not be made: see `relay check`")
+    }
+    let invitation = Invitation(
+      addresses: [], inviter: client.identity.id, secret: secret,
+      expires: store.environment.now() + lifetime * 1000, right: granted, storeName: store.name,
+      relay: ticket)
+    try await context.workers.run { () throws(ReplicationError) in
+      try InvitationStore(store: store).add(invitation.pending)
+    }
+    try await client.offer(invitation.pending)
+    return invitation.text
+  }
+
+  /// Withdraws an invitation of this copy: in its relay, if it has one, and here. No member answers it
+  /// afterwards; a device that has redeemed it stays a member.
+  ///
+  /// - Parameter id: as in `OpenInvitation.id`.
+  /// - Returns: false if no invitation has this id, or it has expired.
+  /// - Throws: `.network` or `.notAllowed` if the relay cannot be written: then it is not withdrawn, as other
+  ///   members may answer it; `.store` if the store cannot be written.
+  public func withdraw(invitation id: String) async throws(ReplicationError) -> Bool {
+    let store = store
+    let invitations = try await context.workers.run { () throws(ReplicationError) in
+      try Membership(store).invitations()
+    }
+    if let name = invitations.first(where: { $0.id == id })?.relay,
+      let client = try await relayClient(named: name), let bytes = Hex.bytes(of: id[...])
+    {
+      try await client.withdraw(bytes)
+    }
+    return try await context.workers.run { () throws(ReplicationError) in
+      try Membership(store).withdrawInvitation(id)
+    }
+  }
+
   private func requireRelay(
     named name: String
   ) async throws(ReplicationError) -> (description: RelayDescription, client: RelayClient) {

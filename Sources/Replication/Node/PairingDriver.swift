@@ -76,7 +76,8 @@ final class InvitationService: Sendable {
         if found != nil, !throttle.withLock({ $0.admits(id, from: network, at: now) }) { return .throttled }
         return .found(found, at: store.environment.now())
       case .redeem(let invitation, let joiner, let name):
-        return try redeem(invitation, by: joiner, called: name)
+        return try InvitationStore(store: store).accept(invitation, by: joiner, called: name, as: identity.id)
+          .map { .redeemed($0) } ?? .alreadyRedeemed
       case .send, .setTimer, .countWrongProof, .joined, .close:
         return .failed(.protocolViolation, "not for the store")
       }
@@ -89,22 +90,5 @@ final class InvitationService: Sendable {
   func count(wrongProofFor id: [UInt8], from network: String) {
     let now = MonotonicClock.milliseconds()
     throttle.withLock { $0.failed(id, from: network, at: now) }
-  }
-
-  private func redeem(
-    _ invitation: PendingInvitation, by joiner: DeviceID, called wish: String
-  ) throws(ReplicationError) -> PairingEvent {
-    // Read before the decision to admit the joiner: a revocation begins an epoch, and a joiner admitted
-    // before its revocation must not receive the key of that epoch.
-    let ring = try StoreKeys(store).groupKeys()
-    let redemption = try InvitationStore(store: store).redeem(
-      invitation, by: joiner, called: StoreIdentity.isName(wish) ? wish : "device", inviter: identity.id)
-    guard case .member(let member, let inviter) = redemption, let right = member.right.inSession else {
-      return .alreadyRedeemed
-    }
-    return .redeemed(
-      JoinAccept(
-        mac: [], store: store.id, storeName: store.name, inviterName: inviter, memberName: member.name,
-        right: right, groupKeys: Array(ring.text.utf8)))
   }
 }

@@ -41,7 +41,8 @@ extension RelayClient {
     for entry in listed { ages[entry.name] = entry.modified.map { clock - min(clock, $0) } }
     let collection = RelayCollection(
       of: head, in: view, readers: try await readers(of: head.stream, view), ages: ages)
-    let unreferenced = try await unreferenced(among: listed, by: head, in: view, with: keys)
+    let unreferenced =
+      try await unreferenced(among: listed, by: head, in: view, with: keys) + RelayName.abandoned(ages)
     let dooms = RelayDooms(
       earlier: head.doomed, unreferenced: unreferenced, written: listed, at: clock)
     let gone = StringSet(collection.deletions + dooms.due)

@@ -14,6 +14,7 @@ extension RelayClient {
     try await claiming { report throws(ReplicationError) in
       guard let format = try await self.format(creates: true) else { return }
       try await self.push(format, [.readsHeads, .acknowledges], &report)
+      try await self.answerRequests(format, &report)
     }
   }
 
@@ -34,6 +35,7 @@ extension RelayClient {
       try await self.pull(format, &report)
       if try await self.mayPublish() {
         try await self.push(format, acknowledges ? .acknowledges : [], &report)
+        try await self.answerRequests(format, &report)
       } else if acknowledges {
         try await self.acknowledge(format)
       }

@@ -36,7 +36,7 @@ public struct RelayStatus: Hashable, Sendable {
   public internal(set) var name: String, location: String
   /// The relay's identity; nil if it is empty.
   public internal(set) var relay: String?
-  /// Heads, entries, checkpoints and large values; other objects are foreign.
+  /// Heads (with the relay's other small objects: keys, invitations), entries, checkpoints and large values.
   public internal(set) var heads = Objects(), entries = Objects(), checkpoints = Objects(), blobs = Objects()
   /// Objects that are none of this program's.
   public internal(set) var foreign = Objects()
@@ -107,7 +107,7 @@ extension RelayStatus {
     }
     for entry in listed {
       switch entry.name.utf8.prefix(2) {
-      case let kind where kind.elementsEqual("h/".utf8): add(&heads, entry)
+      case let kind where ["h/", "j/", "k/"].contains { kind.elementsEqual($0.utf8) }: add(&heads, entry)
       case let kind where kind.elementsEqual("e/".utf8): add(&entries, entry)
       case let kind where kind.elementsEqual("c/".utf8): add(&checkpoints, entry)
       case let kind where kind.elementsEqual("b/".utf8): add(&blobs, entry)

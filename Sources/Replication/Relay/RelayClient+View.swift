@@ -50,8 +50,9 @@ extension RelayClient {
         case .revoked: standings[member.device] = .revoked
         }
       }
-      // The inviter, and this copy, before their own records have arrived.
-      for device in try membership.peers().compactMap(\.device) + [identity.id]
+      // The inviter or introducer, and this copy, before their own records have arrived.
+      let own = [try membership.introducer(), identity.id]
+      for device in (try membership.peers().map(\.device) + own).compactMap({ $0 })
       where standings[device] == nil {
         standings[device] = .writer
       }
@@ -68,7 +69,11 @@ extension RelayClient {
     _ progress: RelayProgress, _ keys: Keys, _ report: inout RelayReport
   ) async throws(ReplicationError) -> RelayView {
     let listed = try await list(RelayName.heads)
-    let known = memory.withLock { $0.heads }
+    let requests = Set(listed.compactMap { RelayName.invitation(ofRequest: $0.name) })
+    let known = memory.withLock { memory in
+      memory.joinRequests = requests
+      return memory.heads
+    }
     var wanted = Set(progress.seen.keys).union(known.keys)
     if let own = progress.stream, progress.last != nil || progress.pending != nil { wanted.insert(own) }
     for entry in listed {

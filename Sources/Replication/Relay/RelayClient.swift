@@ -28,6 +28,8 @@ package final class RelayClient: Sendable {
     var wanted: [BlobReference] = []
     /// Looks since the heads were last listed. A new process lists them at its first look.
     var quietLooks = RelayLimits.quietLooks
+    /// Invitations for which the relay has a request to join.
+    var joinRequests: Set<[UInt8]> = []
     /// Whether the bell was rung for what the own head asks for.
     var hasAsked = false
     /// Whether this copy can read on only with a full state that no checkpoint gives.
@@ -98,16 +100,7 @@ package final class RelayClient: Sendable {
   }
 
   /// The error of the object store, as one of replication.
-  func failure(_ error: ObjectStoreError) -> ReplicationError {
-    let code: ReplicationError.Code =
-      switch error.code {
-      case .unreachable, .throttled, .failed, .missing: .network
-      case .credentials, .denied: .notAllowed
-      case .full, .cancelled: .unavailable
-      case .tooLarge, .invalid: .protocolViolation
-      }
-    return ReplicationError(code, "\(name): \(error.message)")
-  }
+  func failure(_ error: ObjectStoreError) -> ReplicationError { ReplicationError(error, at: name) }
 
   func get(
     _ object: String, unless known: ObjectVersion? = nil, limit: Int
@@ -212,6 +205,20 @@ public struct RelayReport: Hashable, Sendable {
       return
     }
     setAside.append(SetAside(object: object, reason: reason))
+  }
+}
+
+extension ReplicationError {
+  /// The error of an object store, as one of replication.
+  init(_ error: ObjectStoreError, at relay: String) {
+    let code: ReplicationError.Code =
+      switch error.code {
+      case .unreachable, .throttled, .failed, .missing: .network
+      case .credentials, .denied: .notAllowed
+      case .full, .cancelled: .unavailable
+      case .tooLarge, .invalid: .protocolViolation
+      }
+    self.init(code, "\(relay): \(error.message)")
   }
 }
 

@@ -52,6 +52,8 @@ package enum RelayLimits {
   static let wanted = 1024
   /// Milliseconds for which a checkpoint is kept in any case.
   static let checkpointMilliseconds: UInt64 = 14 * 86_400_000
+  /// The longest life of an invitation, and of requests and answers to it.
+  static let invitationMilliseconds: UInt64 = 31 * 86_400_000
   /// Milliseconds between naming an object as doomed and deleting it.
   static let doomMilliseconds: UInt64 = 86_400_000
 }

@@ -44,14 +44,8 @@ package struct RelayFormat: Hashable, Sendable {
   ///   or was changed.
   package init(bytes: [UInt8], store: StoreID, keys: GroupKeyRing) throws(ReplicationError) {
     let head = Self.magic.count
-    guard bytes.count > head + 32, bytes.starts(with: Self.magic),
-      let relay = RelayID(bytes: bytes[head..<head + 16]),
-      let owner = StoreID(bytes: bytes[head + 16..<head + 32])
-    else {
-      throw ReplicationError(
-        .protocolViolation,
-        "this is no relay: its object `format` is not one: choose an empty place, or delete the object")
-    }
+    let relay = try Self.relay(in: bytes)
+    guard let owner = StoreID(bytes: bytes[head + 16..<head + 32]) else { preconditionFailure("16 bytes") }
     guard owner == store else {
       throw ReplicationError(
         .otherStore,
@@ -64,6 +58,21 @@ package struct RelayFormat: Hashable, Sendable {
       throw ReplicationError(.incompatible, "the relay has a newer format: update this program")
     }
     namingKey = Array(payload.dropFirst())
+  }
+
+  /// The relay that the bytes of the object name, which is not encrypted.
+  ///
+  /// - Throws: `.protocolViolation` if it is no relay.
+  static func relay(in bytes: [UInt8]) throws(ReplicationError) -> RelayID {
+    let head = magic.count
+    guard bytes.count > head + 32, bytes.starts(with: magic),
+      let relay = RelayID(bytes: bytes[head..<head + 16])
+    else {
+      throw ReplicationError(
+        .protocolViolation,
+        "this is no relay: its object `format` is not one: choose an empty place, or delete the object")
+    }
+    return relay
   }
 
   /// The name of the object of a blob, or of a chunk of one.

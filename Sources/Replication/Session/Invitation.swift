@@ -5,7 +5,7 @@ package import SyncStore
 ///
 /// **It is a secret**: any holder can join until it is used or expires. `schemas/wire.md` has its bytes.
 package struct Invitation: Hashable, Sendable {
-  /// Addresses of the inviter: `host:port`, 1 to `WireLimits.invitationAddresses`.
+  /// Addresses of the inviter: `host:port`, 1 to `WireLimits.invitationAddresses`; none if `relay` is set.
   package var addresses: [String]
   /// The inviter's pinned identity.
   package var inviter: DeviceID
@@ -17,14 +17,17 @@ package struct Invitation: Hashable, Sendable {
   package var right: MemberRight
   /// The name of the store.
   package var storeName: String
+  /// The relay in which members answer the request to join; nil if the inviter does, at its addresses.
+  package var relay: RelayTicket?
 
   /// All fields.
   package init(
     addresses: [String], inviter: DeviceID, secret: [UInt8], expires: UInt64, right: MemberRight,
-    storeName: String
+    storeName: String, relay: RelayTicket? = nil
   ) {
     (self.addresses, self.inviter, self.secret) = (addresses, inviter, secret)
     (self.expires, self.right, self.storeName) = (expires, right, storeName)
+    self.relay = relay
   }
 
   /// Bytes of an id.
@@ -33,6 +36,8 @@ package struct Invitation: Hashable, Sendable {
   package static let secretBytes = 16
   private static let prefix = "syncstore1:"
   private static let version: UInt8 = 1
+  /// The version of tokens with a relay.
+  private static let relayVersion: UInt8 = 2
   private static let checksumBytes = 4
 
   /// Key for the inviter's look-up: 8 bytes that reveal nothing of the secret.
@@ -45,7 +50,7 @@ package struct Invitation: Hashable, Sendable {
   /// The token as text.
   package var text: String {
     var writer = ByteWriter(capacity: 128)
-    writer.write(Self.version)
+    writer.write(relay == nil ? Self.version : Self.relayVersion)
     writer.write(right.rawValue)
     writer.write(expires)
     writer.write(raw: inviter.bytes)
@@ -53,6 +58,7 @@ package struct Invitation: Hashable, Sendable {
     writer.write(text: storeName)
     writer.writeVariable(UInt64(addresses.count))
     for address in addresses { writer.write(text: address) }
+    relay?.write(to: &writer)
     writer.write(raw: SHA256.hash(writer.bytes).prefix(Self.checksumBytes))
     return Self.prefix + Base64URL.text(of: writer.bytes)
   }
@@ -80,7 +86,9 @@ package struct Invitation: Hashable, Sendable {
   private static func decoded(_ bytes: ArraySlice<UInt8>) throws(DecodingFailure) -> Invitation {
     var reader = ByteReader(bytes)
     let version = try reader.read(UInt8.self)
-    guard version == Self.version else { throw DecodingFailure("version \(version) is not known here") }
+    guard [Self.version, relayVersion].contains(version) else {
+      throw DecodingFailure("version \(version) is not known here")
+    }
     let right = try reader.readRight()
     let expires = try reader.read(UInt64.self)
     guard let inviter = DeviceID(bytes: try reader.read(raw: 32)) else { throw DecodingFailure("device") }
@@ -88,7 +96,7 @@ package struct Invitation: Hashable, Sendable {
     let storeName = try reader.readName()
     var addresses: [String] = []
     let count = try reader.readCount(limit: WireLimits.invitationAddresses)
-    guard count > 0 else { throw DecodingFailure("no address") }
+    guard count > 0 || version == relayVersion else { throw DecodingFailure("no address") }
     for _ in 0..<count {
       let address = try reader.readText(limit: WireLimits.addressBytes)
       guard !address.isEmpty, address.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
@@ -96,10 +104,11 @@ package struct Invitation: Hashable, Sendable {
       }
       addresses.append(address)
     }
+    let relay = version == relayVersion ? try RelayTicket(&reader) : nil
     try reader.end()
     return Invitation(
       addresses: addresses, inviter: inviter, secret: secret, expires: expires, right: right,
-      storeName: storeName)
+      storeName: storeName, relay: relay)
   }
 
   private static func invalid(_ why: String) -> ReplicationError {
@@ -109,7 +118,7 @@ package struct Invitation: Hashable, Sendable {
 
   /// The inviter's record of it.
   package var pending: PendingInvitation {
-    PendingInvitation(secret: secret, expires: expires, right: right)
+    PendingInvitation(secret: secret, expires: expires, right: right, relay: relay?.name)
   }
 }
 
@@ -123,22 +132,31 @@ package struct PendingInvitation: Hashable, Sendable {
   package var right: MemberRight
   /// The device that redeemed it. Only that device may redeem it again, in case the answer was lost.
   package var redeemer: DeviceID?
+  /// The name on this copy of the relay in which it is answered; nil if that is the inviter's work.
+  package var relay: String?
 
   /// All fields.
-  package init(secret: [UInt8], expires: UInt64, right: MemberRight, redeemer: DeviceID? = nil) {
-    (self.secret, self.expires, self.right, self.redeemer) = (secret, expires, right, redeemer)
+  package init(
+    secret: [UInt8], expires: UInt64, right: MemberRight, redeemer: DeviceID? = nil, relay: String? = nil
+  ) {
+    (self.secret, self.expires, self.right) = (secret, expires, right)
+    (self.redeemer, self.relay) = (redeemer, relay)
   }
+
+  private static let noDevice = [UInt8](repeating: 0, count: 32)
 
   /// The id that a joiner sends.
   package var id: [UInt8] { Invitation.id(of: secret) }
 
-  /// The stored bytes: secret, expiry, right, redeemer if any.
+  /// The stored bytes: secret, expiry, right, redeemer if any; with a relay, 32 zero bytes stand for none,
+  /// and its name follows.
   package var bytes: [UInt8] {
     var writer = ByteWriter(capacity: 64)
     writer.write(raw: secret)
     writer.write(expires)
     writer.write(right.rawValue)
-    writer.write(raw: redeemer?.bytes ?? [])
+    writer.write(raw: redeemer?.bytes ?? (relay == nil ? [] : Self.noDevice))
+    writer.write(raw: Array((relay ?? "").utf8))
     return writer.bytes
   }
 
@@ -149,9 +167,13 @@ package struct PendingInvitation: Hashable, Sendable {
       secret = Array(try reader.read(raw: Invitation.secretBytes))
       expires = try reader.read(UInt64.self)
       right = try reader.readRight()
-      let rest = try reader.readRest()
-      redeemer = DeviceID(bytes: rest)
-      guard rest.isEmpty || redeemer != nil else { return nil }
+      let rest = Array(try reader.readRest())
+      let device = Array(rest.prefix(Self.noDevice.count))
+      guard rest.isEmpty || device.count == Self.noDevice.count else { return nil }
+      let name = rest.dropFirst(device.count)
+      relay = name.isEmpty ? nil : String(validating: name, as: UTF8.self)
+      guard name.isEmpty || relay.map({ StoreIdentity.isName($0) }) == true else { return nil }
+      redeemer = relay != nil && device == Self.noDevice ? nil : DeviceID(bytes: device)
     } catch {
       return nil
     }

@@ -65,7 +65,9 @@ struct BackupSnapshot: Sendable {
   /// Excludes invitations, which belong to the copy that issued them, marks and tokens, which belong to an
   /// actor, and damaged ranges, which belong to a file.
   private static func isKept(_ key: [UInt8]) -> Bool {
-    let left = [StateKey.markPrefix, StateKey.damagePrefix, StateKey.backupPrefix, Array("invite/".utf8)]
+    let left =
+      [StateKey.markPrefix, StateKey.damagePrefix, StateKey.backupPrefix]
+      + ["invite/", "answered/"].map { Array($0.utf8) }
     return !left.contains { key.starts(with: $0) }
   }
 

@@ -22,10 +22,13 @@ enum InviteCommands {
             "id": .string(invitation.id), "right": .string("\(invitation.right)"), "expires": .string(ends),
             "open": .bool(redeemer == nil),
           ]
-          try output.line(json.with("redeemed_by", redeemer.map { .string($0) }))
+          try output.line(
+            json.with("redeemed_by", redeemer.map { .string($0) })
+              .with("relay", invitation.relay.map { .string($0) }))
         } else {
           let state = redeemer.map { "redeemed by \(Text.printable($0.utf8))" } ?? "open"
-          try output.line("\(invitation.id) \(invitation.right), until \(ends), \(state)")
+          let relay = invitation.relay.map { ", through \(Text.printable($0.utf8))" } ?? ""
+          try output.line("\(invitation.id) \(invitation.right), until \(ends), \(state)\(relay)")
         }
       }
       return .done
@@ -36,12 +39,13 @@ enum InviteCommands {
     "invite revoke", "withdraw an invitation of this copy", operands: [Operand("ID")],
     notes: """
       ID is what "invite list" shows. It cannot be redeemed from then on. A device that has redeemed it already is
-      a member: "peer revoke" takes that away. Ends with 1 if there is no such invitation, or it has ended.
+      a member: "peer revoke" takes that away. One that waits in a relay is deleted there, too. Ends with 1 if there is no such invitation, or it has ended.
       """
   ) { invocation, output in
     let id = invocation.operands[0]
     let isWithdrawn = try invocation.withStore { store in
-      try Membership(store).withdrawInvitation(id.text)
+      let node = try Node(store: store, configuration: invocation.nodeConfiguration)
+      return try blocking { try await node.withdraw(invitation: id.text) }
     }
     guard isWithdrawn else {
       throw Failure(

@@ -8,28 +8,42 @@ enum MemberCommands {
   static let invite = Command(
     "invite", "print a token with which one other device can join",
     options: [
-      Option("ttl", value: "SPAN", "how long it can be used (default: 10m)"),
+      Option("ttl", value: "SPAN", "how long it can be used (default: 10m; with --relay 1d)"),
       Option("read-only", "the new member may receive, not send"),
       Option(
         "address", value: "HOST:PORT", repeats: true,
         "where the daemon can be reached, at most 8 (default: where it listens now)"),
+      Option(
+        "relay", value: "NAME",
+        "join through this relay: no member has to be online together with the new one"),
     ],
     notes: """
       The token is a secret: the first device to use it can join. It works while "sync-cli serve" runs on this store; without
-      --address it must run already. At most \(Limits.invitations) invitations can be open at once, each for at most 30 days:
+      --address it must run already. With --relay, the new device leaves its request in the relay, and the first member that next
+      pushes or syncs there, or whose daemon looks, answers it. At most \(Limits.invitations) invitations can be open at once, each for at most 30 days:
       "invite list" shows them, "invite revoke" withdraws one.
       """
   ) { invocation, output in
-    let milliseconds = try invocation.milliseconds("ttl") ?? 600_000
+    let relay = invocation.value("relay")
+    let milliseconds = try invocation.milliseconds("ttl") ?? (relay == nil ? 600_000 : 86_400_000)
     guard milliseconds <= longestInvitation else {
       throw invocation.usage("--ttl", reason: "it is longer than 30 days", advice: "give at most 30d")
     }
     let addresses = try (invocation.values["address"] ?? []).map { try endpoint($0, invocation) }
+    guard relay == nil || addresses.isEmpty else {
+      throw invocation.usage("--address", reason: "a relay is not dialled", advice: "give it or --relay")
+    }
+    let (lifetime, right) = (
+      max(1, milliseconds / 1000), invocation.has("read-only") ? Member.Right.readOnly : .readWrite
+    )
     let token = try invocation.withStore { store in
-      try Node.invite(
-        to: store, lifetime: max(1, milliseconds / 1000),
-        right: invocation.has("read-only") ? .readOnly : .readWrite,
-        addresses: addresses)
+      guard let relay else {
+        return try Node.invite(to: store, lifetime: lifetime, right: right, addresses: addresses)
+      }
+      let node = try Node(store: store, configuration: invocation.nodeConfiguration)
+      return try blocking {
+        try await node.invite(throughRelay: relay.text, lifetime: lifetime, right: right)
+      }
     }
     if invocation.wantsJSON { try output.line(["token": .string(token)]) } else { try output.line(token) }
     return .done
@@ -65,14 +79,22 @@ enum MemberCommands {
       Option("no-pull", "only join"),
       Option(
         "timeout", value: "SPAN",
-        "how long to ask again an inviter that answers and is too busy (default: 3m)"),
+        "how long to ask again an inviter that answers and is too busy, or to wait for an answer in a relay (default: 3m)"
+      ),
       Option(
         "prefix", value: "P", repeats: true,
         "hold only keys that begin with P (\"pull --prefix\" adds more later)"),
+      Option(
+        "relay", value: "ADDR",
+        "where the relay of the token is from here: dir:PATH or s3://BUCKET/PREFIX (default: where the inviter finds it)"
+      ),
+      Option("credentials-file", value: "F", "for a bucket: read the credentials from F at each use"),
+      Option("ca-file", value: "F", "for a bucket: check the server with the certificates in F"),
     ],
     notes:
       """
-      TOKEN is what "sync-cli invite" printed there, or "-" for standard input. The inviter is a peer from then on.
+      TOKEN is what "sync-cli invite" printed there, or "-" for standard input. The inviter is a peer from then on, or the relay.
+      In a relay the request waits until a member answers it: if it takes longer than --timeout, run the same command again later.
       If the pull breaks, this copy is a member all the same: "sync-cli pull NAME", with the inviter's name, goes on.
       The copy is a plain one: "sync-cli rekey --encrypt" makes it an encrypted one.
       """
@@ -88,16 +110,20 @@ enum MemberCommands {
     let configuration = invocation.configuration(.shared)
     let scope = try SyncCommands.scope(invocation)
     let timeout = try (invocation.milliseconds("timeout") ?? 180_000) / 1000
+    let access = relayAccess(invocation)
     try InitCommand.makeParent(of: path)
     // A copy that is half made is not abandoned: its store would stay open in the process of a shell.
     let joined = try blocking(until: StopRequest()) {
       try await Node.join(
-        token, at: path, name: name, scope: scope, configuration: configuration, timeout: timeout)
+        token, at: path, name: name, scope: scope, configuration: configuration, timeout: timeout,
+        through: access)
     }
-    let figures: JSON = [
-      "path": .string(path), "store": .string("\(joined.store.id)"), "name": .string(joined.memberName),
-      "inviter": .string(joined.inviterName), "right": .string("\(joined.right)"),
-    ]
+    let source = joined.relayName ?? joined.inviterName
+    let figures =
+      ([
+        "path": .string(path), "store": .string("\(joined.store.id)"), "name": .string(joined.memberName),
+        "inviter": .string(joined.inviterName), "right": .string("\(joined.right)"),
+      ] as JSON).with("relay", joined.relayName.map { .string($0) })
     if !invocation.wantsJSON, !invocation.isQuiet {
       try output.line("joined \(joined.inviterName) as \(joined.memberName) in \(path)")
       // Print the result even if the pull fails: the token is used up.
@@ -106,11 +132,11 @@ enum MemberCommands {
     var report: SessionReport?
     if !invocation.has("no-pull") {
       do {
-        report = try SyncCommands.run(invocation, joined.store, with: joined.inviterName, .pull)
+        report = try SyncCommands.run(invocation, joined.store, with: source, .pull)
       } catch {
         if invocation.wantsJSON { try output.line(figures) }
         try? joined.store.close()
-        throw notPulled(from: joined.inviterName, Failure(error))
+        throw notPulled(from: source, Failure(error))
       }
     }
     if invocation.wantsJSON { try output.line(figures.with("pull", report.map { SyncCommands.json($0) })) }
@@ -124,6 +150,21 @@ enum MemberCommands {
       failure.code,
       "join: joined, but the pull broke: \(failure.message): run \"sync-cli pull \(inviter)\", the token is used up",
       cause: failure.isBrokenPipe ? .brokenPipe : .ordinary)
+  }
+
+  /// How the relay of a token is reached from here.
+  private static func relayAccess(_ invocation: Invocation) -> RelayAccess {
+    var access = RelayAccess(
+      location: invocation.value("relay").map { absolute($0.text) }, opens: RelayStores.open)
+    access.credentialsFile = invocation.value("credentials-file").map { SystemCall.absolutePath($0.text) }
+    access.certificatesFile = invocation.value("ca-file").map { SystemCall.absolutePath($0.text) }
+    return access
+  }
+
+  /// A location that a daemon with another working directory understands, too.
+  private static func absolute(_ location: String) -> String {
+    guard location.hasPrefix("dir:"), location != "dir:" else { return location }
+    return "dir:" + SystemCall.absolutePath(String(location.dropFirst(4)))
   }
 
   private static func token(_ invocation: Invocation) throws -> String {
@@ -248,7 +289,7 @@ enum MemberCommands {
         throw Failure(
           .notFound, "peer add \(address.shown): no such directory: mount it, or make it")
       }
-      location = "dir:" + SystemCall.absolutePath(path)
+      location = absolute(location)
     }
     var relay: RelayDescription
     do throws(ReplicationError) { relay = try RelayDescription(name: name, location: location) } catch {

@@ -34,9 +34,10 @@ extension JSONReference {
       [
         JSONMember("id", .text, "its name for \"invite revoke\""), right,
         JSONMember("expires", .text, "when it ends (RFC 3339)"),
-        JSONMember("open", .flag, "whether nobody redeemed it"),
+        JSONMember("open", .flag, "whether no device redeemed it"),
         JSONMember(
           "redeemed_by", .text, "the member, or the device, that redeemed it", absent: "if it is open"),
+        JSONMember("relay", .text, "the relay that it goes through", absent: "if it goes through none"),
       ])
   ]
   static let revokeInvitation = [
@@ -47,7 +48,10 @@ extension JSONReference {
       "the new copy",
       [
         path, store, JSONMember("name", .text, "the name of this copy among the members"),
-        JSONMember("inviter", .text, "the member that invited it, a peer from now on"), right,
+        JSONMember("inviter", .text, "the member that accepted it, a peer from now on"), right,
+        JSONMember(
+          "relay", .text, "the relay that it joined through, named so here", absent: "if it went through none"
+        ),
         JSONMember("pull", .object(report), "the first session", absent: "with --no-pull, and if it broke"),
       ])
   ]

@@ -30,8 +30,15 @@ import Testing
       let epoch: UInt32
     }
     struct GroupKey: Decodable { let senderSeed, recipientSeed, ephemeral, key, name, bytes: String }
+    struct Join: Decodable {
+      let inviterSeed, deviceSeed, ephemeral, nonce, secret, id, groupKey, groupKeys: String
+      let token, invitation, request, answer, refusal: String
+      let expires: UInt64
+      let epoch: UInt32
+    }
 
     let relay, store, stream: String
+    let join: Join
     let run: Run
     let laterRun, checkpoint: Bytes
     let head: Head
@@ -134,5 +141,35 @@ import Testing
       bytes(stated.key), epoch: object.epoch, for: recipient.wrappingKey().publicKey, at: place, by: sender,
       random: bytes(stated.ephemeral))
     #expect(own.bytes == bytes(stated.bytes))
+  }
+
+  @Test func `invitations, requests to join and answers are read and written`() throws {
+    let stated = vectors.join
+    let relay = try #require(RelayID(bytes: bytes(vectors.relay)))
+    let (secret, random) = (bytes(stated.secret), bytes(stated.ephemeral))
+    let (inviter, device) = (
+      try DeviceIdentity(privateKey: bytes(stated.inviterSeed)),
+      try DeviceIdentity(privateKey: bytes(stated.deviceSeed))
+    )
+    let token = try Invitation(text: stated.token)
+    #expect(token.text == stated.token && token.id == bytes(stated.id) && token.inviter == inviter.id)
+    let ticket = try #require(token.relay)
+    #expect(ticket.relay == relay && ticket.epoch == stated.epoch && ticket.region == "eu-1")
+    #expect(ticket.fingerprint == RelayTicket.fingerprint(of: bytes(stated.groupKey), secret: secret))
+    let invitation = try RelayInvitation(bytes: bytes(stated.invitation))
+    #expect(invitation.isGenuine(in: relay) && invitation.expires == stated.expires)
+    #expect(try RelayInvitation(token.pending, by: inviter, in: relay).bytes == bytes(stated.invitation))
+    let request = try RelayJoinRequest(bytes(stated.request), secret, in: relay)
+    #expect(try request == RelayJoinRequest(of: device, called: "third"))
+    #expect(
+      try request.encrypted(secret, in: relay, by: device, nonce: bytes(stated.nonce))
+        == bytes(stated.request))
+    let answer = try RelayJoinAnswer(bytes(stated.answer), for: device, secret, in: relay)
+    #expect(answer.accept?.groupKeys == bytes(stated.groupKeys) && answer.answerer == inviter.id)
+    #expect(answer.accept?.memberName == "third" && answer.accept?.inviterName == "first")
+    for (answer, given) in [(answer, stated.answer), (RelayJoinAnswer(nil, by: inviter.id), stated.refusal)] {
+      #expect(
+        try answer.encrypted(for: request, secret, in: relay, random: random) == bytes(given))
+    }
   }
 }
