@@ -109,7 +109,8 @@ extension Simulation {
     }
     promise(machine)
     // Received records were made durable before they were acknowledged.
-    let received = machine.received ?? before
+    // What came with a pull that failed was not acknowledged, nor were writes under a name that it gave up.
+    let received = machine.received?.bound(before) ?? before
     guard Oracle.Coverage(after).has(Oracle.Coverage(received), but: actor) else {
       throw Oracle.Violation("\(machine.name) has lost what it had received: \(after) of \(received)")
     }

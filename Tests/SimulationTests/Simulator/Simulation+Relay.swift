@@ -57,7 +57,9 @@ extension Simulation {
     if relay.random.chance(10) { relay.objects.faults.diesAfter = relay.random.below(12) }
     defer { relay.objects.faults.diesAfter = nil }
     let drawn = relay.random.below(10)
-    let before = try machine.received ?? machine.store.versionVector()
+    let before =
+      try machine.received
+      ?? Received(vector: machine.store.versionVector(), actor: machine.store.actor)
     let report = try use(machine, relay) { client throws(ReplicationError) in
       switch drawn {
       case 0...1: try await client.push()

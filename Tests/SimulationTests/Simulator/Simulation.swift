@@ -58,8 +58,8 @@ final class Simulation {
     var wasRevoked = false
     /// Read-only until then.
     var restrictedUntil: UInt64 = 0
-    /// What it covered before a pull from a relay that failed: the rest need not be durable. Nil if all is.
-    var received: VersionVector?
+    /// What was durable before a pull from a relay that failed. Nil if all is that it covers.
+    var received: Received?
     /// End of its journal at the last whole check.
     var checkedTo: UInt64 = 0
     /// Whether its program speaks the first version of the protocol.
@@ -73,6 +73,22 @@ final class Simulation {
     }
 
     var name: String { "copy \(number)" }
+  }
+
+  /// What a machine covered, and its actor, before it read something that need not be durable.
+  struct Received {
+    var vector: VersionVector
+    var actor: ActorID
+
+    /// The part of a later vector that is durable. Writes of its own under an actor that it gave up are not.
+    func bound(_ later: VersionVector) -> VersionVector {
+      var part: [ActorID: UInt64] = [:]
+      for other in later.actors where other != actor {
+        let sequence = min(later[other], vector[other])
+        if sequence > 0 { part[other] = sequence }
+      }
+      return VersionVector(part)
+    }
   }
 
   /// The files of a store at an earlier time.
