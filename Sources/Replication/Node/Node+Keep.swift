@@ -23,6 +23,8 @@ public struct KeepPolicy: Hashable, Sendable {
   public var publishSeconds = 5
   /// Seconds between two looks into a relay, at least 1; each pause is 80 to 120 % of it.
   public var pollSeconds = 10
+  /// Milliseconds between two collections in a relay; shorter in tests.
+  package var collectMilliseconds: UInt64 = 86_400_000
 
   /// By default all peers and relays, live, with delays of 1 s to 20 s: a peer that is back is reached within
   /// half a minute.
@@ -36,6 +38,8 @@ public struct KeepPolicy: Hashable, Sendable {
 extension Node {
   /// Keeps peers in step until `stopKeepingInStep` or `stop`, concurrently with all other use of the store:
   /// dials those that are not connected, again and again, and stays connected.
+  ///
+  /// Relays are looked at, written to, and once a day freed of what no member needs any more.
   ///
   /// Peers that are named, added or revoked later are noticed. Another call changes the policy.
   public func keepInStep(_ policy: KeepPolicy = KeepPolicy()) {

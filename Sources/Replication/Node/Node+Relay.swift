@@ -92,7 +92,15 @@ extension Node {
   public func collect(relay name: String, isDryRun: Bool = false) async throws(ReplicationError)
     -> RelayReport
   {
-    try await (try await requireRelay(named: name)).client.collect(isDryRun: isDryRun)
+    let client = try await requireRelay(named: name).client
+    let report = try await client.collect(isDryRun: isDryRun)
+    guard !isDryRun else { return report }
+    let store = store
+    try await context.workers.run { () throws(ReplicationError) in
+      let schedule = CollectionSchedule(interval: KeepPolicy().collectMilliseconds)
+      try RelayHistories(store: store).recordCollection(name, schedule)
+    }
+    return report
   }
 
   /// Makes an invitation that one device can redeem through a relay, with no two members online at once: any

@@ -74,6 +74,13 @@ public struct RelayState: Hashable, Sendable {
   public internal(set) var setAside: [RelayReport.SetAside] = []
   /// Records published and read by this node.
   public internal(set) var sentRecords = 0, receivedRecords = 0
+  /// When this copy last deleted there what no member needs any more, in milliseconds since 1970, also before
+  /// this node began; nil for never.
+  public internal(set) var lastCollection: UInt64?
+  /// Consecutive attempts at that which failed.
+  public internal(set) var failedCollections = 0
+  /// Objects that this node has deleted there, and their bytes.
+  public internal(set) var collectedObjects = 0, collectedBytes: UInt64 = 0
   /// Requests and bytes of this node.
   public internal(set) var figures = ObjectStoreFigures()
 

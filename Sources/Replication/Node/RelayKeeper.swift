@@ -1,7 +1,7 @@
 internal import SyncStore
 
-/// Keeps relays in step: publishes new records soon after they were written, and looks into each relay again
-/// and again. One task per relay.
+/// Keeps relays in step: publishes new records soon after they were written, looks into each relay again and
+/// again, and once a day deletes there what no member needs any more. One task per relay.
 final class RelayKeeper: Sendable {
   private struct Kept {
     var relay: RelayDescription
@@ -20,7 +20,7 @@ final class RelayKeeper: Sendable {
   /// Milliseconds between two statements of what was read, while nothing is published.
   private static let acknowledgeMilliseconds: UInt64 = 600_000
 
-  private let context: NodeContext
+  let context: NodeContext
   private let statePublisher: StatePublisher
   private let state = LockedField(State())
 
@@ -131,6 +131,7 @@ final class RelayKeeper: Sendable {
         if acknowledges { turn.nextAcknowledgement = now + Self.acknowledgeMilliseconds }
         turn.succeeded(isLook: isLook, random: UInt64.random(in: 0 ... .max))
         succeeded(relay, report, isLook: isLook)
+        if isLook { await collectIfDue(relay, client, every: policy.collectMilliseconds) }
         await watchJournal(alarm, seconds: policy.publishSeconds)
       } catch {
         guard !Task.isCancelled else { break }
@@ -169,14 +170,14 @@ final class RelayKeeper: Sendable {
     }
   }
 
-  private func change(_ relay: RelayDescription, _ body: (inout RelayState) -> Void) {
+  func change(_ relay: RelayDescription, _ body: (inout RelayState) -> Void) {
     statePublisher.change { state in
       guard let index = state.relays.firstIndex(where: { $0.name == relay.name }) else { return }
       body(&state.relays[index])
     }
   }
 
-  private func succeeded(_ relay: RelayDescription, _ report: RelayReport, isLook: Bool) {
+  func succeeded(_ relay: RelayDescription, _ report: RelayReport, isLook: Bool) {
     let now = context.store.environment.now()
     for remark in report.remarks { context.log.emit(.warning, "\(relay.name): \(remark)") }
     var (failures, known): (Int, [RelayReport.SetAside]) = (0, [])

@@ -134,14 +134,15 @@ extension Membership {
     }
   }
 
-  /// Forgets a relay's name and location. What is in the relay stays, and what this copy knows of it as well.
+  /// Forgets a relay's name, location and history. What is in the relay stays, and what this copy knows of its
+  /// contents as well.
   ///
   /// - Returns: false if there was none.
   /// - Throws: `.store` if it cannot be written.
   public func remove(relay name: String) throws(ReplicationError) -> Bool {
     try mappingStoreErrors { () throws(StoreError) in
       guard try store.local(Self.relayKey(name)) != nil else { return false }
-      try store.setLocal(Self.relayKey(name), nil)
+      try store.setLocals([(Self.relayKey(name), nil), (RelayHistories.key(name), nil)])
       return true
     }
   }

@@ -125,7 +125,8 @@ enum RelayCommands {
     "relay gc", "delete what a relay need not keep", operands: name, options: [DiffCommand.dryRun],
     notes: """
       What goes: entries of this copy that every member has read and a checkpoint covers, older checkpoints of it, and objects that
-      nothing refers to, a day after they were named for it. Reads everything first. A daemon does this once a day.
+      nothing refers to, a day after they were named for it. Reads everything first. A daemon does this once a
+      day for each of its relays; "/status.json" and the metrics show when it last did.
       """
   ) { invocation, output in
     try invocation.withStore { store in

@@ -133,6 +133,16 @@ struct MetricFamily: Sendable {
       "relay_sent_records_total", .counter, help: "Records published in the relay.", labels: ["relay"]),
     MetricFamily(
       "relay_received_records_total", .counter, help: "Records read from the relay.", labels: ["relay"]),
+    MetricFamily(
+      "relay_last_collection_timestamp_seconds", .gauge,
+      help: "When this copy last deleted from the relay what no member needs.", labels: ["relay"]),
+    MetricFamily(
+      "relay_failed_collections", .gauge, help: "Consecutive attempts at that which failed.",
+      labels: ["relay"]),
+    MetricFamily(
+      "relay_collected_objects_total", .counter, help: "Objects deleted from the relay.", labels: ["relay"]),
+    MetricFamily(
+      "relay_collected_bytes_total", .counter, help: "Bytes of those objects.", labels: ["relay"]),
     MetricFamily("process_cpu_seconds_total", .counter, help: "Processor time of the daemon."),
     MetricFamily("process_start_time_seconds", .gauge, help: "When the daemon began."),
     MetricFamily("process_resident_memory_bytes", .gauge, help: "Bytes of the daemon in memory."),

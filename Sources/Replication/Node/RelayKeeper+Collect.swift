@@ -1,0 +1,72 @@
+internal import SyncStore
+
+// Deleting what a relay need not keep, once a day (rule L11).
+extension RelayKeeper {
+  /// Deletes what the relay need not keep, if that is due and this copy may write. Never fails: the relay
+  /// works as well without it. `interval`: milliseconds between two collections.
+  func collectIfDue(_ relay: RelayDescription, _ client: RelayClient, every interval: UInt64) async {
+    let schedule = CollectionSchedule(interval: interval)
+    do throws(ReplicationError) {
+      guard try await claimCollection(relay, schedule) else { return }
+      let report = try await client.collect(isDryRun: false)
+      let store = context.store
+      try await context.workers.run { () throws(ReplicationError) in
+        try RelayHistories(store: store).recordCollection(relay.name, schedule)
+      }
+      collected(relay, report, at: store.environment.now())
+    } catch {
+      guard !Task.isCancelled, error.store?.code != .closed else { return }
+      var isNew = false
+      change(relay) { state in
+        state.failedCollections += 1
+        isNew = state.failedCollections == 1
+      }
+      context.log.emit(
+        isNew ? .warning : .debug, "what \(relay.name) need not keep is not deleted: \(error.message)")
+    }
+  }
+
+  /// Whether a collection is due. If so, the time of the next attempt is durable on return: other processes
+  /// do not begin one as well, and a process that dies in it does not do so again and again.
+  private func claimCollection(
+    _ relay: RelayDescription, _ schedule: CollectionSchedule
+  ) async throws(ReplicationError) -> Bool {
+    let store = context.store
+    let (history, isDue) = try await context.workers.run { () throws(ReplicationError) in
+      let histories = RelayHistories(store: store)
+      let (history, now) = (try histories[relay.name], store.environment.now())
+      guard schedule.decision(next: history.nextCollection, at: now) != .wait,
+        try Membership(store).own()?.right ?? .readWrite == .readWrite,
+        try mappingStoreErrors({ () throws(StoreError) in try store.writeDenial }) == nil
+      else { return (history, false) }
+      var isDue = false
+      try histories.update(relay.name) { history in
+        // Again: another process may have been faster.
+        let decision = schedule.decision(next: history.nextCollection, at: now)
+        isDue = decision == .collect
+        switch decision {
+        case .wait: break
+        case .collect: history.nextCollection = schedule.retry(after: now)
+        case .choose:
+          history.nextCollection = schedule.first(after: now, random: UInt64.random(in: 0 ... .max))
+        }
+      }
+      return (history, isDue)
+    }
+    change(relay) { $0.lastCollection = history.lastCollection }
+    return isDue
+  }
+
+  private func collected(_ relay: RelayDescription, _ report: RelayReport, at now: UInt64) {
+    // It has read everything, as a look does.
+    succeeded(relay, report, isLook: true)
+    change(relay) { state in
+      (state.lastCollection, state.failedCollections) = (now, 0)
+      state.collectedObjects += report.collectedObjects
+      state.collectedBytes += report.collectedBytes
+    }
+    guard report.collectedObjects > 0 else { return }
+    context.log.emit(
+      .info, "\(relay.name): deleted \(CountText.of(report.collectedObjects, noun: "object")) that nobody needs")
+  }
+}

@@ -1,0 +1,166 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+
+/// What a node does with its relays by itself besides reading and publishing: the daily collection.
+@Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct RelayUpkeepTests {
+  private static let hour: UInt64 = 3_600_000
+
+  /// A policy with a day of 48 milliseconds.
+  private let policy: KeepPolicy = {
+    var policy = KeepPolicy(retry: 50...200)
+    (policy.publishSeconds, policy.pollSeconds, policy.collectMilliseconds) = (1, 1, 48)
+    return policy
+  }()
+
+  private func node(_ copy: TestCopy, _ fleet: RelayFleet) throws -> Node {
+    try Membership(copy.store).add(RelayDescription(name: "stick", location: "dir:" + fleet.place.path))
+    return try Node(store: copy.store)
+  }
+
+  private func history(_ copy: TestCopy) throws -> RelayHistory {
+    try RelayHistories(store: copy.store)["stick"]
+  }
+
+  // MARK: Times
+
+  @Test func `the first collection comes within six hours, the others a day apart, an attempt after an hour`() {
+    let schedule = CollectionSchedule(interval: KeepPolicy().collectMilliseconds)
+    let now = 1_700_000_000_000 as UInt64
+    for random in [0, 1, 12_345_678_901, UInt64.max] {
+      #expect((now + Self.hour...now + 6 * Self.hour).contains(schedule.first(after: now, random: random)))
+      #expect(
+        (now + 21 * Self.hour...now + 27 * Self.hour).contains(schedule.next(after: now, random: random)))
+    }
+    #expect(schedule.retry(after: now) == now + Self.hour)
+    #expect(schedule.decision(next: nil, at: now) == .choose)
+    #expect(schedule.decision(next: now, at: now) == .collect)
+    #expect(schedule.decision(next: now - 300 * Self.hour, at: now) == .collect)
+    #expect(schedule.decision(next: now + 1, at: now) == .wait)
+    #expect(schedule.decision(next: now + 300 * Self.hour, at: now) == .choose, "from a clock that was wrong")
+  }
+
+  @Test func `a history is read as it was written, and a newer one as far as it is known`() throws {
+    for history in [
+      RelayHistory(), RelayHistory(lastCollection: 1, nextCollection: 2),
+      RelayHistory(lastCollection: nil, nextCollection: .max),
+    ] {
+      #expect(try RelayHistory(bytes: history.bytes) == history)
+      #expect(try RelayHistory(bytes: history.bytes + [1, 2, 3]) == history)
+      #expect(throws: DecodingFailure.self) { try RelayHistory(bytes: history.bytes.dropLast()) }
+    }
+    #expect(throws: DecodingFailure.self) { try RelayHistory(bytes: [2] + RelayHistory().bytes.dropFirst()) }
+  }
+
+  // MARK: Nodes
+
+  @Test func `a node deletes what no member needs any more, and says when`() async throws {
+    let fleet = try await RelayFleet()
+    let node = try node(fleet.first, fleet)
+    // A run comes with three entries of this size, a checkpoint with more than 1 MiB.
+    for number in 0..<45 {
+      for key in 0..<30 {
+        try fleet.first.store.put(Key("key/\(key)"), noise(900, seed: UInt64(number * 30 + key)))
+      }
+      _ = try await fleet.client(fleet.first).push()
+    }
+    _ = try await fleet.client(fleet.second).sync()
+    let dry = try await fleet.client(fleet.first).collect(isDryRun: true)
+    try #require(dry.collectedObjects > 0)
+    #expect(try history(fleet.first) == RelayHistory())
+    node.keepInStep(policy)
+    try await until { node.state[relay: "stick"]?.lastCollection != nil }
+    let state = try #require(node.state[relay: "stick"])
+    #expect(state.collectedObjects >= dry.collectedObjects && state.collectedBytes >= dry.collectedBytes)
+    #expect(state.failedCollections == 0 && state.lastError == nil)
+    await node.stop()
+    // A later node knows of it, also with a day of the usual length.
+    #expect(try history(fleet.first).lastCollection != nil)
+    let next = try Node(store: fleet.first.store)
+    var patient = policy
+    patient.collectMilliseconds = KeepPolicy().collectMilliseconds
+    next.keepInStep(patient)
+    try await until { next.state[relay: "stick"]?.lastCollection != nil }
+    await next.stop()
+    _ = try await fleet.carry(fleet.first, fleet.second)
+    #expect(try fleet.first.digest() == fleet.second.digest())
+  }
+
+  @Test func `a copy that may not write deletes nothing`() async throws {
+    let fleet = try await RelayFleet()
+    let node = try node(fleet.second, fleet)
+    #expect(try Membership(fleet.first.store).setRight(.readOnly, of: "second"))
+    _ = try await fleet.carry(fleet.first, fleet.second)
+    node.keepInStep(policy)
+    try await until { node.state[relay: "stick"]?.lastSuccess != nil }
+    let looks = node.state[relay: "stick"]?.figures[.get] ?? 0
+    try await until { (node.state[relay: "stick"]?.figures[.get] ?? 0) > looks + 2 }
+    #expect(node.state[relay: "stick"]?.lastCollection == nil)
+    #expect(try history(fleet.second) == RelayHistory())
+    await node.stop()
+  }
+
+  @Test func `a collection that fails is counted, tried again, and holds nothing up`() async throws {
+    let fleet = try await RelayFleet()
+    try fleet.first.put("a", "one")
+    _ = try await fleet.client(fleet.first).push()
+    let node = try Node(store: fleet.first.store, configuration: configuration(withoutClock: fleet.place.path))
+    try Membership(fleet.first.store).add(
+      RelayDescription(name: "stick", location: "dir:" + fleet.place.path))
+    node.keepInStep(policy)
+    try await until { (node.state[relay: "stick"]?.failedCollections ?? 0) >= 2 }
+    let state = try #require(node.state[relay: "stick"])
+    #expect(state.lastError == nil && state.lastSuccess != nil && state.lastCollection == nil)
+    await node.stop()
+  }
+
+  @Test func `what a member deletes by hand delays the next time, and a relay that is forgotten has none`()
+    async throws
+  {
+    let fleet = try await RelayFleet()
+    let node = try node(fleet.first, fleet)
+    _ = try await node.collect(relay: "stick", isDryRun: true)
+    #expect(try history(fleet.first) == RelayHistory())
+    _ = try await node.collect(relay: "stick")
+    let history = try history(fleet.first)
+    let (last, next) = (try #require(history.lastCollection), try #require(history.nextCollection))
+    #expect(next > last)
+    #expect(try Membership(fleet.first.store).remove(relay: "stick"))
+    #expect(try self.history(fleet.first) == RelayHistory())
+  }
+
+  /// A configuration whose relays do not state the time.
+  private func configuration(withoutClock path: String) -> Node.Configuration {
+    var configuration = Node.Configuration()
+    configuration.opensRelay = { _ throws(ReplicationError) in
+      do throws(ObjectStoreError) { return Timeless(objects: try DirectoryStore(at: path)) } catch {
+        throw ReplicationError(.network, error.message)
+      }
+    }
+    return configuration
+  }
+}
+
+/// Objects of a store that does not state the time.
+private struct Timeless: ObjectStore {
+  let objects: DirectoryStore
+  var location: String { objects.location }
+  var figures: ObjectStoreFigures { objects.figures }
+  var clock: UInt64? { nil }
+
+  func get(
+    _ name: String, range: Range<UInt64>?, unless known: ObjectVersion?, limit: Int
+  ) async throws(ObjectStoreError) -> ObjectReading {
+    try await objects.get(name, range: range, unless: known, limit: limit)
+  }
+
+  func put(
+    _ name: String, _ bytes: [UInt8], if condition: PutCondition
+  ) async throws(ObjectStoreError) -> PutOutcome { try await objects.put(name, bytes, if: condition) }
+
+  func list(_ prefix: String) async throws(ObjectStoreError) -> [ObjectEntry] { try await objects.list(prefix) }
+
+  func delete(_ names: [String]) async throws(ObjectStoreError) { try await objects.delete(names) }
+}
