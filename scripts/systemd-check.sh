@@ -61,7 +61,10 @@ echo 'wrong' >/etc/sync-store/shop.passphrase
 same "its exit code" "$(show sync-store@shop ExecMainStatus)" 3
 same "tried once" "$(show sync-store@shop NRestarts)" 0
 echo 'correct horse' >/etc/sync-store/shop.passphrase
+printf 'aws_access_key_id = a\naws_secret_access_key = b\n' >/etc/sync-store/shop.s3-credentials
 systemctl start sync-store@shop
+same "S3 credentials" "$(grep -c aws_ /run/credentials/sync-store@shop.service/s3-credentials)" 2
+same "none" "$(cat /run/credentials/sync-store.service/s3-credentials)" ""
 
 echo "-- alive, and restarted when it is not"
 begin=$(show sync-store@shop WatchdogTimestampMonotonic)

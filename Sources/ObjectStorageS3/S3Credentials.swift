@@ -54,7 +54,8 @@ public enum S3CredentialSource: Sendable {
   /// A profile of the file that the AWS command line uses: `path` or else `AWS_SHARED_CREDENTIALS_FILE` or
   /// else `~/.aws/credentials`, and `profile` or else `AWS_PROFILE` or else `default`.
   case sharedFile(path: String? = nil, profile: String? = nil)
-  /// The credential `s3-credentials` of this systemd service (`LoadCredential=`), in the form of `.file`.
+  /// The credential `s3-credentials` of this systemd service (`LoadCredential=`), in the form of `.file`. An
+  /// empty one counts as none: units declare it for services without a bucket.
   case systemd
   /// These. They cannot be replaced.
   case fixed(S3Credentials)
@@ -128,7 +129,11 @@ struct CredentialReader: Sendable {
   private func systemd() throws(ObjectStoreError) -> S3Credentials? {
     guard let directory = variable("CREDENTIALS_DIRECTORY") else { return nil }
     let path = directory + "/s3-credentials"
-    return Self.exists(path) ? try file(path, profile: nil) : nil
+    guard Self.exists(path) else { return nil }
+    var bytes = try contents(path)
+    defer { Secret.zero(&bytes) }
+    let isBlank = bytes.allSatisfy { [0x20, 0x09, 0x0A, 0x0D].contains($0) }
+    return isBlank ? nil : try credentials(bytes, of: path, profile: nil)
   }
 
   private func sharedPath() throws(ObjectStoreError) -> String {
@@ -145,15 +150,24 @@ struct CredentialReader: Sendable {
   }
 
   private func file(_ path: String, profile: String?) throws(ObjectStoreError) -> S3Credentials {
-    var bytes: [UInt8]
+    var bytes = try contents(path)
+    defer { Secret.zero(&bytes) }
+    return try credentials(bytes, of: path, profile: profile)
+  }
+
+  private func contents(_ path: String) throws(ObjectStoreError) -> [UInt8] {
     do throws(StoreError) {
       let storage = DiskStorage(handlesSignals: false)
       let found = try storage.fileToRead(path, "a file of S3 credentials")
-      bytes = try storage.open(found.path, .readOnly).contents(limit: Self.mostBytes)
+      return try storage.open(found.path, .readOnly).contents(limit: Self.mostBytes)
     } catch {
       throw ObjectStoreError(.credentials, "S3 credentials: \(error.description)")
     }
-    defer { Secret.zero(&bytes) }
+  }
+
+  private func credentials(
+    _ bytes: [UInt8], of path: String, profile: String?
+  ) throws(ObjectStoreError) -> S3Credentials {
     let parser = CredentialFile(bytes: bytes, profile: profile)
     guard let name = parser["aws_access_key_id"], let secret = parser["aws_secret_access_key"] else {
       let place = profile.map { "profile \"\($0.printable)\" of \(path.printable)" } ?? path.printable

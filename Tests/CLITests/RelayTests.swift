@@ -165,6 +165,46 @@ import Testing
     #expect(wrong.code == 4 && wrong.err.contains("no relay is there"))
   }
 
+  @Test func `S3 credentials come from the relay's file, the environment, the service manager, the shared file`()
+    throws
+  {
+    let fleet = try Fleet()
+    let (alpha, top) = (fleet.alpha, fleet.scratch.path)
+    let home = alpha.store + ".home"
+    for directory in [top + "/service", home + "/.aws"] {
+      try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+    }
+    // Each is cut short, so that the message names the one that counts.
+    let (own, service, shared) = (top + "/own", top + "/service/s3-credentials", home + "/.aws/credentials")
+    for file in [own, service, shared] {
+      try Data("[default]\naws_access_key_id = a\n".utf8).write(to: URL(fileURLWithPath: file))
+    }
+    let bucket = ["s3://bucket/boats", "--endpoint", "http://127.0.0.1:1"]
+    func add(_ more: String...) throws {
+      let added = try alpha.start(["peer", "add", "fleet"] + bucket + more).finish()
+      #expect(added.code == 0, "\(added.err)")
+    }
+    func expect(_ text: String, _ environment: [String: String]) throws {
+      let result = try alpha.run("pull", "fleet", environment: environment)
+      #expect(result.code == 3 && result.err.contains(text), "\(text): \(result.err)")
+    }
+    let unit = ["CREDENTIALS_DIRECTORY": top + "/service"]
+    let all = unit.merging(["AWS_ACCESS_KEY_ID": "a"]) { $1 }
+    try add("--credentials-file", own)
+    try expect("\(own) lacks", all)
+    try add()
+    try expect("AWS_SECRET_ACCESS_KEY is not: set both", all)
+    try expect("\(service) lacks", unit)
+    // What a unit declares for a service without a bucket.
+    try Data("\n".utf8).write(to: URL(fileURLWithPath: service))
+    try expect("\(shared) lacks", unit)
+    try FileManager.default.removeItem(atPath: shared)
+    try expect("there are none", unit)
+    let reached = try alpha.run(
+      "pull", "fleet", environment: ["AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"])
+    #expect(reached.code == 4, "\(reached.err)")
+  }
+
   private static let rclone = Checkout.top + "/.build/s3-servers/bin/rclone"
 
   @Test(

@@ -125,6 +125,39 @@ import Testing
     #expect(try Self.read(.automatic, service) == "i j -")
   }
 
+  @Test("the environment comes before the service manager's credential, and that before the shared file")
+  func order() throws {
+    let directory = TemporaryDirectory()
+    func text(_ name: String) -> String {
+      "aws_access_key_id = \(name)\naws_secret_access_key = of-\(name)\n"
+    }
+    let (shared, service) = (directory.path + "/shared", directory.path + "/s3-credentials")
+    try Self.write("[default]\n" + text("shared"), shared)
+    try Self.write(text("service"), service)
+    var variables: StringDictionary<String> = [
+      "AWS_ACCESS_KEY_ID": "environment", "AWS_SECRET_ACCESS_KEY": "of-environment",
+      "CREDENTIALS_DIRECTORY": directory.path, "AWS_SHARED_CREDENTIALS_FILE": shared,
+    ]
+    #expect(try Self.read(.automatic, variables) == "environment of-environment -")
+    // A relay's own file comes before all of them.
+    #expect(try Self.read(.file(shared), variables) == "shared of-shared -")
+    (variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"]) = (nil, nil)
+    #expect(try Self.read(.automatic, variables) == "service of-service -")
+    // A unit declares an empty one where there may be none.
+    for nothing in ["", "\n", " \r\n\t\n"] {
+      try Self.write(nothing, service)
+      #expect(try Self.read(.automatic, variables) == "shared of-shared -")
+      #expect(throws: ObjectStoreError.self) { try Self.read(.systemd, variables) }
+    }
+    // One that is cut short is not passed over.
+    try Self.write("aws_access_key_id = service\n", service)
+    #expect(throws: ObjectStoreError.self) { try Self.read(.automatic, variables) }
+    #expect(try DiskStorage().remove(service))
+    #expect(try Self.read(.automatic, variables) == "shared of-shared -")
+    variables["CREDENTIALS_DIRECTORY"] = directory.path + "/none"
+    #expect(try Self.read(.automatic, variables) == "shared of-shared -")
+  }
+
   @Test("credentials that are missing or malformed are errors that say what to do, and show no secret")
   func missing() throws {
     let directory = TemporaryDirectory()

@@ -15,7 +15,18 @@ enum ReferenceText {
     ("SYNC_STORE", "The directory of the store, unless --store names one."),
     ("SYNC_PASSPHRASE_FILE", "A file whose first line opens an encrypted store."),
     ("SYNC_PASSPHRASE", "The passphrase of an encrypted store, if no file is named."),
-    ("CREDENTIALS_DIRECTORY", "Its file \"passphrase\", if none of these is set: see systemd.exec(5)."),
+    (
+      "CREDENTIALS_DIRECTORY",
+      "Its files \"passphrase\", if none of these is set, and \"s3-credentials\": see systemd.exec(5)."
+    ),
+    ("AWS_ACCESS_KEY_ID", "With AWS_SECRET_ACCESS_KEY: for buckets without a --credentials-file."),
+    ("AWS_SECRET_ACCESS_KEY", "The secret key that belongs to it."),
+    ("AWS_SESSION_TOKEN", "For temporary keys: the token that belongs to them."),
+    (
+      "AWS_SHARED_CREDENTIALS_FILE",
+      "For buckets, if neither is there (default: .aws/credentials in HOME)."
+    ),
+    ("AWS_PROFILE", "The section of that file (default: default)."),
     ("SYNC_NEW_PASSPHRASE_FILE", "A file whose first line is the new passphrase, for rekey."),
     ("SYNC_NEW_PASSPHRASE", "The new passphrase for rekey, if no file is named."),
     ("XDG_DATA_HOME", "The directory of the store is sync-store below it, unless one is named."),

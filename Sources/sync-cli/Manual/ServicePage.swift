@@ -94,6 +94,21 @@ enum ServicePage {
       """),
     .text(
       """
+      The S3 credentials of relays in buckets are in `/etc/sync-store/NAME.s3-credentials`, likewise a file of
+      root with mode 0600, in the form of the AWS command line. The units hand it over with
+      `LoadCredential=s3-credentials:`. It counts for relays that were added without a file of their own, and for
+      the daemon alone: another program reads the environment or `~/.aws/credentials`. `systemctl restart` has
+      the service manager read it again.
+      """),
+    .code([
+      "install -m 600 /dev/stdin /etc/sync-store/main.s3-credentials <<END",
+      "aws_access_key_id = …",
+      "aws_secret_access_key = …",
+      "END",
+      "systemctl restart sync-store",
+    ]),
+    .text(
+      """
       The units leave the daemon no capability and no file to write but the stores. A store elsewhere, or a
       disk mounted for it, needs `ReadWritePaths=` in a drop-in (`systemctl edit`). Do not hide `/proc/sys`
       from the daemon (`ProcSubset=pid`): all processes that use a store compare the identity of the boot
