@@ -20,6 +20,7 @@ final class JSONReferenceTests {
     "waiting_entries": "an object of a relay that was lost: RelayTests",
     "set_aside": "an object of a relay that was changed: RelayTests",
     "unknown_devices": "a member that this copy has yet to hear of: RelayTests",
+    "relay status: cost": "a bucket with prices: RelayCostsTests",
     "status: daemon.relays[].last_success_ms": "a relay that cannot be reached any more: RelayTests",
     "status: daemon.identity_conflicts[].device": "two copies with one identity that displace each other",
     "status: daemon.identity_conflicts[].message": "the same",

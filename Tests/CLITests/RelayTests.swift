@@ -51,6 +51,7 @@ import Testing
     try fleet.beta.succeed("sync", "stick")
     let after = try fleet.alpha.succeed("relay", "status", "stick").text
     #expect(after.contains("has read all of this copy"))
+    #expect(after.contains(" writes and listings, ") && !after.contains(" cost "))
     #expect(try fleet.alpha.succeed("relay", "status", "stick", "--json").text.contains("\"has_all\":true"))
     #expect(try fleet.alpha.succeed("relay", "gc", "stick").text.hasPrefix("stick: deleted 0 objects"))
     #expect(
@@ -73,6 +74,9 @@ import Testing
     #expect(try fleet.alpha.run("peer", "add", "other", "s3://").code == 2)
     #expect(try fleet.alpha.run("peer", "add", "other", "dir:/tmp", "--region", "r").code == 2)
     #expect(try fleet.alpha.run("peer", "add", "other", "127.0.0.1:1", "--endpoint", "u").code == 2)
+    #expect(try fleet.alpha.run("peer", "add", "other", "dir:/tmp", "--prices", "EUR reads=1").code == 2)
+    let prices = try fleet.alpha.run("peer", "add", "other", "s3://bucket", "--prices", "EUR 0.005")
+    #expect(prices.code == 2 && prices.err.contains("no list of prices: write \"EUR writes=0.005"))
     #expect(try fleet.alpha.run("peer", "add", "beta", "dir:/tmp").code == 3)
     #expect(try fleet.alpha.run("peer", "add", "stick", "127.0.0.1:1").code == 3)
     #expect(try !fleet.alpha.succeed("peer", "list").text.contains("other"))
@@ -229,7 +233,7 @@ import Testing
     for tool in [fleet.alpha, fleet.beta] {
       try tool.succeed(
         "peer", "add", "fleet", "s3://bucket/boats", "--endpoint", "http://127.0.0.1:\(port)",
-        "--credentials-file", file)
+        "--credentials-file", file, "--prices", "EUR writes=5 reads=0.4 stored=23")
     }
     try until { try fleet.alpha.run("relay", "check", "fleet").code == 0 }
     try fleet.alpha.succeed("put", "a", "one")
@@ -239,6 +243,8 @@ import Testing
     #expect(try fleet.beta.succeed("get", "large").out.count == 100_000)
     #expect(try fleet.alpha.succeed("digest").text == fleet.beta.succeed("digest").text)
     #expect(try fleet.alpha.succeed("relay", "status", "fleet").text.contains("s3://bucket/boats"))
+    let status = try fleet.alpha.succeed("relay", "status", "fleet", "--json").text
+    #expect(status.contains("\"cost\":{\"currency\":\"EUR\",\"requests\":0."), "\(status)")
     // Wrong credentials are told apart from a network that is down.
     try Data("aws_access_key_id = test-key\naws_secret_access_key = wrong\n".utf8)
       .write(to: URL(fileURLWithPath: file))

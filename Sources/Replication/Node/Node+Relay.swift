@@ -36,12 +36,13 @@ extension Node {
   func synchronize(
     with client: RelayClient, direction: SyncDirection
   ) async throws(ReplicationError) -> SessionReport {
-    let relay =
+    let relay = try await counting(client) { () throws(ReplicationError) in
       switch direction {
       case .push: try await client.push()
       case .pull: try await client.pull()
       case .both: try await client.sync()
       }
+    }
     for remark in relay.remarks { context.log.emit(.warning, "\(client.name): \(remark)") }
     for object in relay.setAside {
       context.log.emit(.warning, "\(client.name): \(object.object) is set aside: \(object.reason)")
@@ -72,7 +73,13 @@ extension Node {
   ///   it refuses.
   public func status(ofRelay name: String) async throws(ReplicationError) -> RelayStatus {
     let relay = try await requireRelay(named: name)
-    return try await relay.client.status(location: relay.description.location)
+    var status = try await relay.client.status(location: relay.description.location)
+    let store = store
+    status.usage = try await context.workers.run { () throws(ReplicationError) in
+      try RelayHistories(store: store)[name].usage
+    }
+    status.prices = relay.description.prices
+    return status
   }
 
   /// Tries every right that a relay needs, with an object that is deleted again.
@@ -93,7 +100,9 @@ extension Node {
     -> RelayReport
   {
     let client = try await requireRelay(named: name).client
-    let report = try await client.collect(isDryRun: isDryRun)
+    let report = try await counting(client) { () throws(ReplicationError) in
+      try await client.collect(isDryRun: isDryRun)
+    }
     guard !isDryRun else { return report }
     let store = store
     try await context.workers.run { () throws(ReplicationError) in
@@ -158,6 +167,20 @@ extension Node {
     }
   }
 
+  /// Runs requests of `client`, and adds them to the history of the relay, also if they fail.
+  private func counting<Answer: Sendable>(
+    _ client: RelayClient, _ body: () async throws(ReplicationError) -> Answer
+  ) async throws(ReplicationError) -> Answer {
+    do throws(ReplicationError) {
+      let answer = try await body()
+      await context.recordUsage(of: client)
+      return answer
+    } catch {
+      await context.recordUsage(of: client)
+      throw error
+    }
+  }
+
   private func requireRelay(
     named name: String
   ) async throws(ReplicationError) -> (description: RelayDescription, client: RelayClient) {
@@ -167,5 +190,17 @@ extension Node {
         .notAMember, "no relay is called \(name.printable): see `Membership.relays`, or add it")
     }
     return (relay.description, client)
+  }
+}
+
+extension NodeContext {
+  /// Adds to the history of a relay what `client` has counted. Without it the relay works as well.
+  func recordUsage(of client: RelayClient) async {
+    do throws(ReplicationError) {
+      try await workers.run { () throws(ReplicationError) in try client.recordUsage() }
+    } catch {
+      guard error.store?.code != .closed else { return }
+      log.emit(.debug, "requests to \(client.name) are not counted: \(error.message)")
+    }
   }
 }

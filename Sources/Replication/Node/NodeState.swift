@@ -81,10 +81,16 @@ public struct RelayState: Hashable, Sendable {
   public internal(set) var failedCollections = 0
   /// Objects that this node has deleted there, and their bytes.
   public internal(set) var collectedObjects = 0, collectedBytes: UInt64 = 0
+  /// Bytes of all objects there, when this node last collected.
+  public internal(set) var storedBytes: UInt64?
+  /// Requests of this copy so far, also of other processes and before this node began.
+  public internal(set) var usage = RelayUsage()
+  /// What it costs; nil if that is not known.
+  public internal(set) var prices: RelayPrices?
   /// Requests and bytes of this node.
   public internal(set) var figures = ObjectStoreFigures()
 
-  init(name: String, location: String) { (self.name, self.location) = (name, location) }
+  init(_ relay: RelayDescription) { (name, location, prices) = (relay.name, relay.location, relay.prices) }
 }
 
 /// The state of a node.

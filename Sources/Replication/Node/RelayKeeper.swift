@@ -111,10 +111,11 @@ final class RelayKeeper: Sendable {
   ) async {
     guard !Task.isCancelled else { return }
     statePublisher.change { state in
-      state.relays.append(RelayState(name: relay.name, location: relay.location))
+      state.relays.append(RelayState(relay))
       state.relays.sort { $0.name < $1.name }
     }
     var turn = Turn(policy: state.withLock { $0.policy } ?? KeepPolicy())
+    var upkeep = Upkeep()
     var watch: DirectoryWatch?
     defer { withExtendedLifetime(watch) {} }
     while !Task.isCancelled, let policy = state.withLock({ $0.policy }) {
@@ -124,25 +125,30 @@ final class RelayKeeper: Sendable {
       change(relay) { $0.isBusy = true }
       do throws(ReplicationError) {
         guard let client = try await node()?.relayClient(named: relay.name) else { break }
+        upkeep.client = client
         if watch == nil { watch = (client.objects as? DirectoryStore)?.watch { alarm.ring(after: 200) } }
         let acknowledges = isLook && now >= turn.nextAcknowledgement
         let report =
           isLook ? try await client.sync(acknowledges: acknowledges) : try await client.publish()
         if acknowledges { turn.nextAcknowledgement = now + Self.acknowledgeMilliseconds }
         turn.succeeded(isLook: isLook, random: UInt64.random(in: 0 ... .max))
+        let figures = client.objects.figures
+        change(relay) { $0.figures = figures }
         succeeded(relay, report, isLook: isLook)
-        if isLook { await collectIfDue(relay, client, every: policy.collectMilliseconds) }
         await watchJournal(alarm, seconds: policy.publishSeconds)
+        if isLook { await collectIfDue(relay, client, every: policy.collectMilliseconds) }
       } catch {
         guard !Task.isCancelled else { break }
         turn.failed(random: UInt64.random(in: 0 ... .max))
         failed(relay, error)
       }
+      await showUsage(relay, &upkeep, every: policy.collectMilliseconds / 24)
       let pause = turn.nextLook - min(turn.nextLook, MonotonicClock.milliseconds())
       let next = context.store.environment.now() + pause
       change(relay) { ($0.isBusy, $0.nextTry) = (false, next) }
       await alarm.wait(milliseconds: pause)
     }
+    await endUsage(relay, upkeep)
   }
 
   /// When a relay is looked at. A value but for the clock.
@@ -191,7 +197,6 @@ final class RelayKeeper: Sendable {
       state.published = max(report.position, state.published ?? 0)
       state.sentRecords += report.sentRecords
       state.receivedRecords += report.receivedRecords
-      state.figures.add(report.figures)
     }
     for object in report.setAside where !known.contains(object) {
       context.log.emit(.warning, "\(relay.name): \(object.object) is set aside: \(object.reason)")

@@ -49,6 +49,8 @@ extension RelayClient {
     report.collectedObjects = gone.count
     report.collectedBytes = listed.reduce(0) { $0 + (gone.contains($1.name) ? $1.size : 0) }
     report.doomedObjects = dooms.left.count
+    let total = listed.reduce(0) { $0 + $1.size }
+    report.storedBytes = isDryRun ? total : total - report.collectedBytes
     guard !isDryRun else { return }
     var new = head
     (new.runs, new.checkpoints, new.doomed) = (collection.runs, collection.checkpoints, dooms.left)

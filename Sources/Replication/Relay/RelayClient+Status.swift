@@ -46,6 +46,11 @@ public struct RelayStatus: Hashable, Sendable {
   public internal(set) var hasUnpublished = false
   /// Milliseconds by which the store's clock is ahead of this one's; nil if it does not state the time.
   public internal(set) var clockOffset: Int64?
+  /// Requests of this copy so far, without those of this look, and without those of the last hour of another
+  /// process that keeps the relay in step.
+  public internal(set) var usage = RelayUsage()
+  /// What it costs; nil if that is not known.
+  public internal(set) var prices: RelayPrices?
   /// Requests and bytes of this look.
   public internal(set) var figures = ObjectStoreFigures()
 

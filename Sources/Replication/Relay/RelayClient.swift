@@ -47,6 +47,8 @@ package final class RelayClient: Sendable {
   /// The public key with which others encrypt group keys for this copy.
   let wrappingKey: [UInt8]
   let memory = LockedField(Memory(), rank: .session)
+  /// Figures of `objects` that are in the history of the relay.
+  let recorded = LockedField(ObjectStoreFigures(), rank: .session)
   private static let claimMilliseconds: UInt64 = 60_000
 
   /// A client of the relay in `objects` for a store that was prepared for members. Nothing is read yet.
@@ -185,6 +187,8 @@ public struct RelayReport: Hashable, Sendable {
   /// Objects deleted, or that would be in a dry run, and their bytes; objects that go a day after they were
   /// named as doomed.
   public internal(set) var collectedObjects = 0, collectedBytes: UInt64 = 0, doomedObjects = 0
+  /// Bytes of all objects, if they were listed.
+  public internal(set) var storedBytes: UInt64?
   /// Requests and bytes.
   public internal(set) var figures = ObjectStoreFigures()
   /// Time from the beginning to the end.

@@ -22,6 +22,8 @@ public struct RelayDescription: Hashable, Sendable {
   public var credentialsFile: String?
   /// For a bucket: the file with the certificates that its server is checked with; nil for the system's.
   public var certificatesFile: String?
+  /// For a bucket: what it costs; nil if that is not known.
+  public var prices: RelayPrices?
 
   private init(checkedName name: String, location: String) { (self.name, self.location) = (name, location) }
 }
@@ -71,7 +73,9 @@ extension RelayDescription {
     var writer = ByteWriter()
     writer.write(Self.version)
     writer.write(text: location)
-    for field in [endpoint, region, credentialsFile, certificatesFile] { writer.write(text: field ?? "") }
+    for field in [endpoint, region, credentialsFile, certificatesFile, prices?.description] {
+      writer.write(text: field ?? "")
+    }
     return writer.bytes
   }
 
@@ -84,11 +88,13 @@ extension RelayDescription {
     }
     self.init(checkedName: name, location: try reader.readText(limit: Self.maximumBytes))
     var fields: [String?] = []
-    for _ in 0..<4 {
-      let field = try reader.readText(limit: Self.maximumBytes)
+    for index in 0..<5 {
+      // The prices were added later.
+      let field = index == 4 && reader.remaining == 0 ? "" : try reader.readText(limit: Self.maximumBytes)
       fields.append(field.isEmpty ? nil : field)
     }
     (endpoint, region, credentialsFile, certificatesFile) = (fields[0], fields[1], fields[2], fields[3])
+    prices = fields[4].flatMap { RelayPrices($0) }
   }
 }
 

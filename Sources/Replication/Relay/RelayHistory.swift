@@ -6,6 +6,9 @@ struct RelayHistory: Hashable, Sendable {
   var lastCollection: UInt64?
   /// When a node does so next, in milliseconds since 1970; nil before a node has chosen a time.
   var nextCollection: UInt64?
+  /// Requests of all programs that use this copy, but those of the last hour of a node and those that only look
+  /// (`relay status`, `relay check`).
+  var usage = RelayUsage()
 }
 
 // MARK: Bytes
@@ -15,10 +18,14 @@ extension RelayHistory {
 
   /// The value of its local record.
   var bytes: [UInt8] {
-    var writer = ByteWriter(capacity: 24)
+    var writer = ByteWriter(capacity: 64)
     writer.write(Self.version)
     writer.write(lastCollection ?? 0)
     writer.write(nextCollection ?? 0)
+    writer.write(usage.since ?? 0)
+    for figure in [
+      usage.writes, usage.reads, usage.deletions, usage.sentBytes, usage.receivedBytes,
+    ] { writer.writeVariable(figure) }
     return writer.bytes
   }
 
@@ -31,6 +38,13 @@ extension RelayHistory {
     }
     let (last, next) = (try reader.read(UInt64.self), try reader.read(UInt64.self))
     (lastCollection, nextCollection) = (last == 0 ? nil : last, next == 0 ? nil : next)
+    let since = try reader.read(UInt64.self)
+    usage.since = since == 0 ? nil : since
+    usage.writes = try reader.readVariable()
+    usage.reads = try reader.readVariable()
+    usage.deletions = try reader.readVariable()
+    usage.sentBytes = try reader.readVariable()
+    usage.receivedBytes = try reader.readVariable()
   }
 }
 
@@ -71,6 +85,23 @@ struct RelayHistories: Sendable {
 
   private static func history(_ bytes: [UInt8]?) -> RelayHistory {
     bytes.flatMap { try? RelayHistory(bytes: $0) } ?? RelayHistory()
+  }
+}
+
+extension RelayClient {
+  /// Requests and bytes that are not in the history yet.
+  var unrecordedFigures: ObjectStoreFigures { recorded.withLock { objects.figures.since($0) } }
+
+  /// Adds to the history what was counted since the last call. Blocks.
+  func recordUsage() throws(ReplicationError) {
+    let figures = recorded.withLock { recorded in
+      let (now, before) = (objects.figures, recorded)
+      recorded = now
+      return now.since(before)
+    }
+    guard figures != ObjectStoreFigures() else { return }
+    let now = store.environment.now()
+    try RelayHistories(store: store).update(name) { $0.usage.add(figures, at: now) }
   }
 }
 

@@ -243,10 +243,15 @@ enum MemberCommands {
       Option("region", value: "R", "for s3: the region (default: us-east-1)"),
       Option("credentials-file", value: "F", "for s3: read the credentials from F at each use"),
       Option("ca-file", value: "F", "for s3: check the server with the certificates in F"),
+      Option("prices", value: "P", "for s3: what the bucket costs, for \"relay status\""),
     ],
     notes: """
       ADDR is host:port of a member, or a relay, which members use that never meet: dir:PATH, a directory on a stick, a share or a disk,
       or s3://BUCKET/PREFIX. A relay is first written to by "push" or "sync"; "relay check" tries what it needs.
+
+      P is a currency and the prices of 1,000 writes and listings, of 1,000 reads, of a GiB read and of a GiB stored for a month, those
+      that there are: "EUR writes=0.005 reads=0.0004 out=0.09 stored=0.023". They stand in the provider's list; none is built in. The
+      same command with other options replaces them.
       """
   ) { invocation, _ in
     let name = try name(invocation.operands[0], invocation)
@@ -269,7 +274,7 @@ enum MemberCommands {
   }
 
   private static func refuseBucketOptions(_ invocation: Invocation) throws {
-    for option in ["endpoint", "region", "credentials-file", "ca-file"] where invocation.has(option) {
+    for option in ["endpoint", "region", "credentials-file", "ca-file", "prices"] where invocation.has(option) {
       throw invocation.usage(
         "--\(option)", reason: "it belongs to s3://BUCKET/PREFIX", advice: "leave it out")
     }
@@ -299,6 +304,14 @@ enum MemberCommands {
     relay.region = invocation.value("region")?.text
     relay.credentialsFile = invocation.value("credentials-file").map { SystemCall.absolutePath($0.text) }
     relay.certificatesFile = invocation.value("ca-file").map { SystemCall.absolutePath($0.text) }
+    if let prices = invocation.value("prices") {
+      guard let table = RelayPrices(prices.text) else {
+        throw invocation.usage(
+          "--prices \(prices.shown)", reason: "it is no list of prices",
+          advice: "write \"EUR writes=0.005 reads=0.0004 out=0.09 stored=0.023\"")
+      }
+      relay.prices = table
+    }
     return relay
   }
 

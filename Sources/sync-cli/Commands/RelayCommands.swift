@@ -48,6 +48,9 @@ enum RelayCommands {
       For each member: how many entries it has published and this copy has yet to read, whether it has read all of this copy's, and
       how old its last news are. A member states what it has read with "push" and "sync", and a daemon does so every ten minutes.
       Nothing is changed. It lists all objects: for a bucket, a request for each 1,000.
+
+      The requests are those of this copy so far: of all commands, and of a daemon up to its last full hour; "/status.json" has the
+      present ones. With the prices that "peer add --prices" was given, they and what is stored are shown as money.
       """
   ) { invocation, output in
     try invocation.withStore(toWrite: false) { store in
@@ -79,6 +82,7 @@ enum RelayCommands {
     ]
     if status.foreign.count > 0 { lines.append("foreign \(objects(status.foreign)): ignored") }
     if status.hasUnpublished { lines.append("this copy has something new: \"sync-cli push \(status.name)\"") }
+    lines += RelayCosts(status).lines
     for member in status.members { lines.append(line(member, at: now)) }
     return lines
   }
@@ -115,7 +119,9 @@ enum RelayCommands {
       "foreign": objects(status.foreign), "unpublished": .bool(status.hasUnpublished),
       "members": .array(members), "requests": .integer(status.figures.total),
     ]
+    let costs = RelayCosts(status)
     return json.with("relay", status.relay.map { .string($0) })
+      .with("usage", costs.usageJSON).with("cost", costs.costJSON)
       .with("clock_offset_ms", status.clockOffset.map { .integer($0) })
   }
 

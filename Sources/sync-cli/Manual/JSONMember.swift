@@ -2,7 +2,7 @@
 struct JSONMember: Sendable {
   /// The kind of its value.
   indirect enum Form: Sendable {
-    case text, flag, whole, bytes, time, milliseconds, seconds
+    case text, flag, whole, bytes, time, milliseconds, seconds, amount
     /// Whatever the value of a key is in JSON.
     case value
     /// The beginning of a key: a text, or an object with `base64` if it is not UTF-8.
@@ -46,6 +46,7 @@ extension JSONMember.Form {
     case .time: "milliseconds since 1970"
     case .milliseconds: "milliseconds"
     case .seconds: "seconds"
+    case .amount: "number"
     case .value: "any value"
     case .prefix: "text, or an object with base64"
     case .list(let form): "list: \(form.words)"
@@ -128,7 +129,9 @@ extension JSONLine {
     _ json: JSON, _ form: JSONMember.Form, at path: String
   ) throws(Reason) -> [String] {
     switch (form, json) {
-    case (.value, _), (.text, .string), (.flag, .bool), (.seconds, .number), (.prefix, .string): return []
+    case (.value, _), (.text, .string), (.flag, .bool), (.seconds, .number), (.amount, .number),
+      (.prefix, .string):
+      return []
     case (.whole, .number(let text)), (.milliseconds, .number(let text)):
       if Int64(text) != nil || UInt64(text) != nil { return [] }
     case (.bytes, .number(let text)), (.time, .number(let text)): if UInt64(text) != nil { return [] }

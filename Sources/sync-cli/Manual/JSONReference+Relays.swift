@@ -4,6 +4,23 @@ extension JSONReference {
     JSONMember("objects", .whole, "their number"), JSONMember("bytes", .bytes, "their size"),
   ]
 
+  static let relayUsage = JSONMember(
+    "usage",
+    .object([
+      JSONMember("since_ms", .time, "since when they are counted"),
+      JSONMember("writes", .whole, "writes and listings"), JSONMember("reads", .whole, "reads"),
+      JSONMember("deletions", .whole, "deletions"), JSONMember("sent_bytes", .bytes, "bytes written"),
+      JSONMember("received_bytes", .bytes, "bytes read"),
+    ]), "requests of this copy so far", absent: "if none was counted")
+  static let relayCost = JSONMember(
+    "cost",
+    .object([
+      JSONMember("currency", .text, "the word after an amount"),
+      JSONMember("requests", .amount, "what the requests and the bytes read have cost"),
+      JSONMember(
+        "month", .amount, "what the objects there cost in a month", absent: "if their size is not known yet"),
+    ]), "money, by the prices that the relay was added with", absent: "without prices")
+
   static let relayCheck = [
     JSONLine(
       "each right",
@@ -40,7 +57,7 @@ extension JSONReference {
               JSONMember(
                 "news_ms", .time, "when it last wrote there, by its own clock", absent: "if it never did"),
             ])), "the members, by name"),
-        JSONMember("requests", .whole, "requests that this look took"),
+        JSONMember("requests", .whole, "requests that this look took"), relayUsage, relayCost,
         JSONMember(
           "clock_offset_ms", .milliseconds, "how far its clock is ahead of this machine's",
           absent: "if it does not state the time"),

@@ -42,6 +42,16 @@ enum Text {
     return "\(tenths / 10).\(abs(tenths % 10))"
   }
 
+  /// An amount of money: two digits after the point, four below 1.
+  static func amount(_ value: Double) -> String {
+    let digits = value < 1 ? 10_000.0 : 100
+    let scaled = (min(max(0, value), 1e12) * digits).rounded()
+    if value > 0, scaled == 0 { return "below 0.0001" }
+    let (whole, rest) = (UInt64(scaled / digits), "\(UInt64(scaled) % UInt64(digits))")
+    let zeros = (digits == 100 ? 2 : 4) - rest.count
+    return "\(whole)." + String(repeating: "0", count: zeros) + rest
+  }
+
   /// `1 key`, `2 keys`; `plural` is for nouns that take more than an "s".
   static func count(_ count: some BinaryInteger, noun: String, plural: String? = nil) -> String {
     CountText.of(count, noun: noun, plural: plural)

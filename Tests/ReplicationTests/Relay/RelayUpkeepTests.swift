@@ -43,9 +43,16 @@ import Testing
   }
 
   @Test func `a history is read as it was written, and a newer one as far as it is known`() throws {
+    var usage = RelayUsage()
+    var figures = ObjectStoreFigures()
+    for _ in 0..<300 { figures.count(.get, status: 200, received: 1 << 30) }
+    figures.count(.put, status: 200, sent: 5)
+    figures.count(.delete, status: 204)
+    usage.add(figures, at: 9)
     for history in [
       RelayHistory(), RelayHistory(lastCollection: 1, nextCollection: 2),
       RelayHistory(lastCollection: nil, nextCollection: .max),
+      RelayHistory(lastCollection: 3, nextCollection: 4, usage: usage),
     ] {
       #expect(try RelayHistory(bytes: history.bytes) == history)
       #expect(try RelayHistory(bytes: history.bytes + [1, 2, 3]) == history)
@@ -98,7 +105,8 @@ import Testing
     let looks = node.state[relay: "stick"]?.figures[.get] ?? 0
     try await until { (node.state[relay: "stick"]?.figures[.get] ?? 0) > looks + 2 }
     #expect(node.state[relay: "stick"]?.lastCollection == nil)
-    #expect(try history(fleet.second) == RelayHistory())
+    let history = try history(fleet.second)
+    #expect(history.lastCollection == nil && history.nextCollection == nil)
     await node.stop()
   }
 
@@ -122,13 +130,33 @@ import Testing
     let fleet = try await RelayFleet()
     let node = try node(fleet.first, fleet)
     _ = try await node.collect(relay: "stick", isDryRun: true)
-    #expect(try history(fleet.first) == RelayHistory())
+    #expect(try history(fleet.first).lastCollection == nil && history(fleet.first).nextCollection == nil)
     _ = try await node.collect(relay: "stick")
     let history = try history(fleet.first)
     let (last, next) = (try #require(history.lastCollection), try #require(history.nextCollection))
     #expect(next > last)
     #expect(try Membership(fleet.first.store).remove(relay: "stick"))
     #expect(try self.history(fleet.first) == RelayHistory())
+  }
+
+  @Test func `requests are counted over processes, and those that fail count, too`() async throws {
+    let fleet = try await RelayFleet()
+    let node = try node(fleet.first, fleet)
+    try fleet.first.put("a", "one")
+    _ = try await node.synchronize(with: "stick")
+    let first = try history(fleet.first).usage
+    #expect(first.since != nil && first.writes >= 2 && first.reads >= 1 && first.sentBytes > 0)
+    let later = try Node(store: fleet.first.store)
+    _ = try await later.synchronize(with: "stick")
+    let second = try history(fleet.first).usage
+    #expect(second.since == first.since && second.reads > first.reads)
+    #expect(try await later.status(ofRelay: "stick").usage == second, "a look counts nothing durably")
+    later.keepInStep(policy)
+    try await until { (later.state[relay: "stick"]?.usage.reads ?? 0) > second.reads }
+    await later.stop()
+    let third = try history(fleet.first).usage
+    #expect(third.reads > second.reads && third.since == first.since)
+    #expect(try Membership(fleet.first.store).remove(relay: "stick"))
   }
 
   /// A configuration whose relays do not state the time.

@@ -1,6 +1,7 @@
 internal import SyncStore
 
-// Deleting what a relay need not keep, once a day (rule L11).
+// What is done for a relay besides reading and publishing: deleting what it need not keep, once a day (rule
+// L11), and counting requests.
 extension RelayKeeper {
   /// Deletes what the relay need not keep, if that is due and this copy may write. Never fails: the relay
   /// works as well without it. `interval`: milliseconds between two collections.
@@ -64,9 +65,51 @@ extension RelayKeeper {
       (state.lastCollection, state.failedCollections) = (now, 0)
       state.collectedObjects += report.collectedObjects
       state.collectedBytes += report.collectedBytes
+      state.storedBytes = report.storedBytes ?? state.storedBytes
     }
     guard report.collectedObjects > 0 else { return }
     context.log.emit(
       .info, "\(relay.name): deleted \(CountText.of(report.collectedObjects, noun: "object")) that nobody needs")
+  }
+}
+
+extension RelayKeeper {
+  /// What is remembered of a relay between two looks.
+  struct Upkeep {
+    /// The client that was used last.
+    var client: RelayClient?
+    /// When its requests are added to the history next.
+    var nextRecord: UInt64 = 0
+  }
+
+  /// Shows the requests so far, and now and then adds them to the history.
+  func showUsage(_ relay: RelayDescription, _ upkeep: inout Upkeep, every milliseconds: UInt64) async {
+    guard let client = upkeep.client else { return }
+    let now = MonotonicClock.milliseconds()
+    if now >= upkeep.nextRecord {
+      if upkeep.nextRecord > 0 { await context.recordUsage(of: client) }
+      upkeep.nextRecord = now + milliseconds
+    }
+    let store = context.store
+    let usage = try? await context.workers.run { () throws(ReplicationError) in
+      try RelayHistories(store: store)[relay.name].usage
+    }
+    let figures = client.objects.figures
+    let unrecorded = client.unrecordedFigures
+    change(relay) { state in
+      state.figures = figures
+      guard let usage else { return }
+      state.usage = usage.adding(unrecorded, at: store.environment.now())
+    }
+  }
+
+  /// Adds to the history what is not in it, unless the relay was forgotten.
+  func endUsage(_ relay: RelayDescription, _ upkeep: Upkeep) async {
+    guard let client = upkeep.client else { return }
+    let store = context.store
+    let isKnown = try? await context.workers.run { () throws(ReplicationError) in
+      try Membership(store).relay(named: relay.name) != nil
+    }
+    if isKnown == true { await context.recordUsage(of: client) }
   }
 }
