@@ -32,10 +32,16 @@ done
 for number in $(seq 1204); do printf '{"key":"boat/%d","value":"v"}\n' "$number"; done |
   "$cli" --store "$work/harbour" load /dev/stdin >/dev/null
 
+mkdir "$work/<i>stick"
+"$cli" --store "$work/harbour" peer add stick "dir:$work/<i>stick"
+sleep 5
+
 text=$(browse --dump-dom)
 grep -q 'In step with none of 2 members: ' <<<"$text" || die "the verdict is missing: $text"
 grep -q 'lacks 1,204 keys' <<<"$text" || die "what a member lacks is missing: $text"
 grep -q '&lt;b&gt;buoy' <<<"$text" || die "a member's name is missing, or was taken for markup"
+grep -q '&lt;i&gt;stick' <<<"$text" || die "a relay is missing, or its place was taken for markup"
+grep -q 'no other member has written there' <<<"$text" || die "what a relay holds is missing"
 grep -q '<polyline' <<<"$text" || die "the plots are missing"
 
 browse --window-size=1100,1400 --screenshot="$pictures/light.png" >/dev/null

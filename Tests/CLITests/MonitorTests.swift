@@ -147,6 +147,46 @@ extension Daemon {
     try daemon.end()
   }
 
+  @Test("the status page's JSON shows each relay, and one that cannot be reached with the reason")
+  func relays() throws {
+    let scratch = try Scratch()
+    let file = scratch.path + "/config.json"
+    try Data(#"{"publish_seconds": 1, "poll_seconds": 1, "retry_seconds": 1}"#.utf8).write(
+      to: URL(fileURLWithPath: file))
+    let daemon = try Daemon(scratch.store("alpha"), more: ["--http", "127.0.0.1:0", "--config", file])
+    #expect(try (daemon.page("/status.json").json["relays"] as? [Any])?.isEmpty == true)
+    let beta = try daemon.join(scratch.tool("beta"))
+    let place = scratch.path + "/<b>stick"
+    try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
+    try beta.succeed("peer", "add", "stick", "dir:" + place)
+    try beta.succeed("put", "a", "one")
+    try beta.succeed("push", "stick")
+    try daemon.tool.succeed("peer", "add", "stick", "dir:" + place)
+    /// The relay as it is once `isSo`.
+    func relay(_ isSo: ([String: Any]) -> Bool) throws -> [String: Any] {
+      while true {
+        try Task.checkCancellation()
+        let page = try daemon.page("/status.json")
+        _ = try JSONReference.statusPage[0].match(JSONParser.parse(Array(page.body.utf8))).get()
+        if let relay = try (page.json["relays"] as? [[String: Any]])?.first, isSo(relay) { return relay }
+        Thread.sleep(forTimeInterval: 0.1)
+      }
+    }
+    let read = try relay { $0["received_records"] as? Int == 1 && $0["usage"] != nil }
+    #expect(read["name"] as? String == "stick" && read["location"] as? String == "dir:" + place)
+    #expect(read["last_error"] == nil && read["last_success_ms"] != nil && read["last_news_ms"] != nil)
+    #expect(read["requests"] as? Int ?? 0 > 0 && read["received_bytes"] as? Int ?? 0 > 0)
+    #expect(read["waiting_entries"] as? Int == 0 && read["set_aside"] as? Int == 0)
+    #expect(read["cost"] == nil, "a directory costs nothing")
+    try daemon.tool.succeed("relay", "gc", "stick")
+    _ = try relay { $0["last_collection_ms"] != nil }
+    try FileManager.default.moveItem(atPath: place, toPath: place + "-away")
+    let lost = try relay { $0["last_error"] != nil }
+    #expect((lost["last_error"] as? String)?.contains(": mount it") == true)
+    #expect(lost["failures"] as? Int ?? 0 > 0 && lost["last_success_ms"] != nil)
+    try daemon.end()
+  }
+
   @Test("keys, and the log that can name them, are not shown to all users of the machine")
   func details() throws {
     let (daemon, _) = try pair()

@@ -60,6 +60,9 @@ public struct RelayState: Hashable, Sendable {
   public internal(set) var isBusy = false
   /// When it was last read to its end, and what was new here was published, in milliseconds since 1970.
   public internal(set) var lastSuccess: UInt64?
+  /// When another member last wrote there, as far as this node has read, in milliseconds since 1970 by that
+  /// member's clock; nil if none has.
+  public internal(set) var lastNews: UInt64?
   /// When it is looked at next, in milliseconds since 1970, unless something is written before.
   public internal(set) var nextTry: UInt64?
   /// Consecutive failed attempts.

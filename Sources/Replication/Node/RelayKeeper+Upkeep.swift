@@ -82,7 +82,7 @@ extension RelayKeeper {
     var nextRecord: UInt64 = 0
   }
 
-  /// Shows the requests so far, and now and then adds them to the history.
+  /// Shows the last news and the requests so far, and now and then adds them to the history.
   func showUsage(_ relay: RelayDescription, _ upkeep: inout Upkeep, every milliseconds: UInt64) async {
     guard let client = upkeep.client else { return }
     let now = MonotonicClock.milliseconds()
@@ -94,10 +94,10 @@ extension RelayKeeper {
     let usage = try? await context.workers.run { () throws(ReplicationError) in
       try RelayHistories(store: store)[relay.name].usage
     }
-    let figures = client.objects.figures
-    let unrecorded = client.unrecordedFigures
+    let (figures, unrecorded) = (client.objects.figures, client.unrecordedFigures)
+    let lastNews = client.lastNews
     change(relay) { state in
-      state.figures = figures
+      (state.figures, state.lastNews) = (figures, lastNews)
       guard let usage else { return }
       state.usage = usage.adding(unrecorded, at: store.environment.now())
     }

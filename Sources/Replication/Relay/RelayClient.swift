@@ -101,6 +101,14 @@ package final class RelayClient: Sendable {
     return try await workers.run { () throws(ReplicationError) in try StoreKeys(store).groupKeys() }
   }
 
+  /// When another device last wrote its head, by its own clock; nil if none has.
+  var lastNews: UInt64? {
+    let own = identity.id
+    return memory.withLock { memory in
+      memory.heads.values.map(\.head).filter { $0.device != own }.map(\.time).max()
+    }
+  }
+
   /// The error of the object store, as one of replication.
   func failure(_ error: ObjectStoreError) -> ReplicationError { ReplicationError(error, at: name) }
 

@@ -18,7 +18,7 @@ extension JSONReference {
         JSONMember("store", .object(pageStore), "this copy"),
         JSONMember("members", .list(.object(pageMember)), "the other members"),
         JSONMember("peers", .list(.object(daemonPeer)), "how this copy reaches its peers"),
-        JSONMember("relays", .list(.object(daemonRelay)), "the relays that it keeps in step"),
+        JSONMember("relays", .list(.object(pageRelay)), "the relays that it keeps in step"),
         JSONMember(
           "sessions",
           .object([
@@ -39,6 +39,38 @@ extension JSONReference {
           absent: "unless the reader may see keys: http_details"),
         JSONMember("configuration", .value, "the settings in force"),
       ])
+  ]
+
+  private static let pageRelay = [
+    JSONMember("name", .text, "its name here"), JSONMember("location", .text, "where it is"),
+    JSONMember("busy", .flag, "whether objects are being read or written"),
+    JSONMember("failures", .whole, "attempts that failed one after the other"),
+    JSONMember("waiting_entries", .whole, "entries that wait for something that is not there"),
+    JSONMember("set_aside", .whole, "objects that cannot be used, at most 100"),
+    JSONMember("sent_records", .whole, "records published since the daemon began"),
+    JSONMember("received_records", .whole, "records read since then"),
+    JSONMember("requests", .whole, "requests since then, repeated ones included"),
+    JSONMember("sent_bytes", .bytes, "bytes of objects written since then"),
+    JSONMember("received_bytes", .bytes, "bytes of objects read since then"),
+    JSONMember("collected_objects", .whole, "objects deleted since then that no member needed"),
+    JSONMember("failed_collections", .whole, "attempts at that which failed one after the other"),
+    JSONMember("last_error", .text, "why the last attempt failed", absent: "if it did not"),
+    JSONMember(
+      "last_success_ms", .time, "when it was last read to its end", absent: "if it was not since the start"),
+    JSONMember(
+      "last_news_ms", .time, "when another member last wrote there, by its own clock",
+      absent: "if none has, as far as was read"),
+    JSONMember("next_try_ms", .time, "when it is looked at next at the latest", absent: "at the start"),
+    JSONMember(
+      "published", .whole, "the position of this copy's journal up to which everything is there",
+      absent: "if nothing was published"),
+    JSONMember(
+      "last_collection_ms", .time, "when this copy last deleted there what no member needs",
+      absent: "if it never did"),
+    JSONMember(
+      "stored_bytes", .bytes, "bytes of all objects there, when the daemon last did so",
+      absent: "if it has not since it began"),
+    relayUsage, relayCost,
   ]
 
   private static let pageStore =

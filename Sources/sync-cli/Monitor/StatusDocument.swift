@@ -21,7 +21,7 @@ struct StatusDocument {
         }),
       "store": store, "members": .array(snapshot.members.map(member)),
       "peers": .array(snapshot.node.peers.map(DaemonReport.json)),
-      "relays": .array(snapshot.node.relays.map(DaemonReport.json)),
+      "relays": .array(snapshot.node.relays.map(relay)),
       "sessions": [
         "dialled": Self.json(snapshot.sessions.dialled), "accepted": Self.json(snapshot.sessions.accepted),
       ],
@@ -144,6 +144,28 @@ struct StatusDocument {
       .with("clock_offset_ms", member.contact.map { .integer($0.clockOffset) })
       .with("last_error", member.peer?.lastError.map { .string($0.message) })
       .with("next_try_ms", member.peer?.nextTry.map { .integer($0) })
+  }
+
+  private func relay(_ relay: RelayState) -> JSON {
+    let costs = RelayCosts(relay)
+    let json: JSON = [
+      "name": .string(relay.name), "location": .string(relay.location), "busy": .bool(relay.isBusy),
+      "failures": .integer(relay.failures), "waiting_entries": .integer(relay.waitingEntries),
+      "set_aside": .integer(relay.setAside.count), "sent_records": .integer(relay.sentRecords),
+      "received_records": .integer(relay.receivedRecords), "requests": .integer(relay.figures.total),
+      "sent_bytes": .integer(relay.figures.sentBytes),
+      "received_bytes": .integer(relay.figures.receivedBytes),
+      "collected_objects": .integer(relay.collectedObjects),
+      "failed_collections": .integer(relay.failedCollections),
+    ]
+    return json.with("last_error", relay.lastError.map { .string($0.message) })
+      .with("last_success_ms", relay.lastSuccess.map { .integer($0) })
+      .with("last_news_ms", relay.lastNews.map { .integer($0) })
+      .with("next_try_ms", relay.nextTry.map { .integer($0) })
+      .with("published", relay.published.map { .integer($0) })
+      .with("last_collection_ms", relay.lastCollection.map { .integer($0) })
+      .with("stored_bytes", relay.storedBytes.map { .integer($0) })
+      .with("usage", costs.usageJSON).with("cost", costs.costJSON)
   }
 
   private static func json(_ sample: MonitorHistory.Sample) -> JSON {

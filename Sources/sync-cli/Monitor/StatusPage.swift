@@ -36,6 +36,7 @@ enum StatusPage {
     <main>
     <section id="problems" hidden><h2>Needs attention</h2><ul id="problem-list"></ul></section>
     <section><h2>Members</h2><div id="members" class="cards"></div></section>
+    <section id="relays-section" hidden><h2>Relays</h2><div id="relays" class="cards"></div></section>
     <section><h2>Last hour</h2><div id="plots" class="cards"></div></section>
     <section><h2>This copy</h2><dl id="store"></dl></section>
     <section id="log-section"><h2>Log</h2><ol id="log"></ol></section>
@@ -133,6 +134,38 @@ enum StatusPage {
       return card;
     }
 
+    function relay(r, now) {
+      const card = make("div", undefined, "card");
+      const add = (text, kind) => card.append(make("p", text, kind));
+      card.append(make("h3", r.name));
+      add(r.location, "soft");
+      if (r.last_error) add(count(r.failures, "failed attempt") + ", the last: " + r.last_error, "bad");
+      else if (r.last_success_ms === undefined) add("not read yet", "soft");
+      else add("in step", "good");
+      add("last read to its end " + ago(now, r.last_success_ms));
+      add(r.last_news_ms === undefined ? "no other member has written there"
+        : "last news of others " + ago(now, r.last_news_ms));
+      if (r.waiting_entries > 0) {
+        add(number(r.waiting_entries) + (r.waiting_entries === 1 ? " entry waits" : " entries wait")
+          + " for something that is not there", "bad");
+      }
+      if (r.set_aside > 0) add(count(r.set_aside, "object") + " set aside", "bad");
+      if (r.last_error && r.next_try_ms > now) add("next try in " + span(r.next_try_ms - now), "soft");
+      add("published " + count(r.sent_records, "record") + ", " + size(r.sent_bytes) + "; read "
+        + number(r.received_records) + ", " + size(r.received_bytes) + "; " + count(r.requests, "request"), "soft");
+      if (r.last_collection_ms !== undefined) {
+        add("cleared of what nobody needs " + ago(now, r.last_collection_ms)
+          + (r.stored_bytes === undefined ? "" : ", holds " + size(r.stored_bytes)), "soft");
+      }
+      if (r.failed_collections > 0) add("clearing failed " + count(r.failed_collections, "time"), "bad");
+      if (r.cost && r.usage) {
+        const money = n => n.toFixed(n < 1 ? 4 : 2) + " " + r.cost.currency;
+        add(money(r.cost.requests) + " for requests in " + span(now - r.usage.since_ms)
+          + (r.cost.month === undefined ? "" : ", " + money(r.cost.month) + " a month for what is stored"), "soft");
+      }
+      return card;
+    }
+
     function plot(title, points, unit, color) {
       const card = make("div", undefined, "card");
       const top = Math.max(0, ...points.map(p => p[1]));
@@ -179,6 +212,8 @@ enum StatusPage {
       fill("problem-list", problems.map(c => make("li", c.name + ": " + c.problem)));
       fill("members", s.members.length ? s.members.map(m => member(m, now))
         : [make("p", "none yet: sync-cli invite", "soft")]);
+      el("relays-section").hidden = s.relays.length === 0;
+      fill("relays", s.relays.map(r => relay(r, now)));
       const rate = name => growth(s.history, name, (a, b, t) => Math.max(0, a[name] - b[name]) / t);
       const perSecond = n => size(n) + "/s";
       const records = n => (n < 10 ? n.toFixed(1) : number(Math.round(n))) + "/s";
