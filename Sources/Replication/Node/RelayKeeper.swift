@@ -131,7 +131,10 @@ final class RelayKeeper: Sendable {
         let report =
           isLook ? try await client.sync(acknowledges: acknowledges) : try await client.publish()
         if acknowledges { turn.nextAcknowledgement = now + Self.acknowledgeMilliseconds }
-        turn.succeeded(isLook: isLook, random: UInt64.random(in: 0 ... .max))
+        // Nothing to publish costs no request, and says nothing of the relay.
+        if isLook || report.figures.total > 0 {
+          turn.succeeded(isLook: isLook, random: UInt64.random(in: 0 ... .max))
+        }
         let figures = client.objects.figures
         change(relay) { $0.figures = figures }
         succeeded(relay, report, isLook: isLook)
@@ -188,8 +191,11 @@ final class RelayKeeper: Sendable {
     for remark in report.remarks { context.log.emit(.warning, "\(relay.name): \(remark)") }
     var (failures, known): (Int, [RelayReport.SetAside]) = (0, [])
     change(relay) { state in
-      (failures, known) = (state.failures, state.setAside)
-      (state.failures, state.lastError) = (0, nil)
+      known = state.setAside
+      if isLook || report.figures.total > 0 {
+        failures = state.failures
+        (state.failures, state.lastError) = (0, nil)
+      }
       if isLook {
         (state.lastSuccess, state.waitingEntries) = (now, report.waitingEntries)
         state.setAside = report.setAside

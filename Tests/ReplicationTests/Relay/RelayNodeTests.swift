@@ -64,6 +64,26 @@ import Testing
     await node.stop()
   }
 
+  @Test func `a relay that is gone is not reached again by a publication of nothing`() async throws {
+    let fleet = try await RelayFleet()
+    try name(fleet, on: [fleet.first])
+    let log = TestLog()
+    let node = try Node(
+      store: fleet.first.store, configuration: Node.Configuration(log: { log.add($0, $1) }))
+    node.keepInStep(policy)
+    try await until { node.state[relay: "stick"]?.lastSuccess != nil }
+    try DiskStorage().removeTree(fleet.place.path)
+    try await until { (node.state[relay: "stick"]?.failures ?? 0) > 0 }
+    // The journal grows, so that the keeper wakes, and there is nothing to publish.
+    for number in 0..<200 {
+      try fleet.first.store.setLocal(Array("test".utf8), Array("\(number)".utf8))
+      try await Task.sleep(for: .milliseconds(10))
+    }
+    try await until { (node.state[relay: "stick"]?.failures ?? 0) > 3 }
+    #expect(log.lines.filter { $0.contains("reached again") } == [])
+    await node.stop()
+  }
+
   @Test func `a quiet relay costs no writes`() async throws {
     let fleet = try await RelayFleet()
     try name(fleet, on: [fleet.first])
