@@ -46,10 +46,11 @@ import Testing
     #expect(try paths(RelayCosts(usage: RelayUsage(), prices: nil, storedBytes: 1)).isEmpty)
   }
 
-  @Test(arguments: [
-    (0, "0.0000"), (0.000_001, "below 0.0001"), (0.00006, "0.0001"), (0.32, "0.3200"), (0.99996, "1.0000"),
-    (1, "1.00"), (12.346, "12.35"), (1234.5, "1234.50"), (-1, "0.0000"),
-  ] as [(Double, String)])
+  @Test(
+    arguments: [
+      (0, "0.0000"), (0.000_001, "below 0.0001"), (0.00006, "0.0001"), (0.32, "0.3200"), (0.99996, "1.0000"),
+      (1, "1.00"), (12.346, "12.35"), (1234.5, "1234.50"), (-1, "0.0000"),
+    ] as [(Double, String)])
   func `an amount has as many digits as it is worth`(value: Double, text: String) {
     #expect(Text.amount(value) == text)
   }

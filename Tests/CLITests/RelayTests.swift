@@ -169,7 +169,8 @@ import Testing
     #expect(wrong.code == 4 && wrong.err.contains("no relay is there"))
   }
 
-  @Test func `S3 credentials come from the relay's file, the environment, the service manager, the shared file`()
+  @Test
+  func `S3 credentials come from the relay's file, the environment, the service manager, the shared file`()
     throws
   {
     let fleet = try Fleet()

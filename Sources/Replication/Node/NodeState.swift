@@ -52,6 +52,26 @@ public struct PeerState: Hashable, Sendable {
 
 /// The state of one relay that a node keeps in step.
 public struct RelayState: Hashable, Sendable {
+  /// The figures that a bill is made of.
+  public struct Billing: Hashable, Sendable {
+    /// Requests of this copy so far, also of other processes and before this node began.
+    public internal(set) var usage = RelayUsage()
+    /// Prices of the bucket; nil if they are not known.
+    public internal(set) var prices: RelayPrices?
+  }
+
+  /// Deleting, once a day, what no member needs any more.
+  public struct Collections: Hashable, Sendable {
+    /// When this copy last did so, in milliseconds since 1970, also before this node began; nil for never.
+    public internal(set) var last: UInt64?
+    /// Consecutive attempts of this node that failed.
+    public internal(set) var failures = 0
+    /// Objects that this node has deleted, and their bytes.
+    public internal(set) var objects = 0, bytes: UInt64 = 0
+    /// Bytes of all objects in the relay after the last time; nil before this node has done so.
+    public internal(set) var storedBytes: UInt64?
+  }
+
   /// Its name on this copy.
   public internal(set) var name: String
   /// `dir:` and the path, or the bucket and the prefix.
@@ -77,23 +97,16 @@ public struct RelayState: Hashable, Sendable {
   public internal(set) var setAside: [RelayReport.SetAside] = []
   /// Records published and read by this node.
   public internal(set) var sentRecords = 0, receivedRecords = 0
-  /// When this copy last deleted there what no member needs any more, in milliseconds since 1970, also before
-  /// this node began; nil for never.
-  public internal(set) var lastCollection: UInt64?
-  /// Consecutive attempts at that which failed.
-  public internal(set) var failedCollections = 0
-  /// Objects that this node has deleted there, and their bytes.
-  public internal(set) var collectedObjects = 0, collectedBytes: UInt64 = 0
-  /// Bytes of all objects there, when this node last collected.
-  public internal(set) var storedBytes: UInt64?
-  /// Requests of this copy so far, also of other processes and before this node began.
-  public internal(set) var usage = RelayUsage()
-  /// What it costs; nil if that is not known.
-  public internal(set) var prices: RelayPrices?
+  /// Deleting what no member needs any more there.
+  public internal(set) var collections = Collections()
+  /// Requests so far, and prices.
+  public internal(set) var billing: Billing
   /// Requests and bytes of this node.
   public internal(set) var figures = ObjectStoreFigures()
 
-  init(_ relay: RelayDescription) { (name, location, prices) = (relay.name, relay.location, relay.prices) }
+  init(_ relay: RelayDescription) {
+    (name, location, billing) = (relay.name, relay.location, Billing(prices: relay.prices))
+  }
 }
 
 /// The state of a node.

@@ -1,7 +1,7 @@
 internal import SyncStore
 
-// What is done for a relay besides reading and publishing: deleting what it need not keep, once a day (rule
-// L11), and counting requests.
+// Work for a relay besides reading and publishing: deleting what it need not keep, once a day (rule L11), and
+// counting requests.
 extension RelayKeeper {
   /// Deletes what the relay need not keep, if that is due and this copy may write. Never fails: the relay
   /// works as well without it. `interval`: milliseconds between two collections.
@@ -19,8 +19,8 @@ extension RelayKeeper {
       guard !Task.isCancelled, error.store?.code != .closed else { return }
       var isNew = false
       change(relay) { state in
-        state.failedCollections += 1
-        isNew = state.failedCollections == 1
+        state.collections.failures += 1
+        isNew = state.collections.failures == 1
       }
       context.log.emit(
         isNew ? .warning : .debug, "what \(relay.name) need not keep is not deleted: \(error.message)")
@@ -54,7 +54,7 @@ extension RelayKeeper {
       }
       return (history, isDue)
     }
-    change(relay) { $0.lastCollection = history.lastCollection }
+    change(relay) { $0.collections.last = history.lastCollection }
     return isDue
   }
 
@@ -62,19 +62,20 @@ extension RelayKeeper {
     // It has read everything, as a look does.
     succeeded(relay, report, isLook: true)
     change(relay) { state in
-      (state.lastCollection, state.failedCollections) = (now, 0)
-      state.collectedObjects += report.collectedObjects
-      state.collectedBytes += report.collectedBytes
-      state.storedBytes = report.storedBytes ?? state.storedBytes
+      (state.collections.last, state.collections.failures) = (now, 0)
+      state.collections.objects += report.collectedObjects
+      state.collections.bytes += report.collectedBytes
+      state.collections.storedBytes = report.storedBytes ?? state.collections.storedBytes
     }
     guard report.collectedObjects > 0 else { return }
     context.log.emit(
-      .info, "\(relay.name): deleted \(CountText.of(report.collectedObjects, noun: "object")) that nobody needs")
+      .info,
+      "\(relay.name): deleted \(CountText.of(report.collectedObjects, noun: "object")) that no member needs")
   }
 }
 
 extension RelayKeeper {
-  /// What is remembered of a relay between two looks.
+  /// State of the upkeep of one relay between two looks.
   struct Upkeep {
     /// The client that was used last.
     var client: RelayClient?
@@ -99,7 +100,7 @@ extension RelayKeeper {
     change(relay) { state in
       (state.figures, state.lastNews) = (figures, lastNews)
       guard let usage else { return }
-      state.usage = usage.adding(unrecorded, at: store.environment.now())
+      state.billing.usage = usage.adding(unrecorded, at: store.environment.now())
     }
   }
 

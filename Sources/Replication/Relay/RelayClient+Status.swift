@@ -49,7 +49,7 @@ public struct RelayStatus: Hashable, Sendable {
   /// Requests of this copy so far, without those of this look, and without those of the last hour of another
   /// process that keeps the relay in step.
   public internal(set) var usage = RelayUsage()
-  /// What it costs; nil if that is not known.
+  /// Prices of the bucket; nil if they are not known.
   public internal(set) var prices: RelayPrices?
   /// Requests and bytes of this look.
   public internal(set) var figures = ObjectStoreFigures()

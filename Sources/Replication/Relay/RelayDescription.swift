@@ -22,7 +22,7 @@ public struct RelayDescription: Hashable, Sendable {
   public var credentialsFile: String?
   /// For a bucket: the file with the certificates that its server is checked with; nil for the system's.
   public var certificatesFile: String?
-  /// For a bucket: what it costs; nil if that is not known.
+  /// For a bucket: its prices; nil if they are not known.
   public var prices: RelayPrices?
 
   private init(checkedName name: String, location: String) { (self.name, self.location) = (name, location) }
@@ -140,8 +140,8 @@ extension Membership {
     }
   }
 
-  /// Forgets a relay's name, location and history. What is in the relay stays, and what this copy knows of its
-  /// contents as well.
+  /// Forgets a relay's name, location and history. The contents of the relay stay, and this copy's knowledge
+  /// of them as well.
   ///
   /// - Returns: false if there was none.
   /// - Throws: `.store` if it cannot be written.

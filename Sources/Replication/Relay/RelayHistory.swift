@@ -6,8 +6,8 @@ struct RelayHistory: Hashable, Sendable {
   var lastCollection: UInt64?
   /// When a node does so next, in milliseconds since 1970; nil before a node has chosen a time.
   var nextCollection: UInt64?
-  /// Requests of all programs that use this copy, but those of the last hour of a node and those that only look
-  /// (`relay status`, `relay check`).
+  /// Requests of all programs that use this copy, but those of the last hour of a node and those of a program
+  /// that only looks (`relay status`, `relay check`).
   var usage = RelayUsage()
 }
 

@@ -1,6 +1,7 @@
 internal import SyncStore
 
-/// What a provider asks for a bucket. No prices are built in: they differ between providers, and change.
+/// Prices of a bucket, as its provider states them. None are built in: they differ between providers, and
+/// change.
 ///
 /// ```swift
 /// var relay = try RelayDescription(name: "fleet", location: "s3://fleet/vessels")
@@ -26,13 +27,13 @@ public struct RelayPrices: Hashable, Sendable {
   /// Prices in this currency, all of them 0.
   public init(currency: String) { self.currency = currency }
 
-  /// What requests and bytes that were read cost.
+  /// The money for requests and bytes that were read.
   public func cost(of usage: RelayUsage) -> Double {
     Double(usage.writes) / 1000 * writes + Double(usage.reads) / 1000 * reads
       + Double(usage.receivedBytes) / Self.unit * out
   }
 
-  /// What so many bytes cost in a month.
+  /// The money for so many stored bytes, each month.
   public func monthlyCost(ofStored bytes: UInt64) -> Double { Double(bytes) / Self.unit * stored }
 }
 
@@ -48,14 +49,15 @@ extension RelayPrices: LosslessStringConvertible {
   /// what is not named costs nothing. Nil for another text.
   public init?(_ text: String) {
     guard text.utf8.count <= Self.maximumBytes else { return nil }
-    let words = text.split(separator: " ").map { String($0) }
+    let words = text.utf8.split(separator: UInt8(ascii: " ")).map { String(Substring($0)) }
     guard let currency = words.first, currency.utf8.count <= 16, !currency.utf8.contains(UInt8(ascii: "=")),
       currency == currency.printable
     else { return nil }
     self.init(currency: currency)
     var named = StringSet()
     for word in words.dropFirst() {
-      let sides = word.split(separator: "=", omittingEmptySubsequences: false).map { String($0) }
+      let sides = word.utf8.split(separator: UInt8(ascii: "="), omittingEmptySubsequences: false)
+        .map { String(Substring($0)) }
       guard sides.count == 2, let part = Self.parts.first(where: { $0.name == sides[0] }),
         let price = Self.price(sides[1]), !named.contains(part.name)
       else { return nil }

@@ -274,7 +274,8 @@ enum MemberCommands {
   }
 
   private static func refuseBucketOptions(_ invocation: Invocation) throws {
-    for option in ["endpoint", "region", "credentials-file", "ca-file", "prices"] where invocation.has(option) {
+    for option in ["endpoint", "region", "credentials-file", "ca-file", "prices"] where invocation.has(option)
+    {
       throw invocation.usage(
         "--\(option)", reason: "it belongs to s3://BUCKET/PREFIX", advice: "leave it out")
     }

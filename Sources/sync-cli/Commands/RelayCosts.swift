@@ -15,7 +15,9 @@ struct RelayCosts {
     (usage, prices, storedBytes) = (status.usage, status.prices, status.total.bytes)
   }
 
-  init(_ state: RelayState) { (usage, prices, storedBytes) = (state.usage, state.prices, state.storedBytes) }
+  init(_ state: RelayState) {
+    (usage, prices, storedBytes) = (state.billing.usage, state.billing.prices, state.collections.storedBytes)
+  }
 
   /// As text.
   var lines: [String] {

@@ -120,12 +120,12 @@ enum Metrics {
     }
     page.add("relay_sent_bytes_total", relay.figures.sentBytes, labels: label)
     page.add("relay_received_bytes_total", relay.figures.receivedBytes, labels: label)
-    if let time = relay.lastCollection {
+    if let time = relay.collections.last {
       page.add("relay_last_collection_timestamp_seconds", Double(time) / 1000, labels: label)
     }
-    page.add("relay_failed_collections", relay.failedCollections, labels: label)
-    page.add("relay_collected_objects_total", relay.collectedObjects, labels: label)
-    page.add("relay_collected_bytes_total", relay.collectedBytes, labels: label)
+    page.add("relay_failed_collections", relay.collections.failures, labels: label)
+    page.add("relay_collected_objects_total", relay.collections.objects, labels: label)
+    page.add("relay_collected_bytes_total", relay.collections.bytes, labels: label)
     page.add("relay_sent_records_total", relay.sentRecords, labels: label)
     page.add("relay_received_records_total", relay.receivedRecords, labels: label)
   }

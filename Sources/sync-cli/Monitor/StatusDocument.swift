@@ -155,16 +155,16 @@ struct StatusDocument {
       "received_records": .integer(relay.receivedRecords), "requests": .integer(relay.figures.total),
       "sent_bytes": .integer(relay.figures.sentBytes),
       "received_bytes": .integer(relay.figures.receivedBytes),
-      "collected_objects": .integer(relay.collectedObjects),
-      "failed_collections": .integer(relay.failedCollections),
+      "collected_objects": .integer(relay.collections.objects),
+      "failed_collections": .integer(relay.collections.failures),
     ]
     return json.with("last_error", relay.lastError.map { .string($0.message) })
       .with("last_success_ms", relay.lastSuccess.map { .integer($0) })
       .with("last_news_ms", relay.lastNews.map { .integer($0) })
       .with("next_try_ms", relay.nextTry.map { .integer($0) })
       .with("published", relay.published.map { .integer($0) })
-      .with("last_collection_ms", relay.lastCollection.map { .integer($0) })
-      .with("stored_bytes", relay.storedBytes.map { .integer($0) })
+      .with("last_collection_ms", relay.collections.last.map { .integer($0) })
+      .with("stored_bytes", relay.collections.storedBytes.map { .integer($0) })
       .with("usage", costs.usageJSON).with("cost", costs.costJSON)
   }
 

@@ -154,7 +154,7 @@ enum StatusPage {
       add("published " + count(r.sent_records, "record") + ", " + size(r.sent_bytes) + "; read "
         + number(r.received_records) + ", " + size(r.received_bytes) + "; " + count(r.requests, "request"), "soft");
       if (r.last_collection_ms !== undefined) {
-        add("cleared of what nobody needs " + ago(now, r.last_collection_ms)
+        add("cleared of what no member needs " + ago(now, r.last_collection_ms)
           + (r.stored_bytes === undefined ? "" : ", holds " + size(r.stored_bytes)), "soft");
       }
       if (r.failed_collections > 0) add("clearing failed " + count(r.failed_collections, "time"), "bad");

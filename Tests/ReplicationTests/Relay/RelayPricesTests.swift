@@ -22,7 +22,8 @@ import Testing
   }
 
   @Test(arguments: [
-    "", " ", "EUR", "writes=1", "EUR writes", "EUR writes=", "EUR writes=-1", "EUR writes=1e3", "EUR writes=.5",
+    "", " ", "EUR", "writes=1", "EUR writes", "EUR writes=", "EUR writes=-1", "EUR writes=1e3",
+    "EUR writes=.5",
     "EUR writes=5.", "EUR writes=0x1", "EUR writes=nan", "EUR writes=1,5", "EUR puts=1", "EUR writes=1=2",
     "EUR writes=1 writes=2", "EUR writes=1000000001", "E\u{7}R writes=1", "EUR Writes=1",
     "EUR writes=\(String(repeating: "1", count: 200))",

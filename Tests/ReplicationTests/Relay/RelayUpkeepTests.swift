@@ -26,7 +26,8 @@ import Testing
 
   // MARK: Times
 
-  @Test func `the first collection comes within six hours, the others a day apart, an attempt after an hour`() {
+  @Test func `the first collection comes within six hours, the others a day apart, an attempt after an hour`()
+  {
     let schedule = CollectionSchedule(interval: KeepPolicy().collectMilliseconds)
     let now = 1_700_000_000_000 as UInt64
     for random in [0, 1, 12_345_678_901, UInt64.max] {
@@ -78,10 +79,11 @@ import Testing
     try #require(dry.collectedObjects > 0)
     #expect(try history(fleet.first) == RelayHistory())
     node.keepInStep(policy)
-    try await until { node.state[relay: "stick"]?.lastCollection != nil }
+    try await until { node.state[relay: "stick"]?.collections.last != nil }
     let state = try #require(node.state[relay: "stick"])
-    #expect(state.collectedObjects >= dry.collectedObjects && state.collectedBytes >= dry.collectedBytes)
-    #expect(state.failedCollections == 0 && state.lastError == nil)
+    #expect(
+      state.collections.objects >= dry.collectedObjects && state.collections.bytes >= dry.collectedBytes)
+    #expect(state.collections.failures == 0 && state.lastError == nil)
     await node.stop()
     // A later node knows of it, also with a day of the usual length.
     #expect(try history(fleet.first).lastCollection != nil)
@@ -89,7 +91,7 @@ import Testing
     var patient = policy
     patient.collectMilliseconds = KeepPolicy().collectMilliseconds
     next.keepInStep(patient)
-    try await until { next.state[relay: "stick"]?.lastCollection != nil }
+    try await until { next.state[relay: "stick"]?.collections.last != nil }
     await next.stop()
     _ = try await fleet.carry(fleet.first, fleet.second)
     #expect(try fleet.first.digest() == fleet.second.digest())
@@ -104,7 +106,7 @@ import Testing
     try await until { node.state[relay: "stick"]?.lastSuccess != nil }
     let looks = node.state[relay: "stick"]?.figures[.get] ?? 0
     try await until { (node.state[relay: "stick"]?.figures[.get] ?? 0) > looks + 2 }
-    #expect(node.state[relay: "stick"]?.lastCollection == nil)
+    #expect(node.state[relay: "stick"]?.collections.last == nil)
     let history = try history(fleet.second)
     #expect(history.lastCollection == nil && history.nextCollection == nil)
     await node.stop()
@@ -114,13 +116,14 @@ import Testing
     let fleet = try await RelayFleet()
     try fleet.first.put("a", "one")
     _ = try await fleet.client(fleet.first).push()
-    let node = try Node(store: fleet.first.store, configuration: configuration(withoutClock: fleet.place.path))
+    let node = try Node(
+      store: fleet.first.store, configuration: configuration(withoutClock: fleet.place.path))
     try Membership(fleet.first.store).add(
       RelayDescription(name: "stick", location: "dir:" + fleet.place.path))
     node.keepInStep(policy)
-    try await until { (node.state[relay: "stick"]?.failedCollections ?? 0) >= 2 }
+    try await until { (node.state[relay: "stick"]?.collections.failures ?? 0) >= 2 }
     let state = try #require(node.state[relay: "stick"])
-    #expect(state.lastError == nil && state.lastSuccess != nil && state.lastCollection == nil)
+    #expect(state.lastError == nil && state.lastSuccess != nil && state.collections.last == nil)
     await node.stop()
   }
 
@@ -152,7 +155,7 @@ import Testing
     #expect(second.since == first.since && second.reads > first.reads)
     #expect(try await later.status(ofRelay: "stick").usage == second, "a look counts nothing durably")
     later.keepInStep(policy)
-    try await until { (later.state[relay: "stick"]?.usage.reads ?? 0) > second.reads }
+    try await until { (later.state[relay: "stick"]?.billing.usage.reads ?? 0) > second.reads }
     await later.stop()
     let third = try history(fleet.first).usage
     #expect(third.reads > second.reads && third.since == first.since)
@@ -188,7 +191,9 @@ private struct Timeless: ObjectStore {
     _ name: String, _ bytes: [UInt8], if condition: PutCondition
   ) async throws(ObjectStoreError) -> PutOutcome { try await objects.put(name, bytes, if: condition) }
 
-  func list(_ prefix: String) async throws(ObjectStoreError) -> [ObjectEntry] { try await objects.list(prefix) }
+  func list(_ prefix: String) async throws(ObjectStoreError) -> [ObjectEntry] {
+    try await objects.list(prefix)
+  }
 
   func delete(_ names: [String]) async throws(ObjectStoreError) { try await objects.delete(names) }
 }
