@@ -141,7 +141,7 @@ extension Node {
     try await context.workers.run { () throws(ReplicationError) in
       try InvitationStore(store: store).add(invitation.pending)
     }
-    try await client.offer(invitation.pending)
+    try await counting(client) { () throws(ReplicationError) in try await client.offer(invitation.pending) }
     return invitation.text
   }
 
@@ -160,7 +160,7 @@ extension Node {
     if let name = invitations.first(where: { $0.id == id })?.relay,
       let client = try await relayClient(named: name), let bytes = Hex.bytes(of: id[...])
     {
-      try await client.withdraw(bytes)
+      try await counting(client) { () throws(ReplicationError) in try await client.withdraw(bytes) }
     }
     return try await context.workers.run { () throws(ReplicationError) in
       try Membership(store).withdrawInvitation(id)

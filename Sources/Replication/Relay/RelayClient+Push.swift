@@ -134,7 +134,7 @@ extension RelayClient {
     next.stream = stream
     next.ownStreams.insert(stream)
     let place = RelayProgress.Place(number: (progress.last?.number ?? 0) + 1, mark: newMark())
-    next.pending = place.mark
+    next.begin(place.mark)
     let record = RelayRecord(relay: relay, progress: next)
     let round = try await storeWork { store throws(StoreError) in try store.openPublication(record) }
     guard

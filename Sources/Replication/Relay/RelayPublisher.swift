@@ -30,7 +30,7 @@ package struct RelayPublisher {
     let (known, there) = (progress.last?.number ?? 0, head.last?.number ?? 0)
     if let last = progress.last, view.lacks(last, in: stream) { return .lost }
     guard there > known else { return .asKnown }
-    guard there == known + 1, let entry = head.run.entry(there), entry.place.mark == progress.pending else {
+    guard there == known + 1, let entry = head.run.entry(there), progress.isOwn(entry.place.mark) else {
       return .continuedByAnother
     }
     return .published(entry)

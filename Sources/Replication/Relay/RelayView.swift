@@ -317,7 +317,7 @@ extension RelayProgress {
 
   /// After an entry of the own stream was published.
   mutating func published(_ entry: RelayEntry) {
-    (last, position, pending) = (entry.place, entry.position, nil)
+    publish(entry.place, upTo: entry.position)
     covered.merge(entry.isNarrow ? VersionVector([entry.actor: entry.sequence]) : entry.vector)
   }
 }

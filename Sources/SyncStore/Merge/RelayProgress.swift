@@ -40,6 +40,8 @@ package struct RelayProgress: Hashable, Sendable {
 
   /// The most closes that may be owed; beyond that, the oldest are forgotten, and a checkpoint is needed.
   package static let maximumOwed = 256
+  /// The most superseded marks; beyond that, the oldest are forgotten.
+  package static let maximumSuperseded = 32
 
   /// The own stream; nil before this life of the copy has begun one.
   package var stream: StreamID?
@@ -49,7 +51,10 @@ package struct RelayProgress: Hashable, Sendable {
   package var position: UInt64 = 0
   /// The mark of the entry that is being published. If the relay has an entry with this mark, it is this
   /// copy's own (rule L2).
-  package var pending: RoundMark?
+  package private(set) var pending: RoundMark?
+  /// Marks that were pending for the same number before, oldest first: their entries did not arrive, as far as
+  /// is known, and may still come: with a request that was late, or with a relay that is put back.
+  package private(set) var superseded: [RoundMark] = []
   /// The union of the vectors of all entries that this copy has read and published: `C` of the rules.
   package var covered = VersionVector()
   /// The last entry read of each stream.
@@ -72,6 +77,21 @@ package struct RelayProgress: Hashable, Sendable {
   /// The entry of a stream up to which this copy has read or written; nil if none.
   package func place(in stream: StreamID) -> Place? {
     stream == self.stream ? last : seen[stream]
+  }
+
+  /// An entry with this mark is about to be written, under the number after `last`.
+  package mutating func begin(_ mark: RoundMark) {
+    if let pending { superseded.append(pending) }
+    if superseded.count > Self.maximumSuperseded { superseded.removeFirst() }
+    pending = mark
+  }
+
+  /// Whether an entry under the number after `last` is this copy's own.
+  package func isOwn(_ mark: RoundMark) -> Bool { mark == pending || superseded.contains(mark) }
+
+  /// An entry of the own stream is in the relay: the journal is published up to `position`.
+  package mutating func publish(_ place: Place, upTo position: UInt64) {
+    (last, self.position, pending, superseded) = (place, position, nil, [])
   }
 
   /// Whether nothing at all is known.
@@ -161,6 +181,10 @@ extension RelayProgress {
       writer.write(close.floor)
     }
     writer.write(text: quietBell)
+    if !superseded.isEmpty {
+      writer.writeVariable(UInt64(superseded.count))
+      for mark in superseded { writer.write(raw: mark.bytes) }
+    }
     return writer.bytes
   }
 
@@ -186,6 +210,10 @@ extension RelayProgress {
           actor: try reader.readActor(), vector: try reader.readVector(), floor: try reader.readVector()))
     }
     quietBell = try reader.readText(limit: 255)
+    guard reader.remaining > 0 else { return }
+    for _ in 0..<(try reader.readCount(limit: Self.maximumSuperseded)) {
+      superseded.append(try reader.readIdentifier())
+    }
   }
 }
 

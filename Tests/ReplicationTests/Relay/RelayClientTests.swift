@@ -59,7 +59,10 @@ import Testing
     #expect(try fleet.first.digest() == fleet.second.digest())
   }
 
-  @Test func `a copy that died after its head was written takes the entry as its own`() async throws {
+  @Test(
+    "a copy that died after its head was written takes the entry as its own, also if the head came late",
+    arguments: [false, true])
+  func ownEntry(isLate: Bool) async throws {
     let fleet = try await RelayFleet()
     let client = try fleet.client(fleet.first)
     try fleet.first.put("a", "one")
@@ -70,14 +73,21 @@ import Testing
     let actor = try fleet.first.store.relayReplica().actor
     // As if the record of the publication had been lost.
     try fleet.first.store.updateRelay(relay, as: actor, isDurable: true) { progress in
-      progress.last = nil
-      progress.position = 0
-      progress.covered = VersionVector()
-      progress.pending = last.mark
+      progress = Self.unpublished(progress)
+      progress.begin(last.mark)
+      // Another attempt was begun before the head of the first one arrived.
+      if isLate { progress.begin(fleet.first.store.environment.newMark(mixing: [])) }
     }
     _ = try await fleet.client(fleet.first).push()
     #expect(try fleet.first.store.relayProgress(relay).last == last)
     #expect(try fleet.first.store.relayReplica().actor == actor)
+  }
+
+  /// The progress before the first entry of the own stream.
+  private static func unpublished(_ progress: RelayProgress) -> RelayProgress {
+    var earlier = RelayProgress()
+    (earlier.stream, earlier.ownStreams, earlier.seen) = (progress.stream, progress.ownStreams, progress.seen)
+    return earlier
   }
 
   @Test func `a stream with entries that this copy did not write makes it another actor`() async throws {
@@ -87,7 +97,7 @@ import Testing
     let relay = try #require(try fleet.first.store.knownRelays().first)
     let actor = try fleet.first.store.relayReplica().actor
     try fleet.first.store.updateRelay(relay, as: actor, isDurable: true) { progress in
-      (progress.last, progress.position, progress.pending) = (nil, 0, nil)
+      progress = Self.unpublished(progress)
     }
     try fleet.first.put("b", "two")
     // In doubt about its writes from then on, so it publishes nothing before it has read a full state.
