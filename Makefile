@@ -116,11 +116,12 @@ acceptance: ## verify the promises of the product on real input, with figures
 faults: ## list the rows of docs/faults.txt with their tests; fails if a row has none
 	@scripts/faults.sh
 
-bench: ## compare the store with LMDB, LevelDB, RocksDB, SQLite (KEYS=1000000 ONLY=put,get PEERS=lmdb ROUNDS=3 PLOT=FILE.svg KEYS10M=1)
+bench: ## compare the store with LMDB, LevelDB, RocksDB, SQLite (KEYS=1000000 ONLY=put,get PEERS=lmdb ROUNDS=3 PLOT=FILE.svg KEYS10M=1 LARGE=1024)
 	@scripts/deps.sh bench
 	$(SWIFT) run -c release --package-path Benchmarks Benchmarks $(if $(KEYS),--keys $(KEYS)) \
 	  $(if $(ONLY),--only $(ONLY)) $(if $(PEERS),--peers $(PEERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
-	  $(if $(NAME),--name $(NAME)) $(if $(PLOT),--plot $(PLOT)) $(if $(KEYS10M),--ten-million)
+	  $(if $(NAME),--name $(NAME)) $(if $(PLOT),--plot $(PLOT)) $(if $(KEYS10M),--ten-million) \
+	  $(if $(LARGE),--large $(LARGE))
 
 fuzz: deps ## fuzz the codecs for TIME seconds each (TIME=60)
 	@Fuzz/run.sh $(TIME)

@@ -19,6 +19,7 @@ let package = Package(
         "CMalloc", "CLMDB", "CLevelDB", "CRocksDB", "CSQLitePeer", "COpenSSLPeer",
         .product(name: "SyncStore", package: "sync-store"),
         .product(name: "Replication", package: "sync-store"),
+        .product(name: "ObjectStorageS3", package: "sync-store"),
       ],
       swiftSettings: [
         .swiftLanguageMode(.v6), .strictMemorySafety(), .treatAllWarnings(as: .error),

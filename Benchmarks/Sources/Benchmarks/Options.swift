@@ -4,7 +4,7 @@ import Foundation
 struct Options {
   static let usage = """
     usage: Benchmarks [--keys N] [--only WORKLOAD,…] [--peers PEER,…] [--rounds N] [--name NAME]
-                      [--results FOLDER] [--data FOLDER] [--plot FILE] [--ten-million]
+                      [--results FOLDER] [--data FOLDER] [--plot FILE] [--ten-million] [--large MIB]
       workloads: \(workloads.joined(separator: " "))
       peers:     \(Contestant.peers.map { $0.title }.joined(separator: " "))
     """
@@ -12,8 +12,8 @@ struct Options {
   /// Their names are stable: what reads the results may rely on them.
   static let workloads = [
     "put", "get", "get-in-place", "miss", "get-2-threads", "scan", "overwrite", "transaction", "durable-put",
-    "open", "put-latency", "memory", "encrypted", "typed", "caches", "sync", "sync-large", "blobs",
-    "cache-trim", "tier", "threshold",
+    "open", "put-latency", "memory", "encrypted", "typed", "caches", "sync", "sync-large", "relay",
+    "relay-large", "blobs", "cache-trim", "tier", "threshold",
   ]
 
   var keys = 1_000_000
@@ -29,6 +29,8 @@ struct Options {
   var data = "Benchmarks/.build/data"
   /// Opening and latency with 10 million keys, too: some minutes and 10 GB more.
   var tenMillion = false
+  /// Size of the large value that is published in a relay.
+  var largeMebibytes = 1024
 
   init(_ arguments: some Sequence<String>) throws {
     var rest = Array(arguments)
@@ -52,6 +54,7 @@ struct Options {
       switch option {
       case "--keys": keys = try number(value, atLeast: 1_000)
       case "--rounds": rounds = try number(value, atLeast: 1)
+      case "--large": largeMebibytes = try number(value, atLeast: 16)
       case "--name": name = value
       case "--results": results = value
       case "--data": data = value

@@ -90,10 +90,13 @@ enum SyncServer {
     }
   }
 
-  /// A large value in pieces. Edited: 1 KiB is inserted at the start, and 1 MiB in its middle is different.
-  static func pieces(ofLarge size: Int, isEdited: Bool, _ body: ([UInt8]) throws -> Void) throws {
+  /// A large value in pieces. Edited: `inserted` bytes are inserted at the start, and 1 MiB in its middle is
+  /// different.
+  static func pieces(
+    ofLarge size: Int, isEdited: Bool, inserted: Int = 1 << 10, _ body: ([UInt8]) throws -> Void
+  ) throws {
     let step = 8 << 20
-    if isEdited { try body(noise(1 << 10, seed: 1 << 40)) }
+    if isEdited, inserted > 0 { try body(noise(inserted, seed: 1 << 40)) }
     for start in stride(from: 0, to: size, by: step) {
       var piece = noise(min(step, size - start), seed: UInt64(start + 1))
       if isEdited, start == size / 2 / step * step {

@@ -55,6 +55,8 @@ final class Bench {
     }
     if options.wants("sync") { try synchronization() }
     if options.wants("sync-large") { try synchronizationOfLargeValues() }
+    if options.wants("relay") { try relays() }
+    if options.wants("relay-large") { try relayOfLargeValue() }
     if options.wants("scan") { try buildViewOfSharedPrefixes() }
     if options.wants("open") { try open(options.keys, suffix: "") }
     if options.wants("open"), options.tenMillion { try open(10_000_000, suffix: "-10m") }
