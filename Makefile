@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 TIME ?= 60
 COUNT ?= 1000
 
-.PHONY: help deps s3-servers build build-examples release test sim model relays relay-networks twin clones scopes scripts check format lint alerts status-page docs api examples example-sensors \
+.PHONY: help deps s3-servers build build-examples release test sim model relays relay-networks relay-fleet twin clones scopes scripts check format lint alerts status-page docs api examples example-sensors \
   example-config example-documents man schemas demo acceptance faults bench fuzz memory joiners sizing hub rounds passes kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
   install deb tarball deb-twice deb-test units clean
 
@@ -49,6 +49,9 @@ relays: deps ## run random histories of the model with a relay, and up to 20,000
 
 relay-networks: deps ## simulate networks of machines with a relay (SEEDS=1000 FIRST=0, or NETWORK=7)
 	$(if $(NETWORK),RELAY_NETWORK=$(NETWORK)) RELAY_NETWORK_FIRST=$(or $(FIRST),0) RELAY_NETWORKS=$(or $(SEEDS),1000) $(SIMULATE) RelayNetworkTests
+
+relay-fleet: deps ## measure what a relay costs each of MEMBERS=100 members a day, for DAYS=30 of virtual time
+	RELAY_FLEET_MEMBERS=$(or $(MEMBERS),100) RELAY_FLEET_DAYS=$(or $(DAYS),30) $(SIMULATE) RelayFleetTests
 
 twin: deps ## compare the store with the model, step by step (SEEDS=2000 FIRST=0)
 	TWIN_FIRST=$(or $(FIRST),0) TWIN_SEEDS=$(or $(SEEDS),2000) $(SIMULATE) TwinTests

@@ -168,7 +168,8 @@ package final class VirtualObjectStore: ObjectStore {
       state.figures.count(.list, status: 200)
       let isPart = state.random.chance(state.faults.listsPart)
       var entries: [ObjectEntry] = []
-      for (name, object) in state.objects.sorted(by: { $0.key < $1.key }) where name.hasPrefix(prefix) {
+      let named = state.objects.filter { $0.key.hasPrefix(prefix) }
+      for (name, object) in named.sorted(by: { $0.key < $1.key }) {
         if isPart, state.random.chance(40) { continue }
         entries.append(
           ObjectEntry(

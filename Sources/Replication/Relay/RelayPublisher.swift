@@ -46,6 +46,15 @@ package struct RelayPublisher {
     return nil
   }
 
+  /// The newest checkpoint that was not read and may be newer than the standing one; nil if there is none.
+  package var unreadCheckpoint: (name: RelayView.CheckpointName, reference: RelayCheckpointReference)? {
+    for (name, reference) in view.namedCheckpoints {
+      guard let read = view.checkpoints[name] else { return (name, reference) }
+      if let checkpoint = read, view.stands(checkpoint) { return nil }
+    }
+    return nil
+  }
+
   /// Whether entries after the newest checkpoint, with one more of `bytes` bytes, are so many that another
   /// checkpoint is due.
   package func isCheckpointDue(adding bytes: UInt64) -> Bool {
