@@ -165,13 +165,7 @@ extension RelayClient {
           try applier.apply(payloads, areLast: true)
         }
       case .parts(let parts):
-        for (index, part) in parts.enumerated() {
-          guard let payloads = try await payloads(of: part, keys, &report) else { return false }
-          let isLast = index + 1 == parts.count
-          report.receivedRecords += try await workers.run { () throws(ReplicationError) in
-            try applier.apply(payloads, areLast: isLast)
-          }
-        }
+        guard try await apply(parts, with: applier, keys, &report) else { return false }
       }
       try await storeWork { _ throws(StoreError) in try applier.finish() }
       return true
@@ -187,6 +181,44 @@ extension RelayClient {
       default: throw error
       }
     }
+  }
+}
+
+extension RelayClient {
+  /// A part that was read: its payloads, or why it cannot be used.
+  private struct PartReading: Sendable {
+    var payloads: [[UInt8]]?
+    var setAside: [RelayReport.SetAside] = []
+    var error: ReplicationError?
+  }
+
+  /// Applies parts in order; each is read while the one before it is applied. False if one cannot be read.
+  private func apply(
+    _ parts: [RelayPart], with applier: EntryApplier, _ keys: Keys, _ report: inout RelayReport
+  ) async throws(ReplicationError) -> Bool {
+    var reading = await reading(of: parts.first, keys)
+    for number in 1..<parts.count + 1 {
+      if let error = reading.error { throw error }
+      for object in reading.setAside { report.setAside(object.object, object.reason) }
+      guard let payloads = reading.payloads else { return false }
+      let isLast = number == parts.count
+      async let following = self.reading(of: isLast ? nil : parts[number], keys)
+      report.receivedRecords += try await workers.run { () throws(ReplicationError) in
+        try applier.apply(payloads, areLast: isLast)
+      }
+      reading = await following
+    }
+    return true
+  }
+
+  private func reading(of part: RelayPart?, _ keys: Keys) async -> PartReading {
+    var (reading, report) = (PartReading(), RelayReport(relay: name))
+    guard let part else { return reading }
+    do throws(ReplicationError) { reading.payloads = try await payloads(of: part, keys, &report) } catch {
+      reading.error = error
+    }
+    reading.setAside = report.setAside
+    return reading
   }
 }
 

@@ -9,6 +9,8 @@ struct RelayPartWriter: Sendable {
 
   /// Bytes of records in a batch.
   private static let batchBytes = 1 << 20
+  /// Batches that are deflated and encrypted at the same time, while the next ones are read.
+  private static let batchesInFlight = 4
 
   /// The result of writing a round.
   struct Written: Sendable {
@@ -32,28 +34,50 @@ struct RelayPartWriter: Sendable {
   /// Writes the round; up to `inline` bytes stay in memory.
   func write(_ round: DeltaStream, inline: Int) async throws(ReplicationError) -> Written {
     var written = Written()
-    var (parts, part, batches): ([RelayPart], [UInt8], UInt32) = ([], [], 0)
-    var first = try await next(of: round, &written)
-    let second = first == nil ? nil : try await next(of: round, &written)
-    if let only = first, second == nil, only.payload.count <= inline {
-      written.content = .inline([only.payload])
-      written.bytes = UInt64(only.payload.count)
+    var waiting = try await read(upTo: 2, of: round, &written)
+    if waiting.count == 1, waiting[0].payload.count <= inline {
+      written.content = .inline([waiting[0].payload])
+      written.bytes = UInt64(waiting[0].payload.count)
       return written
     }
-    var waiting = second
-    while let batch = first {
-      part += try encrypt(batch.payload, part: parts.count, index: batches)
-      batches += 1
+    var (parts, part, batches): ([RelayPart], [UInt8], UInt32) = ([], [], 0)
+    while !waiting.isEmpty {
+      let group = Self.beginning(of: waiting, after: part.count)
+      waiting.removeFirst(group.count)
+      async let encrypting = encrypt(group, part: parts.count, after: batches)
+      waiting += try await read(upTo: Self.batchesInFlight - waiting.count, of: round, &written)
+      for batch in try await encrypting.get() { part += batch }
+      batches += UInt32(group.count)
       if part.count >= RelayLimits.partBytes {
         parts.append(try await finish(&part, &batches, index: parts.count))
       }
-      first = waiting
-      waiting = first == nil ? nil : try await next(of: round, &written)
     }
     if batches > 0 { parts.append(try await finish(&part, &batches, index: parts.count)) }
     written.content = parts.isEmpty ? .inline([]) : .parts(parts)
     written.bytes = parts.reduce(0) { $0 + $1.bytes }
     return written
+  }
+
+  /// The first of the batches, of which each begins in a part of `bytes` bytes before the part is full.
+  private static func beginning(of batches: [Batch], after bytes: Int) -> [Batch] {
+    var end = bytes
+    var group: [Batch] = []
+    for batch in batches {
+      guard group.isEmpty || end < RelayLimits.partBytes else { break }
+      group.append(batch)
+      // Encrypted it has at most so many bytes more.
+      end += batch.payload.count + BatchCodec.overheadBytes + MemoryLayout<UInt32>.size
+    }
+    return group
+  }
+
+  /// Reads further batches; fewer than `count` at the end of the round.
+  private func read(
+    upTo count: Int, of round: DeltaStream, _ written: inout Written
+  ) async throws(ReplicationError) -> [Batch] {
+    var batches: [Batch] = []
+    while batches.count < count, let batch = try await next(of: round, &written) { batches.append(batch) }
+    return batches
   }
 
   private func next(
@@ -72,12 +96,25 @@ struct RelayPartWriter: Sendable {
     return batch
   }
 
-  private func encrypt(_ payload: [UInt8], part: Int, index: UInt32) throws(ReplicationError) -> [UInt8] {
-    let batch = try keys.encrypt(payload, as: name(part), kind: .records, index: UInt64(index))
-    var writer = ByteWriter(capacity: batch.count + 4)
-    writer.write(UInt32(batch.count))
-    writer.write(raw: batch)
-    return writer.bytes
+  /// The batches, each after its size, as numbers `first` and following of a part.
+  private func encrypt(
+    _ batches: [Batch], part: Int, after first: UInt32
+  ) async -> Result<[[UInt8]], ReplicationError> {
+    let (client, keys, name) = (client, keys, name(part))
+    do throws(ReplicationError) {
+      let indexed = Array(batches.enumerated())
+      return .success(
+        try await inParallel(indexed, limit: Self.batchesInFlight) { item throws(ReplicationError) in
+          try await client.workers.run { () throws(ReplicationError) in
+            let batch = try keys.encrypt(
+              item.element.payload, as: name, kind: .records, index: UInt64(first) + UInt64(item.offset))
+            var writer = ByteWriter(capacity: batch.count + 4)
+            writer.write(UInt32(batch.count))
+            writer.write(raw: batch)
+            return writer.bytes
+          }
+        })
+    } catch { return .failure(error) }
   }
 
   private func finish(
