@@ -99,10 +99,11 @@ extension RelayClient {
     let copy = try await storeWork { store throws(StoreError) in try store.relayReplica() }
     let progress = try await storeWork { store throws(StoreError) in try store.relayProgress(relay) }
     let keys = try await keys(format)
+    // Another process of this copy may have published since this one has read its head.
     let isOwnUnknown =
       progress.last != nil
       && memory.withLock { memory in
-        progress.stream.map { memory.heads[$0] == nil } ?? false
+        progress.stream.map { memory.heads[$0]?.head.last != progress.last } ?? false
       }
     let view =
       readsHeads || isOwnUnknown ? try await readHeads(progress, keys, &report) : memory.withLock { $0.view }
@@ -130,7 +131,7 @@ extension RelayClient {
     let isPublished = memory.withLock { $0.publishedPosition } == copy.position
     if isCovered || isPublished, !isStateWanted { return true }
     var next = progress
-    let stream = progress.stream ?? newStream()
+    let stream = progress.stream ?? newStream(of: copy.actor)
     next.stream = stream
     next.ownStreams.insert(stream)
     let place = RelayProgress.Place(number: (progress.last?.number ?? 0) + 1, mark: newMark())
@@ -157,9 +158,11 @@ extension RelayClient {
     copy.scope == nil ? close.vector : VersionVector([close.sender: close.vector[close.sender]])
   }
 
-  func newStream() -> StreamID {
-    guard let stream = StreamID(bytes: SecureRandom.bytes(16)) else { preconditionFailure("16 bytes") }
-    return stream
+  /// A name for a new stream of `actor`. From the store's generator, as marks are: the order in which streams
+  /// are read follows their names, and a simulated history must be the same each time.
+  func newStream(of actor: ActorID) -> StreamID {
+    let name = store.environment.newMark(mixing: Array("relay stream".utf8) + actor.bytes)
+    return StreamID(high: name.high, low: name.low)
   }
 
   private func newMark() -> RoundMark {
@@ -320,7 +323,8 @@ extension RelayClient {
     let places = state.dependencies.merging([stream: place]) { $1 }
     let checkpoint = RelayCheckpoint(
       stream: stream, state: state,
-      totals: RelayPublisher(publication.view, publication.progress).totals(at: places), bytes: size)
+      totals: RelayPublisher(publication.view, publication.progress).totals(at: places), bytes: size,
+      closing: entry.vector)
     let name = RelayName.checkpoint(stream, place)
     let table = try keys.encrypt(checkpoint.bytesOfTable, as: name)
     _ = try await put(name, table, if: .always)

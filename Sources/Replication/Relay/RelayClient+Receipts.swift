@@ -33,7 +33,7 @@ extension RelayClient {
     if progress.stream == nil {
       let asks = memory.withLock { $0.asks }
       guard asks || !progress.seen.isEmpty else { return }
-      let stream = newStream()
+      let stream = newStream(of: copy.actor)
       // Durable first: an unknown stream of this copy's actor would mean that it was cloned.
       progress = try await storeWork { store throws(StoreError) in
         try store.updateRelay(relay, as: copy.actor, isDurable: true) { progress in

@@ -190,6 +190,7 @@ extension RelayCheckpoint {
       writer.writeVariable(total)
     }
     writer.writeVariable(bytes)
+    if closing != state.vector { writer.write(closing) }
     return writer.bytes
   }
 
@@ -206,6 +207,7 @@ extension RelayCheckpoint {
       totals[try reader.readIdentifier()] = try reader.readVariable()
     }
     bytes = try reader.readVariable()
+    closing = reader.remaining > 0 ? try reader.readVector() : state.vector
     try reader.end()
   }
 }

@@ -132,10 +132,16 @@ package struct RelayCheckpoint: Hashable, Sendable {
   package var totals: [StreamID: UInt64]
   /// Bytes of its records.
   package var bytes: UInt64
+  /// The vector of its entry. The state may cover more: what was written between the two snapshots. No entry
+  /// that the checkpoint stands for has that, so its readers do not take it as covered there.
+  package var closing: VersionVector
 
   /// All fields.
-  package init(stream: StreamID, state: RelayEntry, totals: [StreamID: UInt64], bytes: UInt64) {
+  package init(
+    stream: StreamID, state: RelayEntry, totals: [StreamID: UInt64], bytes: UInt64, closing: VersionVector
+  ) {
     (self.stream, self.state, self.totals, self.bytes) = (stream, state, totals, bytes)
+    self.closing = closing
   }
 
   /// The places that it stands for, in all streams.

@@ -309,7 +309,7 @@ extension RelayProgress {
   /// After a checkpoint was taken.
   mutating func read(_ checkpoint: RelayCheckpoint) {
     isPartial = false
-    covered.merge(checkpoint.state.vector)
+    covered.merge(checkpoint.closing)
     for (stream, place) in checkpoint.places where stream != self.stream {
       if (seen[stream]?.number ?? 0) < place.number { seen[stream] = place }
     }
