@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 TIME ?= 60
 COUNT ?= 1000
 
-.PHONY: help deps s3-servers build build-examples release test sim model relays relay-networks relay-fleet twin clones scopes scripts check format lint alerts status-page docs api examples example-sensors \
+.PHONY: help deps s3-servers build build-examples release test sim model relays relay-networks relay-fleet twin relay-twin clones scopes scripts check format lint alerts status-page docs api examples example-sensors \
   example-config example-documents man schemas demo acceptance faults bench fuzz memory joiners sizing hub rounds passes kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
   install deb tarball deb-twice deb-test units clean
 
@@ -54,7 +54,10 @@ relay-fleet: deps ## measure what a relay costs each of MEMBERS=100 members a da
 	RELAY_FLEET_MEMBERS=$(or $(MEMBERS),100) RELAY_FLEET_DAYS=$(or $(DAYS),30) $(SIMULATE) RelayFleetTests
 
 twin: deps ## compare the store with the model, step by step (SEEDS=2000 FIRST=0)
-	TWIN_FIRST=$(or $(FIRST),0) TWIN_SEEDS=$(or $(SEEDS),2000) $(SIMULATE) TwinTests
+	TWIN_FIRST=$(or $(FIRST),0) TWIN_SEEDS=$(or $(SEEDS),2000) $(SIMULATE) '[.]TwinTests'
+
+relay-twin: deps ## compare the store and a relay with the model, step by step (SEEDS=500 FIRST=0)
+	RELAY_TWIN_FIRST=$(or $(FIRST),0) RELAY_TWIN_SEEDS=$(or $(SEEDS),500) $(SIMULATE) RelayTwinTests
 
 clones: deps ## simulate running machines cloned with their memory (SEEDS=2000 FIRST=0)
 	CLONE_FIRST=$(or $(FIRST),0) CLONE_SEEDS=$(or $(SEEDS),2000) $(SIMULATE) ClonedMachineTests

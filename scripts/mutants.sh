@@ -73,7 +73,7 @@ flags=(-c release -Xswiftc -enable-testing --package-path "$tree" --scratch-path
 # A killed test must report that at once.
 export SWIFT_BACKTRACE=enable=no
 # Rare effects need more histories than a normal test run has.
-export SIM_SEEDS=${SIM_SEEDS:-60}
+export SIM_SEEDS=${SIM_SEEDS:-60} RELAY_TWIN_SEEDS=${RELAY_TWIN_SEEDS:-60}
 if [[ -z ${BUILT:-} ]]; then
   prepare
   echo "Building with ${#names[@]} faults that are off …"

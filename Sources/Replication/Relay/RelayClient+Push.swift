@@ -105,18 +105,21 @@ extension RelayClient {
       && memory.withLock { memory in
         progress.stream.map { memory.heads[$0]?.head.last != progress.last } ?? false
       }
-    let view =
-      readsHeads || isOwnUnknown ? try await readHeads(progress, keys, &report) : memory.withLock { $0.view }
+    let isRead = readsHeads || isOwnUnknown
+    let view = isRead ? try await readHeads(progress, keys, &report) : memory.withLock { $0.view }
+    // An entry that presumes what is gone could never be closed. Heads that were read earlier do not tell:
+    // another process of this copy may have read more since.
+    if isRead, let why = RelayReader(view, progress, for: copy).loss {
+      report.remarks.append(why)
+      try await update(relay, as: copy.actor) { $0.startOver() }
+      return false
+    }
     switch RelayPublisher(view, progress).ownStream {
     case .asKnown: break
     case .published(let entry):
       // Perhaps it was not rung: members that find the bell as they know it would not read the entry.
       try await ringBell()
       try await update(relay, as: copy.actor) { $0.published(entry) }
-      return false
-    case .lost:
-      report.remarks.append("the relay lacks what this copy has published there: it is published again")
-      try await update(relay, as: copy.actor) { $0.startOver() }
       return false
     case .continuedByAnother:
       report.remarks.append("another copy has published under this copy's name: this one takes another")
@@ -128,7 +131,8 @@ extension RelayClient {
     report.position = copy.position
     let isStateWanted = view.isStateWanted(except: progress.stream)
     let isCovered = progress.covered.covers(copy.vector) && progress.covered.covers(copy.floor)
-    let isPublished = memory.withLock { $0.publishedPosition } == copy.position
+    let state = Published(position: copy.position, vector: copy.vector, floor: copy.floor)
+    let isPublished = memory.withLock { $0.published } == state
     if isCovered || isPublished, !isStateWanted { return true }
     var next = progress
     let stream = progress.stream ?? newStream(of: copy.actor)
@@ -142,14 +146,14 @@ extension RelayClient {
       round.count > 0 || !progress.covered.covers(Self.closing(round.close, copy))
         || !progress.covered.covers(round.close.floor) || (isStateWanted && copy.scope == nil)
     else {
-      memory.withLock { $0.publishedPosition = round.close.position }
+      memory.withLock { $0.published = Published(round.close) }
       return true
     }
     let publication = RelayPublication(
       keys: keys, view: view, progress: next, copy: copy, stream: stream, place: place,
       isStateWanted: isStateWanted)
     let isDone = try await publish(round, publication, &report)
-    if isDone { memory.withLock { $0.publishedPosition = round.close.position } }
+    if isDone { memory.withLock { $0.published = Published(round.close) } }
     return isDone
   }
 
@@ -334,6 +338,13 @@ extension RelayClient {
     }
     return RelayCheckpointReference(
       place: place, time: entry.time, fingerprint: RelaySeal.fingerprint(table))
+  }
+}
+
+extension RelayClient.Published {
+  /// The state that a round has closed.
+  init(_ close: RoundClose) {
+    self.init(position: close.position, vector: close.vector, floor: close.floor)
   }
 }
 

@@ -16,8 +16,8 @@ package final class RelayClient: Sendable {
     var damagedHeads: Set<StreamID> = []
     /// Runs and tables of checkpoints, which never change.
     var view = RelayView()
-    /// The position of the journal up to which nothing was left to publish.
-    var publishedPosition: UInt64?
+    /// The state of the copy in which nothing was left to publish.
+    var published: Published?
     /// Group keys for members that are in the relay.
     var keysThere = StringSet()
     /// Epochs of group keys that heads were encrypted under and that are not here.
@@ -36,6 +36,14 @@ package final class RelayClient: Sendable {
     var needsFullState = false
     /// Whether the own head has something to ask for.
     var asks: Bool { needsFullState || !wanted.isEmpty }
+  }
+
+  /// A state of a copy. Its vector may grow without a new position, as when a round is closed all of whose
+  /// records were known or beaten.
+  struct Published: Equatable {
+    var position: UInt64
+    var vector: VersionVector
+    var floor: VersionVector
   }
 
   let store: Store

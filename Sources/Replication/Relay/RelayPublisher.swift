@@ -3,14 +3,12 @@ package import SyncStore
 /// Decides about the own stream: what the relay says of it, and whether a checkpoint is due (rules L2, L5,
 /// L6, L11). Pure.
 package struct RelayPublisher {
-  /// The own stream, as the relay shows it.
+  /// The own stream, as a relay shows it that has lost nothing of it (`RelayReader.loss`).
   package enum OwnStream: Sendable {
     /// It is as this copy left it, or does not exist yet.
     case asKnown
     /// The entry that was being published is there: this copy died after its creation.
     case published(RelayEntry)
-    /// The relay has lost entries of it.
-    case lost
     /// It has entries that this copy did not write: this copy was rolled back.
     case continuedByAnother
   }
@@ -24,11 +22,8 @@ package struct RelayPublisher {
   /// The own stream, as the relay shows it.
   package var ownStream: OwnStream {
     guard let stream = progress.stream else { return .asKnown }
-    guard let head = view.streams[stream]?.head else {
-      return progress.last != nil && view.absentHeads.contains(stream) ? .lost : .asKnown
-    }
+    guard let head = view.streams[stream]?.head else { return .asKnown }
     let (known, there) = (progress.last?.number ?? 0, head.last?.number ?? 0)
-    if let last = progress.last, view.lacks(last, in: stream) { return .lost }
     guard there > known else { return .asKnown }
     guard there == known + 1, let entry = head.run.entry(there), progress.isOwn(entry.place.mark) else {
       return .continuedByAnother

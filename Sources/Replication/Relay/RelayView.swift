@@ -202,7 +202,7 @@ package struct RelayReader {
 
   /// The next step.
   package var next: Step {
-    if let why = lost { return .startOver(why) }
+    if let why = loss { return .startOver(why) }
     var backlog = RelayBacklog()
     // A copy that has read nothing yet begins with a checkpoint, which stands for all entries before it.
     if progress.seen.isEmpty, progress.last == nil, let step = stepWithCheckpoint { return step }
@@ -217,7 +217,7 @@ package struct RelayReader {
   }
 
   /// Why the relay is not what it was; nil if it may be.
-  private var lost: String? {
+  var loss: String? {
     if let own = progress.stream, let last = progress.last, view.lacks(last, in: own) {
       return "the relay lacks what this copy has published there"
     }
@@ -288,9 +288,10 @@ package struct RelayReader {
     return nil
   }
 
+  /// Of its own stream a copy has everything, also an entry that it has yet to learn it has published.
   private func hasRead(_ checkpoint: RelayCheckpoint) -> Bool {
     checkpoint.places.allSatisfy { stream, place in
-      (progress.place(in: stream)?.number ?? 0) >= place.number
+      stream == progress.stream || (progress.seen[stream]?.number ?? 0) >= place.number
     }
   }
 }

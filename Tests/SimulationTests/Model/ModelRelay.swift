@@ -113,6 +113,14 @@ extension Model {
       checkpoints.removeAll { $0.dep(on: stream) > left }
       hasLostEntries = true
     }
+
+    /// Put back to what it was. Streams begun since have no entries.
+    mutating func putBack(to earlier: Relay) {
+      let later = streams.dropFirst(earlier.streams.count)
+      streams = earlier.streams + later.map { _ in Stream() }
+      checkpoints = earlier.checkpoints
+      (hasLostEntries, isUnread) = (true, true)
+    }
   }
 
   /// What a copy knows of the relay: a part of its state, so a power loss or a restore takes it back as well.

@@ -28,6 +28,7 @@ extension Model.World {
     markPending(copy)
     let entry = nextEntry(copy, stream)
     let covered = entry.snapshot.relay.covered
+    if isLikeStore, !isRequested, !hasNews(entry) { return }
     if !entry.isNarrow, isRequested || rules.relay.lifts && !covered.covers(entry.snapshot.floor) {
       addCheckpoint(entry)
     }
@@ -36,6 +37,15 @@ extension Model.World {
     count(.published)
     if loss == .afterCreation { return try crash(copy) }
     copies[copy].live.relay.published(entry.id, at: entry.snapshot.position, closing: entry.closing)
+  }
+
+  /// Whether an entry would tell its readers anything. The store publishes no other ones.
+  private func hasNews(_ entry: Model.Relay.Entry) -> Bool {
+    let covered = entry.snapshot.relay.covered
+    if !covered.covers(entry.snapshot.floor) { return true }
+    // What is held and not covered is left to the members whose closes will cover it.
+    if covered.covers(entry.snapshot.vector) { return false }
+    return !entry.records.isEmpty || !covered.covers(entry.closing)
   }
 
   private mutating func beginStream(_ copy: Int) -> Int {
@@ -58,6 +68,7 @@ extension Model.World {
       copies[copy].live.relay.published(
         entry.id, at: entry.snapshot.position, closing: entry.snapshot.vector)
       sync(copy)
+      noteBetween(copy)
       if relay.length(stream) == entry.id.number { return true }
     }
     try rolledBack(copy)
@@ -69,6 +80,7 @@ extension Model.World {
     newMark(copy)
     copies[copy].live.relay.pending = copies[copy].live.mark
     if rules.relay.marksFirst { sync(copy) }
+    noteBetween(copy)
   }
 
   /// L1: the records since the last entry, current in the snapshot, that no entry read so far covers.

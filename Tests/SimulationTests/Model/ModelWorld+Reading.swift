@@ -17,8 +17,11 @@ extension Model.World {
     if rules.relay.floor, !entry.isNarrow, !live.vector.covers(entry.snapshot.floor) { return false }
     if rules.relay.awaitsDeps, !hasDeps(copy, of: entry), count ?? 0 == 0 { return false }
     if !rules.relay.wholeEntry { copies[copy].live.vector.merge(entry.closing) }
-    for record in entry.records.prefix(count ?? .max) where copies[copy].wants(record.key) {
+    // The store reads no records of an entry if it covers all that the entry covers.
+    let needsNone = isLikeStore && live.vector.covers(entry.snapshot.vector)
+    for record in needsNone ? [] : entry.records.prefix(count ?? .max) where copies[copy].wants(record.key) {
       try receive(copy, record)
+      noteBetween(copy)
     }
     guard count == nil else { return true }
     try closeEntry(copy, entry)
@@ -167,8 +170,10 @@ extension Model.World {
       if try differs(copy, checkpoint) { try repair(copy, with: checkpoint) }
       return
     }
-    for record in checkpoint.records where copies[copy].wants(record.key) {
+    let needsNone = isLikeStore && !isFull && live.vector.covers(snapshot.vector)
+    for record in needsNone ? [] : checkpoint.records where copies[copy].wants(record.key) {
       if copies[copy].live.isMending || !copies[copy].live.covers(record.dot) { try receive(copy, record) }
+      noteBetween(copy)
     }
     if isFull { try closeFull(copy, snapshot) }
     count(isFull ? .checkpointAsFullState : .checkpointAsIncrement)

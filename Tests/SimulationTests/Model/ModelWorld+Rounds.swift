@@ -37,7 +37,8 @@ extension Model.World {
     noteBetween(copy)
   }
 
-  private mutating func noteBetween(_ copy: Int) {
+  /// A power loss in the middle of an operation may return to this state.
+  mutating func noteBetween(_ copy: Int) {
     if isLikeStore { between.append((copy, copies[copy].live)) }
   }
 

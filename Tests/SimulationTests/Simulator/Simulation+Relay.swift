@@ -163,7 +163,7 @@ extension Simulation {
 }
 
 /// Waits for asynchronous work: the simulation runs in one thread.
-private func waiting<Answer: Sendable>(
+func waiting<Answer: Sendable>(
   _ body: @escaping @Sendable () async throws(ReplicationError) -> Answer
 ) -> Result<Answer, ReplicationError> {
   let done = DispatchSemaphore(value: 0)

@@ -84,6 +84,7 @@ extension Twin {
 
   /// Deletes a key whose damaged record the model does not know.
   func delete(_ copy: Int, _ key: Int, _ operation: Model.Operation) throws {
+    guard model.copies[copy].wants(key) else { return }
     try wake(copy)
     let (store, name) = (machines[copy].store, try Self.key(key))
     do {

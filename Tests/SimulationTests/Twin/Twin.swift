@@ -53,6 +53,10 @@ final class Twin {
   private let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
   private let seed: UInt64
   var random: SplitMix64
+  /// What the copies have in common, if it is a relay.
+  var relay: TwinRelay?
+  /// Bytes that each value has in addition: large values fill the heads of a relay.
+  var padding = 0
   /// A batch takes as many records as fit: this small size makes it one.
   private let batchBytes = 1
 
@@ -69,15 +73,17 @@ final class Twin {
     for _ in 0..<copies { try add() }
   }
 
-  /// A new, empty member.
-  private func add() throws {
+  /// A new, empty member; with `scope`, of those keys only.
+  func add(scope: [Int]? = nil) throws {
     names.next = model.actorCount + 1
-    model.addCopy()
+    model.addCopy(scope: scope)
     let host = machine(skew: 0)
     let store = try Store.create(on: host, id: machines.first?.store.id, configuration: Self.configuration)
+    if let scope { try store.narrow(to: KeyScope(prefixes: scope.map { Array("\($0)".utf8) })) }
     // Each append states the durable length before it: from now on a copied directory knows its first actor.
     for number in 0..<2 { try store.setLocal(Self.localKey, [UInt8(number)]) }
     try StoreKeys(store).replaceGroupKeys(with: ring)
+    if relay != nil { _ = try StoreKeys(store).makeIdentity() }
     machines.append(Machine(host, "/store", store))
     capture(machines.count - 1)
     settle(machines.count - 1)
@@ -177,8 +183,7 @@ final class Twin {
     case .damage(let copy, let key): try damage(copy, key)
     case .rollback(let copy, let which): try rollBack(copy, which)
     case .duplicate(let copy): try duplicate(copy)
-    // Histories of the twin have no relay.
-    case .relay: throw Mismatch("\(operation): the twin has no relay")
+    case .relay(let operation): try perform(operation)
     }
   }
 
@@ -211,16 +216,19 @@ final class Twin {
   // MARK: Writes
 
   /// Text that sorts like the numbers: which of two contents is greater depends on it.
-  static func value(_ number: Int) -> [UInt8] { Array("\(10_000_000 + number)".utf8) }
+  private func value(_ number: Int) -> [UInt8] {
+    Array("\(10_000_000 + number)".utf8) + [UInt8](repeating: 0x2E, count: padding)
+  }
 
   static func key(_ number: Int) throws -> Key { try Key("\(number)") }
 
   private func put(_ copy: Int, _ key: Int, _ life: Int, _ operation: Model.Operation) throws {
+    guard model.copies[copy].wants(key) else { return }
     try wake(copy)
     try model.step(operation)
     let deadline = life == 0 ? nil : UInt64((model.wall(copy) + life) * Self.unit)
     try machines[copy].store.put(
-      Self.key(key), Self.value(model.values), expiration: deadline.map { .at($0) }, durability: .relaxed)
+      Self.key(key), value(model.values), expiration: deadline.map { .at($0) }, durability: .relaxed)
     capture(copy)
   }
 
@@ -356,8 +364,8 @@ final class Twin {
     }
     try forgetAged(copy)
     try adoptLookedBack(copy)
-    let real = try Facts(of: machines[copy].store, wall: model.wall(copy))
-    let ideal = Facts(of: model.copies[copy].live, model)
+    let real = try facts(of: machines[copy].store, wall: model.wall(copy))
+    let ideal = facts(of: model.copies[copy].live)
     guard try machines[copy].store.actor.low == model.copies[copy].live.actor.number else {
       throw Mismatch("after \(operation) copy \(copy) is not the same actor")
     }

@@ -87,11 +87,13 @@ extension Twin {
     var conflicts: [Dot]
     /// Whether it is unconfirmed or recovering.
     var health: ReplicaHealth
+    /// What it knows of the relay; nil if there is none.
+    var relay: RelayFacts?
 
     var description: String {
       func list(_ dots: [Dot]) -> String { dots.map { "\($0.actor):\($0.sequence)" }.joined(separator: " ") }
       return
-        "  \(health); frontiers \(list(reserved)); vector \(list(vector)); floor \(list(floor)); horizon \(horizon); conflicts \(list(conflicts))\n"
+        "  \(health); \(relay.map { "relay \($0); " } ?? "")frontiers \(list(reserved)); vector \(list(vector)); floor \(list(floor)); horizon \(horizon); conflicts \(list(conflicts))\n"
         + records.map { "  \($0)" }.joined(separator: "\n")
     }
 
@@ -125,7 +127,7 @@ extension Twin {
           key: Int("\(key)") ?? -1, actor: Int(entry.dot.actor.low), sequence: Int(entry.dot.sequence),
           stamp: Int(entry.stamp.rawValue),
           value: entry.isTombstone
-            ? 0 : (Int(String(decoding: entry.value ?? [], as: UTF8.self)) ?? -1) - 10_000_000,
+            ? 0 : (Int(String(decoding: (entry.value ?? []).prefix(8), as: UTF8.self)) ?? -1) - 10_000_000,
           isDead: entry.isTombstone, deadline: entry.deadline.map { Int($0) / Twin.unit } ?? Model.never,
           isWaiting: isWaiting)
       }
@@ -179,12 +181,26 @@ extension Twin {
 }
 
 extension Twin {
+  /// The facts of a store whose clock shows `wall`, in units.
+  func facts(of store: Store, wall: Int) throws -> Facts {
+    var facts = try Facts(of: store, wall: wall)
+    facts.relay = try relay?.facts(of: store)
+    return facts
+  }
+
+  /// The facts of a state of the model.
+  func facts(of state: Model.State) -> Facts {
+    var facts = Facts(of: state, model)
+    if relay != nil { facts.relay = RelayFacts(of: state.relay) }
+    return facts
+  }
+
   /// Finds the one of `states` to which the store returned.
   func findPast(
     of store: Store, in copy: Int, _ states: ArraySlice<Model.State>
   ) throws -> (state: Model.State, index: Int) {
     let kept = try store.conflicts()
-    let facts = try Facts(of: store, wall: model.wall(copy))
+    let facts = try facts(of: store, wall: model.wall(copy))
     let current = Set(
       try store.log(from: 1, limit: .max).filter(\.isCurrent).map {
         Facts.Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
@@ -194,7 +210,10 @@ extension Twin {
       var state = states[index]
       state.reread(limit: model.limit(copy))
       forgetAged(of: &state, copy, kept: kept)
-      guard Facts(of: state.shown(limit: model.limit(copy)), model) == facts else { continue }
+      var shown = state.shown(limit: model.limit(copy))
+      // A directory that was copied, or cut, has taken a new actor when it was opened.
+      if try store.actor.low != state.actor.number { shown.relay.becomeAnother() }
+      guard self.facts(of: shown) == facts else { continue }
       // A beaten parked record is not part of the facts: it may have been cut off.
       let lacks = state.parked.flatMap(\.records).contains {
         !current.contains(Facts.Dot(actor: $0.actor.number, sequence: $0.sequence))
@@ -205,7 +224,7 @@ extension Twin {
     }
     if let other { return other }
     throw Mismatch(
-      "the store of copy \(copy) is nothing it ever was:\n\(facts)\nthe last was\n\(states.last.map { Facts(of: $0, model).description } ?? "")"
+      "the store of copy \(copy) is nothing it ever was:\n\(facts)\nthe last was\n\(states.last.map { self.facts(of: $0).description } ?? "")"
     )
   }
 }
