@@ -52,8 +52,8 @@ package struct RelayProgress: Hashable, Sendable {
   /// The mark of the entry that is being published. If the relay has an entry with this mark, it is this
   /// copy's own (rule L2).
   package private(set) var pending: RoundMark?
-  /// Marks that were pending for the same number before, oldest first: their entries did not arrive, as far as
-  /// is known, and may still come: with a request that was late, or with a relay that is put back.
+  /// Marks that were pending for the same number before, oldest first: their entries did not arrive, as far
+  /// as is known, and may still come: with a request that was late, or with a relay that is put back.
   package private(set) var superseded: [RoundMark] = []
   /// The union of the vectors of all entries that this copy has read and published: `C` of the rules.
   package var covered = VersionVector()
