@@ -261,7 +261,8 @@ public struct Membership: Sendable {
       .flatMap { DeviceID(bytes: $0) }
   }
 
-  /// Notes who has answered the request to join, durably: it counts as a member before its record arrives.
+  /// Stores, durably, which member has answered the request to join: it counts as one before its record is
+  /// read.
   func setIntroducer(_ device: DeviceID) throws(ReplicationError) {
     try mappingStoreErrors { () throws(StoreError) in try store.setLocal(Self.introducerKey, device.bytes) }
   }

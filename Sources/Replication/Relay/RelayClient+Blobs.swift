@@ -139,12 +139,6 @@ extension RelayClient {
     return StringSet(names.filter { (known.contains($0) || found.contains($0)) && !doomed.contains($0) })
   }
 
-  private func exists(_ object: String) async throws(ReplicationError) -> Bool {
-    do throws(ObjectStoreError) {
-      return try await objects.get(object, range: 0..<1, unless: nil, limit: 1) != .absent
-    } catch { throw failure(error) }
-  }
-
   /// Writes values that other members ask for and that are held here.
   func publishWanted(
     in view: RelayView, with keys: Keys, _ report: inout RelayReport

@@ -64,7 +64,7 @@ extension RelayClient {
     guard case .found(let offered) = try await get(place, limit: RelayInvitation.maximumBytes) else {
       return nil
     }
-    if case .found = try await get(RelayName.joinAnswer(id), limit: RelayJoinAnswer.maximumBytes) {
+    if try await exists(RelayName.joinAnswer(id)) {
       try await delete([request])
       return nil
     }

@@ -6,7 +6,7 @@ package import SyncStore
 /// At most one task of all processes works on a copy's relays at a time (`Store.claimRelays`). Objects that
 /// cannot be read are set aside and named in the report; the rest is read. `docs/relay-path.md` walks through
 /// a push and a pull.
-package final class RelayClient: Sendable {
+package final class RelayClient: RelayUser {
   /// What earlier calls have read of the relay.
   struct Memory {
     var format: RelayFormat?
@@ -117,34 +117,6 @@ package final class RelayClient: Sendable {
     }
   }
 
-  /// The error of the object store, as one of replication.
-  func failure(_ error: ObjectStoreError) -> ReplicationError { ReplicationError(error, at: name) }
-
-  func get(
-    _ object: String, unless known: ObjectVersion? = nil, limit: Int
-  ) async throws(ReplicationError) -> ObjectReading {
-    do throws(ObjectStoreError) {
-      return try await objects.get(object, range: nil, unless: known, limit: limit)
-    } catch { throw failure(error) }
-  }
-
-  func put(
-    _ object: String, _ bytes: [UInt8], if condition: PutCondition
-  ) async throws(ReplicationError) -> PutOutcome {
-    do throws(ObjectStoreError) { return try await objects.put(object, bytes, if: condition) } catch {
-      throw failure(error)
-    }
-  }
-
-  func list(_ prefix: String) async throws(ReplicationError) -> [ObjectEntry] {
-    do throws(ObjectStoreError) { return try await objects.list(prefix) } catch { throw failure(error) }
-  }
-
-  func delete(_ names: StringSet) async throws(ReplicationError) {
-    guard !names.isEmpty else { return }
-    do throws(ObjectStoreError) { try await objects.delete(names.sorted()) } catch { throw failure(error) }
-  }
-
   /// Changes what is known of a relay, unless this copy is no longer `actor`. Not durable by itself.
   func update(
     _ relay: RelayID, as actor: ActorID, _ change: @escaping @Sendable (inout RelayProgress) -> Void
@@ -225,20 +197,6 @@ public struct RelayReport: Hashable, Sendable {
       return
     }
     setAside.append(SetAside(object: object, reason: reason))
-  }
-}
-
-extension ReplicationError {
-  /// The error of an object store, as one of replication.
-  init(_ error: ObjectStoreError, at relay: String) {
-    let code: ReplicationError.Code =
-      switch error.code {
-      case .unreachable, .throttled, .failed, .missing: .network
-      case .credentials, .denied: .notAllowed
-      case .full, .cancelled: .unavailable
-      case .tooLarge, .invalid: .protocolViolation
-      }
-    self.init(code, "\(relay): \(error.message)")
   }
 }
 

@@ -83,9 +83,7 @@ extension RelayDescription {
   /// skipped.
   init(name: String, bytes: [UInt8]) throws(DecodingFailure) {
     var reader = ByteReader(bytes)
-    guard try reader.read(UInt8.self) == Self.version else {
-      throw DecodingFailure("relay record of another version")
-    }
+    try reader.readVersion(Self.version, of: "the record of a relay")
     self.init(checkedName: name, location: try reader.readText(limit: Self.maximumBytes))
     var fields: [String?] = []
     for index in 0..<5 {

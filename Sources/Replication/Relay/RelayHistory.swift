@@ -33,9 +33,7 @@ extension RelayHistory {
   /// skipped.
   init(bytes: [UInt8]) throws(DecodingFailure) {
     var reader = ByteReader(bytes)
-    guard try reader.read(UInt8.self) == Self.version else {
-      throw DecodingFailure("history of a relay of another version")
-    }
+    try reader.readVersion(Self.version, of: "the history of a relay")
     let (last, next) = (try reader.read(UInt64.self), try reader.read(UInt64.self))
     (lastCollection, nextCollection) = (last == 0 ? nil : last, next == 0 ? nil : next)
     let since = try reader.read(UInt64.self)

@@ -1,12 +1,14 @@
 internal import SyncStore
 
 /// A device that joins through a relay: leaves its request there, and waits for the answer.
-struct RelayJoiner: Sendable {
+struct RelayJoiner: RelayUser {
   private let invitation: Invitation
   private let ticket: RelayTicket
   private let identity: DeviceIdentity
+  private let access: RelayAccess
   private let relay: RelayDescription
-  private let objects: any ObjectStore
+  let objects: any ObjectStore
+  var name: String { relay.location }
 
   /// Milliseconds between two looks for the answer: the first, and the longest.
   private static let pauses: ClosedRange<UInt64> = 500...10_000
@@ -25,23 +27,27 @@ struct RelayJoiner: Sendable {
     _ invitation: Invitation, _ ticket: RelayTicket, through access: RelayAccess, as identity: DeviceIdentity
   ) throws(ReplicationError) {
     (self.invitation, self.ticket, self.identity) = (invitation, ticket, identity)
-    var relay = try RelayDescription(name: ticket.name, location: access.location ?? ticket.location)
+    self.access = access
+    relay = try Self.description(ticket.name, ticket, through: access)
+    objects = try access.opens(relay)
+  }
+
+  private static func description(
+    _ name: String, _ ticket: RelayTicket, through access: RelayAccess
+  ) throws(ReplicationError) -> RelayDescription {
+    var relay = try RelayDescription(name: name, location: access.location ?? ticket.location)
     if relay.directory == nil {
       relay.endpoint = ticket.endpoint.isEmpty ? nil : ticket.endpoint
       relay.region = ticket.region.isEmpty ? nil : ticket.region
     }
     (relay.credentialsFile, relay.certificatesFile) = (access.credentialsFile, access.certificatesFile)
-    self.relay = relay
-    objects = try access.opens(relay)
+    return relay
   }
 
   /// The relay as the new copy knows it, under a name that is not `taken`.
   func description(avoiding taken: String) throws(ReplicationError) -> RelayDescription {
     guard relay.name == taken else { return relay }
-    var other = try RelayDescription(name: String(relay.name.prefix(40)) + "-relay", location: relay.location)
-    (other.endpoint, other.region) = (relay.endpoint, relay.region)
-    (other.credentialsFile, other.certificatesFile) = (relay.credentialsFile, relay.certificatesFile)
-    return other
+    return try Self.description(String(relay.name.prefix(40)) + "-relay", ticket, through: access)
   }
 
   /// Asks to join, unless that was done before, and waits for the answer of a member.
@@ -70,17 +76,13 @@ struct RelayJoiner: Sendable {
   /// Deletes what the relay holds of the invitation.
   func finish() async throws(ReplicationError) {
     let id = invitation.id
-    try await access { () throws(ObjectStoreError) in
-      try await objects.delete([
-        RelayName.invitation(id), RelayName.joinRequest(id), RelayName.joinAnswer(id),
-      ])
-    }
+    try await delete([RelayName.invitation(id), RelayName.joinRequest(id), RelayName.joinAnswer(id)])
   }
 
   // MARK: Steps
 
   private func checkPlace() async throws(ReplicationError) {
-    guard let bytes = try await get(RelayFormat.name, limit: RelayFormat.maximumBytes) else {
+    guard let bytes = try await content(of: RelayFormat.name, limit: RelayFormat.maximumBytes) else {
       throw ReplicationError(
         .network,
         "\(relay.location): no relay is there: mount it, or say where it is from here"
@@ -94,7 +96,7 @@ struct RelayJoiner: Sendable {
 
   private func answer() async throws(ReplicationError) -> Answer? {
     let name = RelayName.joinAnswer(invitation.id)
-    guard let bytes = try await get(name, limit: RelayJoinAnswer.maximumBytes) else { return nil }
+    guard let bytes = try await content(of: name, limit: RelayJoinAnswer.maximumBytes) else { return nil }
     let answer = try RelayJoinAnswer(bytes, for: identity, invitation.secret, in: ticket.relay)
     guard let accept = answer.accept else {
       throw invalid("it has expired, or was withdrawn")
@@ -113,7 +115,7 @@ struct RelayJoiner: Sendable {
   /// Leaves the request, if the invitation is there, and tells the members of it.
   private func request(called name: String) async throws(ReplicationError) {
     let id = invitation.id
-    guard try await get(RelayName.invitation(id), limit: RelayInvitation.maximumBytes) != nil else {
+    guard try await exists(RelayName.invitation(id)) else {
       throw invalid("it is not in the relay: it was used or withdrawn, or has not arrived there")
     }
     let request = try RelayJoinRequest(of: identity, called: name)
@@ -123,7 +125,7 @@ struct RelayJoiner: Sendable {
     _ = try await put(place, bytes, if: .absent)
     // Read back: it may be from an earlier call, or from another device. Anything else was not made with the
     // token, and is replaced.
-    let present = try await get(place, limit: RelayJoinRequest.maximumBytes)
+    let present = try await content(of: place, limit: RelayJoinRequest.maximumBytes)
     if let present, let known = try? RelayJoinRequest(present, invitation.secret, in: ticket.relay) {
       guard known.device == identity.id else { throw invalid("another device has used it") }
     } else {
@@ -138,24 +140,8 @@ struct RelayJoiner: Sendable {
 
   // MARK: Objects
 
-  private func get(_ name: String, limit: Int) async throws(ReplicationError) -> [UInt8]? {
-    try await access { () throws(ObjectStoreError) in
-      guard case .found(let content) = try await objects.get(name, limit: limit) else { return nil }
-      return content.bytes
-    }
-  }
-
-  private func put(
-    _ name: String, _ bytes: [UInt8], if condition: PutCondition
-  ) async throws(ReplicationError) -> PutOutcome {
-    try await access { () throws(ObjectStoreError) in try await objects.put(name, bytes, if: condition) }
-  }
-
-  private func access<Answer>(
-    _ body: () async throws(ObjectStoreError) -> Answer
-  ) async throws(ReplicationError) -> Answer {
-    do throws(ObjectStoreError) { return try await body() } catch {
-      throw ReplicationError(error, at: relay.location)
-    }
+  private func content(of object: String, limit: Int) async throws(ReplicationError) -> [UInt8]? {
+    guard case .found(let content) = try await get(object, limit: limit) else { return nil }
+    return content.bytes
   }
 }

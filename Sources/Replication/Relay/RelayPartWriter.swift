@@ -58,7 +58,8 @@ struct RelayPartWriter: Sendable {
     return written
   }
 
-  /// The first of the batches, of which each begins in a part of `bytes` bytes before the part is full.
+  /// The longest prefix of the batches that a part with `bytes` bytes takes: a batch is added as long as the
+  /// part is not full.
   private static func beginning(of batches: [Batch], after bytes: Int) -> [Batch] {
     var end = bytes
     var group: [Batch] = []

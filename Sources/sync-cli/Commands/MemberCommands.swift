@@ -156,9 +156,14 @@ enum MemberCommands {
   private static func relayAccess(_ invocation: Invocation) -> RelayAccess {
     var access = RelayAccess(
       location: invocation.value("relay").map { absolute($0.text) }, opens: RelayStores.open)
-    access.credentialsFile = invocation.value("credentials-file").map { SystemCall.absolutePath($0.text) }
-    access.certificatesFile = invocation.value("ca-file").map { SystemCall.absolutePath($0.text) }
+    access.credentialsFile = absolutePath("credentials-file", invocation)
+    access.certificatesFile = absolutePath("ca-file", invocation)
     return access
+  }
+
+  /// The file that an option names; a daemon has another working directory.
+  private static func absolutePath(_ option: String, _ invocation: Invocation) -> String? {
+    invocation.value(option).map { SystemCall.absolutePath($0.text) }
   }
 
   /// A location that a daemon with another working directory understands, too.
@@ -303,8 +308,8 @@ enum MemberCommands {
     }
     relay.endpoint = invocation.value("endpoint")?.text
     relay.region = invocation.value("region")?.text
-    relay.credentialsFile = invocation.value("credentials-file").map { SystemCall.absolutePath($0.text) }
-    relay.certificatesFile = invocation.value("ca-file").map { SystemCall.absolutePath($0.text) }
+    relay.credentialsFile = absolutePath("credentials-file", invocation)
+    relay.certificatesFile = absolutePath("ca-file", invocation)
     if let prices = invocation.value("prices") {
       guard let table = RelayPrices(prices.text) else {
         throw invocation.usage(
