@@ -6,34 +6,9 @@ import Testing
 
 /// What members state in a relay survives a loss of power.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct RelayDurabilityTests {
-  /// Two members on simulated disks, and a relay.
-  private struct Pair {
-    let objects = VirtualObjectStore(seed: 1)
-    let hosts = [SimulatedHost(seed: 1, machine: "first"), SimulatedHost(seed: 2, machine: "second")]
-    let stores: [Store]
-
-    init() throws {
-      let first = try Store.create(on: hosts[0])
-      let second = try Store.create(on: hosts[1], id: first.id)
-      stores = [first, second]
-      try StoreKeys(second).replaceGroupKeys(with: StoreKeys(first).makeGroupKeys())
-      for (store, name) in zip(stores, ["first", "second"]) {
-        let device = try StoreKeys(store).makeIdentity().id
-        for one in stores {
-          try Membership(one).put(
-            Member(device: device, name: name, right: .readWrite, addresses: [], joined: 0))
-        }
-      }
-    }
-
-    func client(_ number: Int) throws -> RelayClient {
-      try RelayClient(store: stores[number], objects: objects, name: "relay")
-    }
-  }
-
   @Test("a copy states nothing as seen that a loss of power could take from it (rule L3)", arguments: 2...12)
   func receipts(requests: Int) async throws {
-    let pair = try Pair()
+    let pair = try RelayPair()
     let (first, second) = (try pair.client(0), try pair.client(1))
     // It has a stream: creating one makes everything durable.
     _ = try await second.push()

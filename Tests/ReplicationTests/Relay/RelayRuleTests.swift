@@ -304,8 +304,8 @@ import Testing
 }
 
 /// Objects between whose writes something else happens.
-private final class LateObjectStore: ObjectStore {
-  private let objects: VirtualObjectStore
+private final class LateObjectStore: ForwardingObjectStore {
+  let objects: VirtualObjectStore
   private let planned = Locked<(prefix: String, body: @Sendable () async -> Void)?>(nil)
 
   init(_ objects: VirtualObjectStore) { self.objects = objects }
@@ -313,16 +313,6 @@ private final class LateObjectStore: ObjectStore {
   /// Does `body` right before the next write of an object whose name begins with `prefix`.
   func plan(at prefix: String = RelayName.heads, _ body: @escaping @Sendable () async -> Void) {
     planned.withLock { $0 = (prefix, body) }
-  }
-
-  var location: String { objects.location }
-  var figures: ObjectStoreFigures { objects.figures }
-  var clock: UInt64? { objects.clock }
-
-  func get(
-    _ name: String, range: Range<UInt64>?, unless known: ObjectVersion?, limit: Int
-  ) async throws(ObjectStoreError) -> ObjectReading {
-    try await objects.get(name, range: range, unless: known, limit: limit)
   }
 
   func put(
@@ -336,10 +326,4 @@ private final class LateObjectStore: ObjectStore {
     await body?()
     return try await objects.put(name, bytes, if: condition)
   }
-
-  func list(_ prefix: String) async throws(ObjectStoreError) -> [ObjectEntry] {
-    try await objects.list(prefix)
-  }
-
-  func delete(_ names: [String]) async throws(ObjectStoreError) { try await objects.delete(names) }
 }

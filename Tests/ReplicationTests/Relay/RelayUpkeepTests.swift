@@ -175,25 +175,7 @@ import Testing
 }
 
 /// Objects of a store that does not state the time.
-private struct Timeless: ObjectStore {
+private struct Timeless: ForwardingObjectStore {
   let objects: DirectoryStore
-  var location: String { objects.location }
-  var figures: ObjectStoreFigures { objects.figures }
   var clock: UInt64? { nil }
-
-  func get(
-    _ name: String, range: Range<UInt64>?, unless known: ObjectVersion?, limit: Int
-  ) async throws(ObjectStoreError) -> ObjectReading {
-    try await objects.get(name, range: range, unless: known, limit: limit)
-  }
-
-  func put(
-    _ name: String, _ bytes: [UInt8], if condition: PutCondition
-  ) async throws(ObjectStoreError) -> PutOutcome { try await objects.put(name, bytes, if: condition) }
-
-  func list(_ prefix: String) async throws(ObjectStoreError) -> [ObjectEntry] {
-    try await objects.list(prefix)
-  }
-
-  func delete(_ names: [String]) async throws(ObjectStoreError) { try await objects.delete(names) }
 }

@@ -40,7 +40,7 @@ extension Twin {
     return relay
   }
 
-  /// The program on a machine; a new one if the machine has opened its store anew.
+  /// The relay client of a machine. It is made again after the machine has reopened its store.
   private func client(_ copy: Int) throws -> RelayClient {
     let store = machines[copy].store
     try introduce(copy)
@@ -319,14 +319,7 @@ extension Twin {
 
   /// All faults stop; all copies exchange through the relay until they agree.
   func healThroughRelay() throws {
-    for copy in machines.indices where model.copies[copy].isAlive {
-      try step(.skew(copy, 0))
-      try step(.away(copy, false))
-      dropRounds(of: copy)
-    }
-    model.rounds = []
-    try step(.time(Model.ahead + 3 * Model.drift))
-    let alive = machines.indices.filter { model.copies[$0].isAlive }
+    let alive = try endFaults()
     try exchange(among: alive)
     // No copy covers what it had purged: it must join again.
     if alive.contains(where: { model.copies[$0].live.isMending }) { return }

@@ -373,8 +373,8 @@ final class Twin {
     throw Mismatch("after \(operation) copy \(copy) has\n\(real)\nand in the model\n\(ideal)")
   }
 
-  /// All faults stop, every pair meets repeatedly.
-  func heal() throws {
+  /// Ends all faults and all sessions. Returns the machines that are alive.
+  func endFaults() throws -> [Int] {
     for copy in machines.indices where model.copies[copy].isAlive {
       try step(.skew(copy, 0))
       try step(.away(copy, false))
@@ -382,7 +382,12 @@ final class Twin {
     }
     model.rounds = []
     try step(.time(Model.ahead + 3 * Model.drift))
-    let alive = machines.indices.filter { model.copies[$0].isAlive }
+    return machines.indices.filter { model.copies[$0].isAlive }
+  }
+
+  /// All faults stop, every pair meets repeatedly.
+  func heal() throws {
+    let alive = try endFaults()
     for copy in alive { try step(.sync(copy)) }
     for _ in 0..<3 {
       for one in alive { for other in alive where one < other { try step(.meet(one, other)) } }

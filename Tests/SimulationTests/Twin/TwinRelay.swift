@@ -100,7 +100,7 @@ struct RelayFacts: Equatable, CustomStringConvertible {
 }
 
 /// Objects whose client can be stopped at the write that makes an entry exist: that of a head.
-final class InterruptedObjectStore: ObjectStore {
+final class InterruptedObjectStore: ForwardingObjectStore {
   typealias PowerLoss = Model.RelayOperation.PowerLoss
   let objects: VirtualObjectStore
   private let planned = Locked(PowerLoss.never)
@@ -116,16 +116,6 @@ final class InterruptedObjectStore: ObjectStore {
   /// Whether the client was stopped.
   var hasStopped: Bool { objects.faults.diesAfter == 0 }
 
-  var location: String { objects.location }
-  var figures: ObjectStoreFigures { objects.figures }
-  var clock: UInt64? { objects.clock }
-
-  func get(
-    _ name: String, range: Range<UInt64>?, unless known: ObjectVersion?, limit: Int
-  ) async throws(ObjectStoreError) -> ObjectReading {
-    try await objects.get(name, range: range, unless: known, limit: limit)
-  }
-
   func put(
     _ name: String, _ bytes: [UInt8], if condition: PutCondition
   ) async throws(ObjectStoreError) -> PutOutcome {
@@ -137,10 +127,4 @@ final class InterruptedObjectStore: ObjectStore {
     objects.faults.diesAfter = 0
     return try await objects.put(name, bytes, if: condition)
   }
-
-  func list(_ prefix: String) async throws(ObjectStoreError) -> [ObjectEntry] {
-    try await objects.list(prefix)
-  }
-
-  func delete(_ names: [String]) async throws(ObjectStoreError) { try await objects.delete(names) }
 }
